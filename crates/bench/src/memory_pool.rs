@@ -81,7 +81,13 @@ pub(crate) async fn pool_tuned(
         entropy: [0x5A; 32],
     };
     engine::create(drives, &options).await?;
-    let options =
-        OpenOptions { tuning, reactors, nonce: 1, now: Arc::new(|| 0), memory: None, accept_stale: false };
+    let options = OpenOptions {
+        tuning,
+        reactors,
+        nonce: 1,
+        now: Arc::new(|| 0),
+        state_store: None,
+        accept_stale: false,
+    };
     Ok(engine::open(drives, &options).await?.0)
 }

@@ -1,4 +1,4 @@
-//! Links ISA-L: the system's shared library (Debian: libisal-dev), or the static libisal.a in `ISAL_DIR`.
+//! Links ISA-L: the system's shared library (Debian: libisal-dev), or libisal.a in `ISAL_DIR`.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=ISAL_DIR");

@@ -92,7 +92,7 @@ impl Implementation {
         match self.0 {
             Kind::Scalar => scalar::crc32c_append(crc, data),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: this kind is created only if avx512::is_available() returned true.
+            // SAFETY: this kind is created only if avx512::is_available() is true.
             Kind::Avx512 => unsafe { avx512::crc32c_append(crc, data) },
             _ => crc_fast_append(crc, data),
         }
@@ -103,7 +103,7 @@ impl Implementation {
     pub(crate) fn crc32c_blocks(self, data: &[u8], size: usize, crcs: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         if self.0 == Kind::Avx512 {
-            // SAFETY: this kind is created only if avx512::is_available() returned true.
+            // SAFETY: this kind is created only if avx512::is_available() is true.
             return unsafe { avx512::crc32c_blocks(data, size, crcs) };
         }
         for (crc, block) in crcs.iter_mut().zip(data.chunks_exact(size)) {
@@ -117,7 +117,7 @@ impl Implementation {
         match self.0 {
             Kind::Scalar => scalar::is_zero(data),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: this kind is created only if avx512::is_available() returned true.
+            // SAFETY: this kind is created only if avx512::is_available() is true.
             Kind::Avx512 => unsafe { avx512::is_zero(data) },
             _ => crate::zero::is_zero_by_words(data),
         }
@@ -138,7 +138,7 @@ impl Implementation {
     ) -> u32 {
         #[cfg(target_arch = "x86_64")]
         if self.0 == Kind::Avx512 {
-            // SAFETY: this kind is created only if avx512::is_available() returned true; the rest is
+            // SAFETY: this kind is created only if avx512::is_available() is true; the rest is
             // the caller's contract.
             return unsafe { avx512::copy_crc32c(source, destination, length, next) };
         }
@@ -170,7 +170,7 @@ impl Implementation {
             && size.is_multiple_of(STREAMING_UNIT)
             && destination.addr().is_multiple_of(STREAMING_ALIGNMENT)
         {
-            // SAFETY: this kind is created only if avx512::is_available() returned true; the rest is
+            // SAFETY: this kind is created only if avx512::is_available() is true; the rest is
             // the caller's contract and checked above.
             return unsafe { avx512::stream_crc32c_blocks(source, destination, size, crcs) };
         }
@@ -198,10 +198,10 @@ impl Implementation {
     ) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: this kind is created only if avx512::is_available() returned true.
+            // SAFETY: this kind is created only if avx512::is_available() is true.
             Kind::Avx512 => unsafe { avx512::combine(matrix, inputs, outputs, part) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: this kind is created only if avx2::is_available() returned true.
+            // SAFETY: this kind is created only if avx2::is_available() is true.
             Kind::Avx2 => unsafe { avx2::combine(matrix, inputs, outputs, part) },
             Kind::Scalar | Kind::Portable => scalar::combine(matrix, inputs, outputs, part),
         }

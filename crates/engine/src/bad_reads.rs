@@ -16,7 +16,7 @@ const PENDING_MAX: usize = 1024;
 const WINDOW: u64 = 86_400;
 /// Minimum interval between two reports of a drive's errors, in seconds (one hour).
 const REPORT_EVERY: u64 = 3600;
-/// A small drive fails when 1/4 of its zones have errors.
+/// The limit is never more than 1/4 of the zones, which matters for small drives.
 const SMALL_DRIVE_SHARE: u32 = 4;
 
 /// A read that a drive failed or answered with corrupt data.
@@ -33,12 +33,12 @@ pub(crate) struct BadRead {
 #[derive(Default)]
 pub(crate) struct BadReads {
     pending: RefCell<Vec<BadRead>>,
-    /// Signalled by [`BadReads::note`] and [`BadReads::wake`].
+    /// Signalled by [`BadReads::record`] and [`BadReads::wake`].
     signal: Notify,
 }
 
 impl BadReads {
-    pub(crate) fn note(&self, read: BadRead) {
+    pub(crate) fn record(&self, read: BadRead) {
         let mut pending = self.pending.borrow_mut();
         if pending.len() < PENDING_MAX {
             pending.push(read);

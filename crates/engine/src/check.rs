@@ -7,7 +7,9 @@ use std::sync::Arc;
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
 use crate::error::Result;
-use crate::pool::{DriveFindings, DriveSource, LostRange, Shared, Tuning, Wanted, gather, plan_shard};
+use crate::pool::{
+    DriveFilter, DriveFindings, DriveSource, LostRange, ShardShared, Tuning, assemble_unchecked, plan_shard,
+};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
 use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
@@ -91,13 +93,29 @@ pub struct CheckReport {
 /// When the drives hold no pool, or have diverged (split brain).
 pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
     let mut behind = BTreeSet::new();
+    let mut torn_tries = 0;
     loop {
         match check_without(drives, &behind).await? {
-            Ok(report) => return Ok(report),
+            Checked::Report(report) => return Ok(report),
             // Terminates, because `behind` grows each time.
-            Err(more) => behind.extend(more),
+            Checked::FoundBehind(more) => behind.extend(more),
+            Checked::LostTornRow(_) if torn_tries < TORN_TRIES => torn_tries += 1,
+            Checked::LostTornRow(report) => return Ok(report),
         }
     }
+}
+
+/// Further attempts when a row of an unfinished record becomes unreadable during the check. The
+/// next attempt finds, as an open would, that the record cannot be completed, and drops it.
+const TORN_TRIES: u32 = 2;
+
+/// The outcome of one attempt to verify a pool.
+enum Checked {
+    Report(CheckReport),
+    /// These drives have missed writes, too.
+    FoundBehind(BTreeSet<DriveIndex>),
+    /// A row that a crash left incomplete was readable at first and is not any more.
+    LostTornRow(CheckReport),
 }
 
 /// The parts of a pool that were verified.
@@ -110,36 +128,32 @@ struct Verified {
     lost: Vec<(usize, LostCells)>,
 }
 
-/// Verifies the pool without the drives known to have missed writes. Returns further such drives,
-/// if any are found.
-async fn check_without(
-    drives: &[Arc<dyn DriveSource>],
-    behind: &BTreeSet<DriveIndex>,
-) -> Result<std::result::Result<CheckReport, BTreeSet<DriveIndex>>> {
-    let assembled = gather(drives, Wanted::InUse(behind)).await?;
+/// Verifies the pool without the drives known to have missed writes.
+async fn check_without(drives: &[Arc<dyn DriveSource>], behind: &BTreeSet<DriveIndex>) -> Result<Checked> {
+    let assembled = assemble_unchecked(drives, DriveFilter::InUse(behind)).await?;
     let superblock = &assembled.superblock;
     let mut report = CheckReport {
         pool: superblock.pool,
         name: superblock.name.clone(),
         clean: superblock.clean,
         missing: missing(superblock, &assembled.sources),
-        damaged_superblocks: assembled.found.damaged_superblocks.clone(),
-        findings: assembled.found.findings(),
+        damaged_superblocks: assembled.findings.damaged_superblocks.clone(),
+        findings: assembled.findings.findings(),
         ..CheckReport::default()
     };
-    if let Err(error) = assembled.check_enough() {
+    if let Err(error) = assembled.check_redundancy() {
         report.findings.push(Finding::new(FindingKind::Lost, None, error.to_string()));
     }
     let mut zones = BTreeMap::new();
     let mut verified = Verified::default();
     // Unused, because nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
-    let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
+    let shared = ShardShared { space, repair: Arc::default(), scrub: Arc::default() };
     for index in 0..superblock.shards.len() {
         let plan = plan_shard(superblock, &assembled.sources, index, Tuning::default(), &shared);
         let (candidate, examination) = Candidate::examine(plan, true).await?;
         if !examination.behind.is_empty() {
-            return Ok(Err(examination.behind));
+            return Ok(Checked::FoundBehind(examination.behind));
         }
         report.incomplete += examination.completed;
         for (drive, zone) in examination.zones {
@@ -165,8 +179,12 @@ async fn check_without(
         verified.probes.push(Probe::Known(verdict.lost_cells));
         verified.shards.push(Rc::new(shard));
     }
+    let shards = verified.shards.clone();
     report_contents(&mut report, verified).await;
-    Ok(Ok(report))
+    match shards.iter().any(|shard| shard.has_lost_torn_row()) {
+        true => Ok(Checked::LostTornRow(report)),
+        false => Ok(Checked::Report(report)),
+    }
 }
 
 /// Reports the contents of the volumes and their lost ranges.

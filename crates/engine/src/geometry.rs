@@ -76,7 +76,7 @@ impl Geometry {
     }
 }
 
-/// Zone size for a pool whose smallest drive has `size` bytes: 1 to 64 MiB.
+/// Zone size for a pool with a smallest drive of `size` bytes: 1 to 64 MiB.
 pub(crate) fn zone_bytes_for(size: u64) -> u64 {
     let wanted = (size / ZONES_WANTED).max(1);
     let power = 1 << wanted.ilog2();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_lies_column_by_column() {
+    fn a_record_is_laid_out_column_by_column() {
         let layout = RecordLayout::new(Scheme::new(4, 1).unwrap(), Row::new(10), 10);
         assert_eq!(layout.rows, 3);
         let places: Vec<_> =

@@ -1,9 +1,10 @@
-//! An I/O of the engine that its caller must await.
+//! An I/O that its caller must await.
 //!
-//! A transfer goes on when its future is dropped: its memory would be written after the caller was answered and uses it for
-//! something else, and its segment could be unpinned and its zone given to other data. Always true (D2): whoever starts an
-//! I/O awaits it before it answers anybody; a future that is dropped earlier stops the process. The end of the reactor,
-//! which drops everything, is no such place: nobody is answered any more.
+//! A transfer continues when its future is dropped: it would write to memory after the caller was
+//! answered and reuses it, or to a zone after its segment was unpinned and the zone reused. Always
+//! true (D2): an I/O is awaited before its caller is answered, and a future that is dropped earlier
+//! stops the process. Shutdown of the reactor, which drops everything, is exempt: no caller is
+//! answered any more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll};
 
 use reactor::{Io, IoResult, Reactor};
 
-/// See the module.
+/// An I/O that must be awaited (D2).
 #[must_use = "an I/O in flight must be awaited"]
 pub(crate) struct InFlight(Io);
 
@@ -20,12 +21,12 @@ impl InFlight {
         Self(io)
     }
 
-    /// True once it has ended and its result has not been taken.
+    /// Returns true once the I/O has completed and its result was not taken.
     pub(crate) fn is_done(&self) -> bool {
         self.0.is_done()
     }
 
-    /// The result, if it has ended.
+    /// Returns the result, if the I/O has completed.
     pub(crate) fn try_take(&mut self) -> Option<IoResult> {
         self.0.try_take()
     }

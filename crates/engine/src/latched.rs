@@ -1,11 +1,14 @@
-//! A drive with a volatile cache, as all of a pool's users share it: once a flush of it has failed, none succeeds any more.
+//! A drive with a volatile cache and a failure latch: once a flush has failed, no later flush
+//! succeeds.
 //!
-//! Several flush the same drive: each shard for its log and for its repair, and the control for the superblocks. What a failed flush was
-//! for may be lost, whoever wrote it, and the drive, or the system above it, tells one caller only: the next flush succeeds, with nothing
-//! left to write. So whoever is told latches the drive for all of them (promise 4).
+//! Several parts of a pool flush the same drive: each shard for its log and for its repair, and the
+//! control for the superblocks. A failed flush may lose the writes of all of them, but the drive,
+//! or the operating system, reports it to one caller only: the next flush succeeds, with nothing
+//! left to write. So the first failure latches the drive for all callers (promise 4).
 //!
-//! Always true: of flushes on one reactor none that ends after a failed one succeeds. Another reactor sees the latch as soon as the
-//! failure has reached the one that asked. A drive that joins anew is another one here. Must not know: what drives are for.
+//! Always true: on one reactor, no flush that completes after a failed one succeeds. Another
+//! reactor sees the latch as soon as the failure was delivered to its caller. A drive that rejoins
+//! the pool has a new latch. Must not know: the use of a drive.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use reactor::{
 
 use crate::pool::DriveSource;
 
-/// A source of which all openings share the latch.
+/// A drive source; all drives opened from it share the latch.
 struct LatchedSource {
     source: Arc<dyn DriveSource>,
     failed: Arc<AtomicBool>,
@@ -29,7 +32,7 @@ struct LatchedDrive {
     failed: Arc<AtomicBool>,
 }
 
-/// The drive for the users of one pool. Where writes are durable once they are completed, there is nothing to latch.
+/// Returns `source` with a failure latch. Drives whose writes are durable at completion need none.
 pub(crate) fn latched(source: Arc<dyn DriveSource>) -> Arc<dyn DriveSource> {
     Arc::new(LatchedSource { source, failed: Arc::default() })
 }
@@ -48,7 +51,7 @@ impl DriveSource for LatchedSource {
     }
 }
 
-/// What a flush has come to that ended with `result`.
+/// Sets the latch if a flush failed, and returns the result that its caller gets.
 fn latch_result(failed: &AtomicBool, result: IoResult) -> IoResult {
     if result.is_err() {
         failed.store(true, Ordering::Release);
@@ -76,7 +79,7 @@ impl Drive for LatchedDrive {
         let flush = self.drive.flush();
         let failed = self.failed.clone();
         let (completer, io) = completion();
-        // A task of its own: whoever flushes several drives looks at this one's answer when its turn comes.
+        // In a separate task, because a caller that flushes several drives may await this one late.
         let ends = async move { completer.complete(latch_result(&failed, flush.await)) };
         Reactor::current().spawn(ends).detach();
         io

@@ -1,4 +1,4 @@
-//! What one user of a drive is told holds for all of them.
+//! A failed flush fails the flushes of all users of a drive.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use reactor::{Clock, ParkDriver, SystemClock};
 
 use super::*;
 
-/// A drive with a cache, of which the second flush fails and no other: what was in the cache is gone by then.
+/// A drive with a cache that fails its second flush only: the cached data is lost by then.
 #[derive(Clone, Default)]
 struct FailsOnce(Arc<AtomicU64>);
 
@@ -56,7 +56,7 @@ impl DriveSource for FailsOnce {
 }
 
 #[test]
-fn no_flush_succeeds_after_one_that_failed_whoever_asks() {
+fn no_flush_of_any_user_succeeds_after_a_failed_one() {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
     reactor.run(async {
@@ -66,8 +66,8 @@ fn no_flush_succeeds_after_one_that_failed_whoever_asks() {
         assert_eq!(log.flush().await.unwrap_err().kind(), IoErrorKind::NoSpace);
         assert_eq!(control.flush().await.unwrap_err().kind(), IoErrorKind::Medium);
         assert_eq!(log.flush().await.unwrap_err().kind(), IoErrorKind::Medium);
-        assert!(source.open().flush().await.is_err(), "one who opens it later");
-        // One that joins anew is another one.
+        assert!(source.open().flush().await.is_err(), "opened later");
+        // A drive that rejoins has a new latch.
         assert!(latched(Arc::new(FailsOnce::default())).open().flush().await.is_ok());
     });
     reactor.shut_down();

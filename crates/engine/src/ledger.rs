@@ -1,7 +1,8 @@
-//! The map and the live counts, changed together: what a stored record means.
+//! The map and the live counts, changed together: the effect of a stored record.
 //!
-//! The same code lands a record that was just written and replays one after a crash. Always true (S1): every change of
-//! an entry that points into a segment changes that segment's live count in the same step.
+//! The same code applies a record that was just written and replays one after a crash. Always true
+//! (S1): every change of an entry that points into a segment changes that segment's live count in
+//! the same step.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,25 +14,25 @@ use crate::map::{Map, NodeRef};
 use crate::row_reader::RowReader;
 use crate::segments::CheckpointMark;
 
-/// A shard's map with the live counts that follow it.
+/// A shard's map, and the live counts that are changed with it.
 pub(crate) struct Ledger {
     pub(crate) map: RefCell<Map>,
-    /// The running checkpoint's view of the live counts.
+    /// The live counts as of the checkpoint in progress.
     pub(crate) mark: RefCell<Option<CheckpointMark>>,
     rows: Rc<RowReader>,
 }
 
-/// The payload blocks of one item: where in their record they begin, and their CRCs.
+/// The payload blocks of one item: their position in the record, and their CRCs.
 pub(crate) struct Payload<'a> {
     pub(crate) segment: SegmentId,
     pub(crate) layout: RecordLayout,
-    /// Index in the record of the first block, header blocks counted.
+    /// Index of the first block in the record, header blocks included.
     pub(crate) first: u32,
     pub(crate) crcs: &'a [u32],
 }
 
 impl Payload<'_> {
-    /// The entry of payload block `index` of the item.
+    /// Returns the map entry of payload block `index` of the item.
     pub(crate) fn entry(&self, index: u32) -> MapEntry {
         let (column, row) = self.layout.place(self.first + index);
         let crc = self.crcs.get(index as usize).copied().unwrap_or(0);
@@ -44,7 +45,7 @@ impl Ledger {
         Self { map: RefCell::new(map), mark: RefCell::new(None), rows }
     }
 
-    /// Blocks from `block` on now lie in the payload.
+    /// Points the blocks from `block` on at the payload.
     pub(crate) fn write(&self, leaves: &[NodeRef], block: LayerBlock, payload: &Payload<'_>) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
@@ -55,13 +56,15 @@ impl Ledger {
         }
     }
 
-    /// Blocks from `block` on were moved from `from` (and the rows below it), where the map still points there.
+    /// Points the blocks from `block` on at the payload if the map still points them at `from` (and
+    /// the rows below it).
     pub(crate) fn moved(&self, leaves: &[NodeRef], block: LayerBlock, from: Address, payload: &Payload<'_>) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
             let Some(leaf) = find_leaf(&map, leaves, at) else { continue };
             let new = payload.entry(index);
-            // The copy's checksum too: the place may have been freed and used again since it was read.
+            // The checksum is compared too: the cell may have been freed and reused since it was
+            // read.
             let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
             if map.entry(leaf, slot(at)) != MapEntry::block(from.plus_rows(index), crc) {
                 continue;
@@ -72,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Blocks `block..block + count` are gone, as far as they are in these leaves (all that exist).
+    /// Unmaps blocks `block..block + count` in these leaves, which are all that exist.
     pub(crate) fn unmap(&self, leaves: &[NodeRef], block: LayerBlock, count: u64, mode: UnmapMode) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         let new = match mode {
@@ -91,7 +94,8 @@ impl Ledger {
         }
     }
 
-    /// A checkpoint's node was stored at `entry`, or is empty and stored nowhere.
+    /// Records that a checkpoint stored a node at `entry`, or that the node is empty and not
+    /// stored.
     pub(crate) fn node_stored(&self, node: NodeRef, entry: MapEntry) {
         let old = self.map.borrow_mut().node_stored(node, entry);
         if old == entry {
@@ -103,7 +107,8 @@ impl Ledger {
         }
     }
 
-    /// What is in leaves of one layer goes over to those of another, which has one for each of them.
+    /// Moves the entries in leaves of one layer to those of another, which has a leaf for each of
+    /// them.
     pub(crate) fn merge(&self, from: &[NodeRef], into: &[NodeRef]) {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for leaf in from {
@@ -113,7 +118,7 @@ impl Ledger {
         }
     }
 
-    /// A layer, empty by now, is gone.
+    /// Removes a layer, which is empty.
     pub(crate) fn drop_layer(&self, layer: LayerId) {
         let newest = self.rows.segments.borrow().newest_incarnation();
         self.map.borrow_mut().drop_layer(layer, newest);
@@ -127,23 +132,23 @@ impl Ledger {
         places.into_iter().for_each(|entry| segments.replace_reference(entry, MapEntry::ABSENT));
     }
 
-    /// Takes back the pins of leaves.
+    /// Releases the pins of leaves.
     pub(crate) fn unpin(&self, leaves: &[NodeRef]) {
         self.map.borrow_mut().unpin(leaves);
     }
 }
 
-/// The leaf among `leaves` that covers block `at`.
+/// Returns the leaf among `leaves` that covers block `at`.
 fn find_leaf(map: &Map, leaves: &[NodeRef], at: u64) -> Option<NodeRef> {
     let start = at - at % NODE_ENTRIES as u64;
     leaves.iter().find(|leaf| map.leaf_start(**leaf) == start).copied()
 }
 
-/// The leaf that a write prepared for block `at`.
+/// Returns the leaf that a write prepared for block `at`.
 fn leaf_of(map: &Map, leaves: &[NodeRef], at: u64) -> NodeRef {
     match find_leaf(map, leaves, at) {
         Some(leaf) => leaf,
-        None => panic!("block {at} lands in a leaf that was not prepared"),
+        None => panic!("block {at} is applied to a leaf that was not prepared"),
     }
 }
 

@@ -39,9 +39,9 @@ pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use log::LogCounters;
 pub use pool::{
-    Change, CreateOptions, DriveSource, DriveStatus, FoundOnDrive, LostRange, Member, NewVolume, OpenOptions,
-    OpenReport, Pool, PoolOnDrive, PoolStatus, StateMemory, StateStamp, Tuning, VolumeInfo, VolumeTotals,
-    VolumeUsage, check_name, create, erase, identify, open,
+    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, LostRange, MemberDrive, NewVolume,
+    OpenOptions, OpenReport, Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, Tuning, VolumeInfo,
+    VolumeTotals, VolumeUsage, check_name, create, erase, identify, open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{
@@ -51,4 +51,4 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
-pub use volume::{AttachedVolume, Extent, Volume};
+pub use volume::{AttachedVolume, Comparison, Extent, Volume, VolumeUid};

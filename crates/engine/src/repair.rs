@@ -1,67 +1,69 @@
-//! How far repair is and how fast it may go, for everybody who decides by it or shows it.
+//! Repair status and rate limits, shared by the shards, the control and the status output.
 //!
-//! Repair completes segments that miss columns. Must not know: segments, how columns are computed.
+//! Repair completes segments that lack columns. Must not know: segments, and the computation of
+//! columns.
 
 mod background_rate;
+mod client_load;
 mod latency_windows;
 mod throttle;
-mod user_load;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use client_load::ClientLoad;
+pub(crate) use client_load::ClientOp;
 pub use latency_windows::RecentLatency;
 use reactor::Instant;
 pub(crate) use throttle::{BackgroundPermit, Throttle};
-use user_load::UserLoad;
-pub(crate) use user_load::UserOp;
 
-/// How fast repair may go.
+/// Limits for repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairLimits {
-    /// It does nothing until this is taken back.
+    /// Repair is paused.
     pub paused: bool,
-    /// Bytes that it writes a second at most, all shards together; 0 for as many as the drives take. While volumes are being
-    /// used it does as much as users hardly notice, and a quarter of the time at least, within what stands here.
+    /// Maximum write rate of all shards together, in bytes per second; 0 for no limit. Under client
+    /// I/O repair slows down further, but keeps at least 25 % of drive time within this limit.
     pub bytes_per_second: u64,
 }
 
-/// What repair is doing.
+/// State of repair; later variants need more attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RepairState {
-    /// Every segment has all its columns on drives in use.
+    /// Every segment has all of its columns on online drives.
     #[default]
     Whole,
-    /// It writes missing columns.
+    /// Missing columns are being written.
     Working,
-    /// There is something to do, and it is told not to.
+    /// Columns are missing, and repair is paused.
     Paused,
-    /// What is missing needs a drive that has no column of the segment yet: one must be added.
+    /// A missing column needs another drive: all online drives hold a column of the segment. Add a
+    /// drive.
     NeedsDrive,
-    /// The drives that are left have too little free space.
+    /// The online drives have too little free space.
     NeedsSpace,
-    /// Some segments miss more columns than their scheme bears: what they held cannot be computed.
+    /// Some segments lack more columns than their scheme tolerates: their data cannot be computed.
     Lost,
 }
 
-/// How far repair is.
+/// Progress of repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairStatus {
-    /// What it is doing. Of several shards, what needs most attention.
+    /// State; for several shards, the state that needs the most attention.
     pub state: RepairState,
-    /// Bytes of columns that are missing.
+    /// Bytes of missing columns.
     pub bytes_left: u64,
-    /// Bytes written since everything was last whole, or the pool was opened.
+    /// Bytes written since the pool was last complete, or since it was opened.
     pub bytes_done: u64,
-    /// Bytes written a second, lately.
+    /// Recent write rate, in bytes per second.
     pub bytes_per_second: u64,
-    /// Rows of which a cell could not be computed because others were damaged as well.
+    /// Rows with a cell that could not be computed because other cells were damaged as well.
     pub damaged_rows: u64,
 }
 
 impl RepairStatus {
-    /// Takes in another shard's.
+    /// Adds another shard's status.
     pub(crate) fn add(&mut self, other: &Self) {
         self.state = self.state.max(other.state);
         self.bytes_left += other.bytes_left;
@@ -70,33 +72,33 @@ impl RepairStatus {
         self.damaged_rows += other.damaged_rows;
     }
 
-    /// Seconds that the rest takes at the speed of late; `None` while nobody can tell.
+    /// Estimated seconds until repair finishes; `None` if the rate is unknown.
     pub fn seconds_left(&self) -> Option<u64> {
         (self.state == RepairState::Working).then(|| self.bytes_left.checked_div(self.bytes_per_second))?
     }
 }
 
-/// The limits, shared by the reactors of a pool.
+/// Rate limits of a background job, shared by the reactors of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundLimiter {
     paused: AtomicBool,
     rate: AtomicU64,
-    /// Shards that are at it.
+    /// Number of shards that run the job.
     working: AtomicU32,
-    /// Who else uses the drives.
-    users: Arc<UserLoad>,
+    /// Client I/O on the same drives.
+    clients: Arc<ClientLoad>,
 }
 
 impl BackgroundLimiter {
     pub(crate) fn new(limits: RepairLimits, shards: usize) -> Self {
-        let repair = Self { users: Arc::new(UserLoad::new(shards)), ..Self::default() };
+        let repair = Self { clients: Arc::new(ClientLoad::new(shards)), ..Self::default() };
         repair.set(limits);
         repair
     }
 
-    /// Limits of something else, beside the same users.
-    pub(crate) fn beside(&self) -> Self {
-        Self { users: self.users.clone(), ..Self::default() }
+    /// Creates separate limits that share the client load counters.
+    pub(crate) fn with_shared_load(&self) -> Self {
+        Self { clients: self.clients.clone(), ..Self::default() }
     }
 
     pub(crate) fn set(&self, limits: RepairLimits) {
@@ -113,38 +115,39 @@ impl BackgroundLimiter {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// A user begins to read or write in this shard. Dropped when it is over; `None` while nobody wants to know.
-    pub(crate) fn track_user_op(&self, shard: usize) -> Option<UserOp<'_>> {
-        self.users.begin(shard)
+    /// Tracks a client's read or write in this shard until the result is dropped; `None` while no
+    /// background job runs.
+    pub(crate) fn track_client_op(&self, shard: usize) -> Option<ClientOp<'_>> {
+        self.clients.begin(shard)
     }
 
-    /// How long users' operations took lately, while something was at work beside them.
+    /// Recent latency of client operations while a background job was running.
     pub(crate) fn recent_latency(&self, now: Instant) -> Option<RecentLatency> {
-        self.users.recent_latency(now)
+        self.clients.recent_latency(now)
     }
 
-    /// Bytes that one of the shards that are at it may write in this time; `u64::MAX` for any number.
+    /// Bytes that one shard may write in this time; `u64::MAX` for no limit.
     pub(crate) fn bytes_within(&self, time: Duration) -> u64 {
-        self.share().map_or(u64::MAX, |share| share.saturating_mul(time.as_secs()))
+        self.rate_per_shard().map_or(u64::MAX, |rate| rate.saturating_mul(time.as_secs()))
     }
 
-    /// A shard begins, or ends.
-    pub(crate) fn set_working(&self, works: bool) {
-        self.users.watch(works);
-        if works {
+    /// Registers or unregisters a shard that runs the job.
+    pub(crate) fn set_working(&self, working: bool) {
+        self.clients.watch(working);
+        if working {
             self.working.fetch_add(1, Ordering::Relaxed);
         } else {
             self.working.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Shards that are at it.
+    /// Number of shards that run the job.
     fn working(&self) -> u32 {
         self.working.load(Ordering::Relaxed)
     }
 
-    /// Bytes a second that one of the shards that are at it may write; `None` for any number.
-    fn share(&self) -> Option<u64> {
+    /// Write rate limit of one shard, in bytes per second; `None` for no limit.
+    fn rate_per_shard(&self) -> Option<u64> {
         let (rate, working) = (self.rate.load(Ordering::Relaxed), self.working());
         (rate > 0).then(|| (rate / u64::from(working.max(1))).max(1))
     }

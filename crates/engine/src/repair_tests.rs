@@ -1,9 +1,9 @@
-//! What is told of repair, and its limits.
+//! Limits and status of repair.
 
 use super::*;
 
 #[test]
-fn a_limit_is_shared_by_the_shards_that_are_at_it() {
+fn the_limit_is_divided_by_the_working_shards() {
     let limits = RepairLimits { paused: false, bytes_per_second: 2 << 20 };
     let repair = BackgroundLimiter::new(limits, 2);
     assert_eq!((repair.limits(), repair.bytes_within(Duration::from_secs(3))), (limits, 6 << 20));
@@ -15,7 +15,7 @@ fn a_limit_is_shared_by_the_shards_that_are_at_it() {
 }
 
 #[test]
-fn a_pool_is_as_well_as_its_worst_shard() {
+fn the_status_is_that_of_the_worst_shard() {
     let mut sum = RepairStatus::default();
     let one = RepairStatus { state: RepairState::Working, bytes_left: 10, bytes_per_second: 2, ..sum };
     sum.add(&one);

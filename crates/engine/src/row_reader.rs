@@ -206,11 +206,11 @@ impl RowReader {
     fn note_bad_read(&self, address: Address, drive: DriveIndex, wrong: bool) {
         // The column may have moved since the read.
         let cell = self.segments.borrow().cell(address).filter(|cell| cell.drive == drive);
-        self.drives.bad_reads.note(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
+        self.drives.bad_reads.record(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
     }
 
-    /// Reads the blocks of a failed run again one by one, and reconstructs those that are still
-    /// bad.
+    /// Reads the blocks of a failed run again one by one, and reconstructs the blocks that are
+    /// still bad.
     async fn recover_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         let mut outcome = ReadOutcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {
@@ -237,7 +237,7 @@ impl RowReader {
         Ok(outcome)
     }
 
-    /// Computes a run from the other columns of its rows. `have` are verified cells of these rows
+    /// Computes a run from the other columns of its rows. `cached` are verified cells of these rows
     /// that are already in memory and need not be read.
     ///
     /// # Errors
@@ -247,7 +247,7 @@ impl RowReader {
         run: BlockRun,
         crcs: &[u32],
         into: &Span,
-        have: &[CachedCells],
+        cached: &[CachedCells],
     ) -> Result<()> {
         let (id, wanted) = (run.address.segment(), run.address.column());
         let scheme = self.segments.borrow().scheme(id);
@@ -255,27 +255,27 @@ impl RowReader {
         // Columns with the fewest missing cells first.
         let mut others: SmallVec<[u8; 32]> =
             (0..scheme.width()).filter(|column| *column != wanted.get()).collect();
-        others.sort_by_key(|column| gaps(run.count, have, *column).iter().map(Range::len).sum::<usize>());
+        others.sort_by_key(|column| gaps(run.count, cached, *column).iter().map(Range::len).sum::<usize>());
         // Read the minimum number of columns first; the others only if the result does not verify.
         let mut left = others.as_slice();
         while columns.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
             let needed = usize::from(scheme.data()) - columns.cells.len();
             let (first, rest) = left.split_at(needed.min(left.len()));
-            self.fill_columns(&mut columns, first, have).await;
+            self.fill_columns(&mut columns, first, cached).await;
             left = rest;
         }
         let mut block = Buffer::new(BLOCK);
         for (index, crc) in (0..run.count as usize).zip(crcs) {
             let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
-            let mut found =
+            let mut accepted =
                 self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
-            if !found && !left.is_empty() {
-                self.fill_columns(&mut columns, left, have).await;
+            if !accepted && !left.is_empty() {
+                self.fill_columns(&mut columns, left, cached).await;
                 left = &[];
-                found =
+                accepted =
                     self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             }
-            if !found {
+            if !accepted {
                 return Err(self.unreadable(run.address.plus_rows(u32::try_from(index).unwrap_or(0))));
             }
             into.copy_from(index * BLOCK, block.as_slice());
@@ -288,11 +288,11 @@ impl RowReader {
         self.fill_columns(into, wanted, &[]).await;
     }
 
-    /// As [`RowReader::read_columns`], but reads only the cells that are not in `have`.
-    async fn fill_columns(&self, into: &mut RowSpan, wanted: &[u8], have: &[CachedCells]) {
+    /// As [`RowReader::read_columns`], but reads only the cells that are not in `cached`.
+    async fn fill_columns(&self, into: &mut RowSpan, wanted: &[u8], cached: &[CachedCells]) {
         let mut started = SmallVec::<[_; 8]>::new();
         for column in wanted.iter().copied() {
-            let gaps = gaps(into.count, have, column);
+            let gaps = gaps(into.count, cached, column);
             // A column without the later rows is left out: this is rare, and the other columns
             // suffice.
             let last = Address::new(into.id, Column::new(column), into.row.plus(into.count - 1));
@@ -300,8 +300,8 @@ impl RowReader {
                 continue;
             }
             let buffer = Buffer::new(into.count as usize * BLOCK);
-            for held in have.iter().filter(|held| held.column == column) {
-                buffer.span().slice(bytes_of(&held.rows())).copy_from_span(&held.cells);
+            for cached_rows in cached.iter().filter(|cached_rows| cached_rows.column == column) {
+                buffer.span().slice(bytes_of(&cached_rows.rows())).copy_from_span(&cached_rows.cells);
             }
             let mut reads = SmallVec::<[_; 2]>::new();
             let whole = gaps.iter().all(|gap| {
@@ -377,14 +377,14 @@ impl RowReader {
     }
 }
 
-/// Ranges of rows below `count` that are missing in `have` for a column.
-fn gaps(count: u32, have: &[CachedCells], column: u8) -> SmallVec<[Range<u32>; 2]> {
-    let mut held: SmallVec<[Range<u32>; 4]> =
-        have.iter().filter(|held| held.column == column).map(CachedCells::rows).collect();
-    held.sort_by_key(|rows| rows.start);
+/// Ranges of rows below `count` that are missing in `cached` for a column.
+fn gaps(count: u32, cached: &[CachedCells], column: u8) -> SmallVec<[Range<u32>; 2]> {
+    let mut cached_rows: SmallVec<[Range<u32>; 4]> =
+        cached.iter().filter(|cached_rows| cached_rows.column == column).map(CachedCells::rows).collect();
+    cached_rows.sort_by_key(|rows| rows.start);
     let mut gaps = SmallVec::new();
     let mut at = 0;
-    for rows in held {
+    for rows in cached_rows {
         if rows.start > at {
             gaps.push(at..rows.start);
         }

@@ -18,7 +18,7 @@ fn every_combination_is_tried_once() {
 }
 
 #[test]
-fn the_first_combination_that_does_ends_the_search() {
+fn the_search_ends_at_the_first_accepted_combination() {
     let mut tries = 0;
     assert!(combinations(ColumnSet::first(6), 4, |_| {
         tries += 1;

@@ -27,7 +27,7 @@ pub use volume::{SalvageExtent, SalvageState, SalvageVolume, SalvageVolumeInfo, 
 
 use crate::check::{Finding, FindingKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pool::{DriveSource, Shared, Tuning, Wanted, assemble, gather, plan_shard};
+use crate::pool::{DriveFilter, DriveSource, ShardShared, Tuning, assemble, assemble_unchecked, plan_shard};
 use crate::shard::{Candidate, Purpose, SalvageShard};
 use crate::space::Space;
 
@@ -62,7 +62,7 @@ pub struct Salvage {
 /// # Errors
 /// When no superblock can be read, or the drives have diverged (split brain).
 pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) -> Result<Rc<Salvage>> {
-    let assembled = gather(drives, Wanted::All).await?;
+    let assembled = assemble_unchecked(drives, DriveFilter::All).await?;
     let superblock = assembled.superblock.clone();
     let mut problems = Vec::new();
     if let Err(error) = assemble(drives, &BTreeSet::new()).await {
@@ -70,7 +70,7 @@ pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) 
     }
     // Unused, because nothing is written.
     let space = Arc::new(Space::new(superblock.shards.len(), 0));
-    let shared = Shared { space, repair: Arc::default(), scrub: Arc::default() };
+    let shared = ShardShared { space, repair: Arc::default(), scrub: Arc::default() };
     let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
     let mut shards = Vec::new();
     for index in 0..superblock.shards.len() {

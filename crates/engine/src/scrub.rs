@@ -94,8 +94,8 @@ pub(crate) struct Scrub {
 
 impl Scrub {
     /// Creates the state with the client load counters of `repair`.
-    pub(crate) fn beside(repair: &BackgroundLimiter) -> Arc<Self> {
-        Arc::new(Self { limits: repair.beside(), run: AtomicU64::new(0) })
+    pub(crate) fn new(repair: &BackgroundLimiter) -> Arc<Self> {
+        Arc::new(Self { limits: repair.with_shared_load(), run: AtomicU64::new(0) })
     }
 
     /// Starts a new run, which cancels the current one; returns the new number.

@@ -109,7 +109,7 @@ pub(crate) struct Segments {
     /// Segments that a recovery would have to replay in part; includes all unflushed ones.
     recent: BTreeSet<SegmentId>,
     /// All slots before this one are occupied.
-    taken: usize,
+    vacant_hint: usize,
     /// Highest incarnation so far.
     newest: u64,
     /// Sealed segments that may be empty.
@@ -133,7 +133,7 @@ impl Segments {
             live: Vec::new(),
             live_blocks: 0,
             recent: BTreeSet::new(),
-            taken: 0,
+            vacant_hint: 0,
             newest: 0,
             emptied: Vec::new(),
             freed: 0,
@@ -151,8 +151,9 @@ impl Segments {
 
     /// Returns a vacant slot for a new segment.
     pub(crate) fn vacant(&mut self) -> SegmentId {
-        self.taken += self.slots.iter().skip(self.taken).take_while(|place| place.is_some()).count();
-        SegmentId::new(u32::try_from(self.taken + 1).unwrap_or(u32::MAX))
+        self.vacant_hint +=
+            self.slots.iter().skip(self.vacant_hint).take_while(|place| place.is_some()).count();
+        SegmentId::new(u32::try_from(self.vacant_hint + 1).unwrap_or(u32::MAX))
     }
 
     /// Puts a new, open segment into a vacant slot.

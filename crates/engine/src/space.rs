@@ -152,7 +152,7 @@ impl Space {
         checkpoints_from(reserve).min(u32::try_from(segments.sum::<u64>()).unwrap_or(u32::MAX))
     }
 
-    /// Number of free segments, including those that the next checkpoint releases, below which
+    /// Number of free segments, including segments that the next checkpoint releases, below which
     /// cleaning starts; cleaning settles at half of it. A lower mark makes checkpoints store the
     /// map too often; a higher one gives segments less time to become empty without cleaning.
     pub(crate) fn high_water(&self) -> u32 {
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_levels_of_the_reserve_outlast_lost_drives() {
+    fn allocation_levels_hold_after_drive_losses() {
         for (text, drives) in [("1+2", 5), ("1+1", 4), ("4+1", 6), ("4+1", 24), ("4+2", 6)] {
             let scheme: Scheme = text.parse().unwrap();
             let reserve = Reserve::new(24, scheme, drives);
@@ -311,14 +311,14 @@ mod tests {
                 let after = least * width * left / drives / width.min(left);
                 assert!(
                     reserve.level(&space, after, left) <= level,
-                    "{text} {drives}: {least} becomes {after}"
+                    "{text} {drives}: {least} before, {after} after"
                 );
             }
         }
     }
 
     #[test]
-    fn checkpoints_keep_no_more_than_they_may_store() {
+    fn checkpoints_reserve_no_more_than_they_can_store() {
         let space = Space::new(2, 44);
         space.set_usage(0, 66, 0);
         space.set_usage(1, 39, 0);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_the_next_checkpoint_counts_as_free() {
+    fn segments_released_by_the_next_checkpoint_count_as_free() {
         let space = Space::new(1, 1024);
         space.set_segments(1280, 1280, 32);
         assert_eq!(space.high_water(), 64);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_full_before_its_last_segments() {
+    fn the_pool_is_full_before_the_last_segments() {
         let space = Space::new(2, 100);
         space.set_segments(1000, 0, 30);
         assert_eq!(space.capacity(), (1000 - 30 - 62) * 100);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_room_is_kept_for_counts_for_others_only() {
+    fn reservations_count_only_for_other_writers() {
         let space = Space::new(1, 100);
         space.set_segments(1000, 0, 30);
         space.set_usage(0, 2_000, 90_000);

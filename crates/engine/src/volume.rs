@@ -5,8 +5,11 @@
 //! up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
 //! alignment.
 
+mod compare;
+mod copy;
 mod extents;
 mod slices;
+mod uid;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,10 +26,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Pool, VolumeShared};
 use crate::shard::Shard;
+pub use compare::Comparison;
 pub use extents::Extent;
 pub(crate) use extents::ShardExtents;
 pub(crate) use slices::Slices;
 use slices::SubRequest;
+pub use uid::VolumeUid;
 
 /// The largest sub-request, in bytes.
 const PART_MAX: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
@@ -46,6 +51,11 @@ impl Volume {
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Returns the stable identity within the pool.
+    pub fn uid(&self) -> VolumeUid {
+        self.shared.uid
     }
 
     /// Returns the current size in bytes.
@@ -73,10 +83,10 @@ impl Volume {
     pub fn reactors(&self) -> Vec<Remote> {
         let mut reactors: Vec<Remote> = Vec::new();
         for shard in self.shared.slices.holders() {
-            if let Some(home) = self.pool.shards().get(shard)
-                && !reactors.iter().any(|remote| remote.is_same(home.remote()))
+            if let Some(handle) = self.pool.shards().get(shard)
+                && !reactors.iter().any(|remote| remote.is_same(handle.remote()))
             {
-                reactors.push(home.remote().clone());
+                reactors.push(handle.remote().clone());
             }
         }
         reactors
@@ -84,11 +94,11 @@ impl Volume {
 
     /// Returns the volume for use on the reactor of this thread.
     pub fn attach(&self) -> AttachedVolume {
-        let shards = self.pool.shards().iter().map(|home| match home.local() {
+        let shards = self.pool.shards().iter().map(|handle| match handle.local() {
             Some(shard) => ShardAccess::Local(shard),
-            None => ShardAccess::Remote(home.clone()),
+            None => ShardAccess::Remote(handle.clone()),
         });
-        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), _pool: self.pool.clone() }
+        AttachedVolume { shared: self.shared.clone(), shards: shards.collect(), pool: self.pool.clone() }
     }
 }
 
@@ -102,7 +112,7 @@ enum ShardAccess {
 pub struct AttachedVolume {
     shared: Arc<VolumeShared>,
     shards: Vec<ShardAccess>,
-    _pool: Pool,
+    pool: Pool,
 }
 
 impl AttachedVolume {
@@ -132,7 +142,7 @@ impl AttachedVolume {
             let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
             return match self.shard(shard)? {
                 ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
-                ShardAccess::Remote(home) => Box::pin(self.read_remote_block(home, block, into)).await,
+                ShardAccess::Remote(handle) => Box::pin(self.read_remote_block(handle, block, into)).await,
             };
         }
         // Boxed, to keep the future of the most frequent read small.
@@ -171,9 +181,9 @@ impl AttachedVolume {
     }
 
     /// Reads one block on another reactor, with a small task because one is created for each block.
-    async fn read_remote_block(&self, home: &Handle<Shard>, block: u64, into: &Span) -> Result<()> {
+    async fn read_remote_block(&self, handle: &Handle<Shard>, block: u64, into: &Span) -> Result<()> {
         let (volume, into) = (self.shared.id, into.clone());
-        home.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
+        handle.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
     }
 
     async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
@@ -200,8 +210,8 @@ impl AttachedVolume {
         let volume = self.shared.id;
         match self.shard(part.shard)? {
             ShardAccess::Local(shard) => shard.read(volume, part.block, &into).await,
-            ShardAccess::Remote(home) => {
-                home.call(move |shard| async move { shard.read(volume, part.block, &into).await }).await?
+            ShardAccess::Remote(handle) => {
+                handle.call(move |shard| async move { shard.read(volume, part.block, &into).await }).await?
             }
         }
     }
@@ -244,8 +254,8 @@ impl AttachedVolume {
         let volume = self.shared.id;
         match self.shard(part.shard)? {
             ShardAccess::Local(shard) => shard.write(volume, part.block, &data).await,
-            ShardAccess::Remote(home) => {
-                home.call(move |shard| async move { shard.write(volume, part.block, &data).await }).await?
+            ShardAccess::Remote(handle) => {
+                handle.call(move |shard| async move { shard.write(volume, part.block, &data).await }).await?
             }
         }
     }
@@ -270,11 +280,11 @@ impl AttachedVolume {
         let (volume, block) = (self.shared.id, part.block);
         match self.shard(part.shard)? {
             ShardAccess::Local(shard) => shard.write_bytes(volume, block, within, &data).await,
-            ShardAccess::Remote(home) => {
+            ShardAccess::Remote(handle) => {
                 let write = move |shard: Rc<Shard>| async move {
                     shard.write_bytes(volume, block, within, &data).await
                 };
-                home.call(write).await?
+                handle.call(write).await?
             }
         }
     }
@@ -304,8 +314,9 @@ impl AttachedVolume {
             let volume = self.shared.id;
             match shard {
                 ShardAccess::Local(shard) => shard.unmap(volume, from, to - from).await?,
-                ShardAccess::Remote(home) => {
-                    home.call(move |shard| async move { shard.unmap(volume, from, to - from).await })
+                ShardAccess::Remote(handle) => {
+                    handle
+                        .call(move |shard| async move { shard.unmap(volume, from, to - from).await })
                         .await??;
                 }
             }
@@ -345,7 +356,9 @@ impl AttachedVolume {
         join_all(self.shared.slices.holders().map(|shard| async move {
             match self.shard(shard)? {
                 ShardAccess::Local(shard) => shard.flush().await,
-                ShardAccess::Remote(home) => home.call(|shard| async move { shard.flush().await }).await?,
+                ShardAccess::Remote(handle) => {
+                    handle.call(|shard| async move { shard.flush().await }).await?
+                }
             }
         }))
         .await
@@ -356,7 +369,7 @@ impl AttachedVolume {
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<()> {
-        if self.shared.gone.load(Ordering::Acquire) {
+        if self.shared.deleted.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "the volume was deleted"));
         }
         let size = self.size();

@@ -20,7 +20,7 @@ pub(crate) struct Zones {
 struct DriveZones {
     /// Free zones that were discarded or never used: the drive holds no space for them.
     discarded: ZoneSet,
-    /// Free zones whose backing space is kept; these are allocated first.
+    /// Free zones with backing space; allocated first.
     backed: ZoneSet,
     /// Zones of `backed` that are discarded next, unless they are allocated before.
     aging: ZoneSet,
@@ -123,9 +123,9 @@ impl ZoneSet {
         Some(u32::try_from(self.hint * 64).unwrap_or(u32::MAX) + word.trailing_zeros())
     }
 
-    /// Returns the length of the run of zones that starts at `zone`, up to `most`.
-    fn run(&self, zone: u32, most: u32) -> u32 {
-        (zone..zone.saturating_add(most)).take_while(|zone| self.has(*zone)).count() as u32
+    /// Returns the length of the run of zones that starts at `zone`, up to `max`.
+    fn run(&self, zone: u32, max: u32) -> u32 {
+        (zone..zone.saturating_add(max)).take_while(|zone| self.has(*zone)).count() as u32
     }
 }
 
@@ -192,10 +192,10 @@ impl Zones {
         }
     }
 
-    /// Returns the run of discarded zones directly after this zone, up to `most`.
-    pub(crate) fn discarded_after(&self, drive: DriveIndex, zone: ZoneIndex, most: u32) -> ZoneRun {
+    /// Returns the run of discarded zones directly after this zone, up to `max`.
+    pub(crate) fn discarded_after(&self, drive: DriveIndex, zone: ZoneIndex, max: u32) -> ZoneRun {
         let first = ZoneIndex::new(zone.get() + 1);
-        let count = self.drives.get(drive.index()).map_or(0, |zones| zones.discarded.run(first.get(), most));
+        let count = self.drives.get(drive.index()).map_or(0, |zones| zones.discarded.run(first.get(), max));
         ZoneRun { drive, first, count }
     }
 
@@ -216,19 +216,19 @@ impl Zones {
         self.drives.iter().any(|zones| zones.online && zones.backed.count > 0)
     }
 
-    /// Takes up to `most` aged zones of each drive for a discard.
-    pub(crate) fn take_aged(&mut self, most: u32) -> Vec<ZoneRun> {
-        let cooled = |(index, zones): (usize, &mut DriveZones)| {
+    /// Takes up to `max` aged zones of each drive for a discard.
+    pub(crate) fn take_aged(&mut self, max: u32) -> Vec<ZoneRun> {
+        let aged = |(index, zones): (usize, &mut DriveZones)| {
             let first = zones.aging.first().filter(|_| zones.online)?;
             let run = ZoneRun {
                 drive: DriveIndex::new(u16::try_from(index).ok()?),
                 first: ZoneIndex::new(first),
-                count: zones.aging.run(first, most),
+                count: zones.aging.run(first, max),
             };
             run.zones().for_each(|zone| assert!(zones.remove(zone), "Z1: aging zone {zone} is not free"));
             Some(run)
         };
-        self.drives.iter_mut().enumerate().filter_map(cooled).collect()
+        self.drives.iter_mut().enumerate().filter_map(aged).collect()
     }
 
     /// Frees zones taken by [`Zones::take_aged`] after the discard.
@@ -260,11 +260,11 @@ impl Zones {
     /// many columns as drives have failed, and columns on drives that count as failed do not count
     /// as present.
     pub(crate) fn allocate(&mut self, scheme: Scheme) -> Option<AllocatedZones> {
-        let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.room(*drive) > 0).collect();
+        let drives: Vec<usize> = (0..self.drives.len()).filter(|drive| self.free_zones(*drive) > 0).collect();
         let width = usize::from(scheme.width());
         if drives.len() < self.columns(scheme) as usize {
             let counted = drives.iter().filter(|drive| self.counts_as_present(**drive)).count();
-            if self.holes == 0 || counted < self.least(scheme, self.holes) as usize {
+            if self.holes == 0 || counted < self.min_columns(scheme, self.holes) as usize {
                 return None;
             }
         }
@@ -299,7 +299,7 @@ impl Zones {
         }
         let remaining = self.full_width(scheme);
         let (mut chosen, others): (Vec<_>, Vec<_>) =
-            drives.into_iter().partition(|drive| self.room(*drive) >= remaining);
+            drives.into_iter().partition(|drive| self.free_zones(*drive) >= remaining);
         if chosen.len() > count {
             return self.choose_weighted(chosen, count);
         }
@@ -311,14 +311,14 @@ impl Zones {
     /// Returns `count` of `drives`, weighted by free space: each drive earns credit for its share
     /// of every segment and pays for each column (deficit round-robin with a random component).
     fn choose_weighted(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
-        let all: i64 = drives.iter().map(|drive| i64::from(self.room(*drive))).sum();
+        let all: i64 = drives.iter().map(|drive| i64::from(self.free_zones(*drive))).sum();
         let columns = i64::try_from(count).unwrap_or(i64::MAX);
         let rotation = self.rotation as u64;
         let mut ranking: Vec<(i64, usize)> = Vec::with_capacity(drives.len());
         for drive in drives.iter().copied() {
-            let room = i64::from(self.room(drive));
+            let free = i64::from(self.free_zones(drive));
             let Some(zones) = self.drives.get_mut(drive) else { continue };
-            zones.credit = (zones.credit + COLUMN_COST * columns * room / all.max(1)).min(CREDIT_MAX);
+            zones.credit = (zones.credit + COLUMN_COST * columns * free / all.max(1)).min(CREDIT_MAX);
             let chance = splitmix64(rotation << 16 | drive as u64) % COLUMN_COST.unsigned_abs();
             ranking.push((zones.credit + i64::try_from(chance).unwrap_or(0), drive));
         }
@@ -332,10 +332,10 @@ impl Zones {
         drives
     }
 
-    /// Allocates a zone for one column of a segment. The segment's other columns are on `avoid`;
-    /// also returns whether its backing space is allocated. Prefers a drive with more free zones
-    /// than segments of `scheme` can use. Otherwise chooses any drive, weighted by free space,
-    /// unless `only_unused` is set.
+    /// Allocates a zone for one column of a segment on a drive other than `avoid`; also returns
+    /// whether its backing space is allocated. Prefers a drive with more free zones than segments
+    /// of `scheme` can use. Otherwise chooses any drive, weighted by free space, unless
+    /// `only_unused` is set.
     pub(crate) fn allocate_one(
         &mut self,
         scheme: Scheme,
@@ -343,12 +343,12 @@ impl Zones {
         only_unused: bool,
     ) -> Option<((DriveIndex, ZoneIndex), bool)> {
         let numbers = self.others(avoid).map(DriveIndex::index);
-        let drives: Vec<usize> = numbers.filter(|drive| self.room(*drive) > 0).collect();
+        let drives: Vec<usize> = numbers.filter(|drive| self.free_zones(*drive) > 0).collect();
         let remaining = self.full_width(scheme);
-        let most = drives.iter().copied().max_by_key(|drive| self.room(*drive))?;
+        let max = drives.iter().copied().max_by_key(|drive| self.free_zones(*drive))?;
         self.rotation = self.rotation.wrapping_add(1);
-        let drive = if self.room(most) > remaining {
-            most
+        let drive = if self.free_zones(max) > remaining {
+            max
         } else if only_unused {
             return None;
         } else {
@@ -396,14 +396,14 @@ impl Zones {
         // Segments with holes take a zone on every drive with free zones, while enough drives have
         // some.
         let rest = self.drives.iter().filter(|drive| drive.online && counted(drive));
-        let mut rooms: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        let last = self.least(scheme, holes).saturating_sub(1) as usize;
-        whole + rooms.get(last).copied().unwrap_or(0)
+        let mut free_counts: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
+        free_counts.sort_unstable_by(|a, b| b.cmp(a));
+        let last = self.min_columns(scheme, holes).saturating_sub(1) as usize;
+        whole + free_counts.get(last).copied().unwrap_or(0)
     }
 
     /// Minimum number of columns of a segment of `scheme` that may lack `holes` columns.
-    fn least(&self, scheme: Scheme, holes: u32) -> u32 {
+    fn min_columns(&self, scheme: Scheme, holes: u32) -> u32 {
         let width = u32::from(scheme.width()).saturating_sub(holes);
         width.min(self.columns(scheme)).max(scheme.data().into())
     }
@@ -411,10 +411,10 @@ impl Zones {
     /// Number of segments of `scheme` that can still be allocated with a column on as many drives
     /// as possible, with at most one column of a segment per drive.
     pub(crate) fn full_width(&self, scheme: Scheme) -> u32 {
-        segments_that_fit(self.rooms(), self.columns(scheme))
+        segments_that_fit(self.free_counts(), self.columns(scheme))
     }
 
-    fn rooms(&self) -> impl Iterator<Item = u32> {
+    fn free_counts(&self) -> impl Iterator<Item = u32> {
         self.drives.iter().filter(|drive| drive.online).map(DriveZones::free)
     }
 
@@ -464,20 +464,20 @@ impl Zones {
     }
 
     /// Number of free zones that a new segment may use.
-    fn room(&self, drive: usize) -> u32 {
+    fn free_zones(&self, drive: usize) -> u32 {
         self.drives.get(drive).filter(|drive| drive.online).map_or(0, DriveZones::free)
     }
 }
 
 /// Maximum number of segments of `width` columns that fit drives with these numbers of free zones.
-fn segments_that_fit(rooms: impl Iterator<Item = u32>, width: u32) -> u32 {
-    let rooms: Vec<u32> = rooms.collect();
+fn segments_that_fit(free_counts: impl Iterator<Item = u32>, width: u32) -> u32 {
+    let free_counts: Vec<u32> = free_counts.collect();
     let fits = |segments: u32| {
-        let columns: u64 = rooms.iter().map(|room| u64::from(segments.min(*room))).sum();
+        let columns: u64 = free_counts.iter().map(|free| u64::from(segments.min(*free))).sum();
         columns >= u64::from(segments) * u64::from(width)
     };
-    let most: u64 = rooms.iter().map(|room| u64::from(*room)).sum::<u64>() / u64::from(width.max(1));
-    let (mut low, mut high) = (0, u32::try_from(most).unwrap_or(u32::MAX));
+    let max: u64 = free_counts.iter().map(|free| u64::from(*free)).sum::<u64>() / u64::from(width.max(1));
+    let (mut low, mut high) = (0, u32::try_from(max).unwrap_or(u32::MAX));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) { low = middle } else { high = middle - 1 }

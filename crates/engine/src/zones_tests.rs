@@ -7,7 +7,7 @@ fn scheme(text: &str) -> Scheme {
 }
 
 #[test]
-fn every_zone_is_given_out_once() {
+fn every_zone_is_allocated_once() {
     let mut zones = Zones::new([(70, true); 5].into_iter());
     let mut seen = std::collections::BTreeSet::new();
     assert_eq!(zones.available(scheme("4+1")), 70);
@@ -53,7 +53,7 @@ fn a_wider_pool_fills_evenly_and_counts_exactly() {
 
 /// A nearly full drive must not stop a pool that has lost another drive.
 #[test]
-fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
+fn segments_may_lack_columns_while_drives_are_lost() {
     let mut zones = Zones::new([(20, true), (20, false), (20, true), (3, true), (20, true)].into_iter());
     assert_eq!((zones.available(scheme("3+1")), zones.full_width(scheme("3+1"))), (3, 3));
     zones.allow_holes([false, true, false, false, false].into_iter());
@@ -69,7 +69,7 @@ fn columns_that_find_no_room_are_left_out_while_drives_are_lost() {
 
 /// New data is never only on a drive that has returned but is incomplete: the drive may fail again.
 #[test]
-fn what_may_be_missing_counts_drives_that_have_come_back() {
+fn a_returned_incomplete_drive_counts_as_failed() {
     let mut zones = Zones::new([(10, true), (4, true), (4, true)].into_iter());
     zones.allow_holes([true, false, false].into_iter());
     assert_eq!((zones.available(scheme("1+1")), zones.available_with(scheme("1+1"), 1)), (8, 10));
@@ -80,22 +80,22 @@ fn what_may_be_missing_counts_drives_that_have_come_back() {
         others += 1;
     }
     assert_eq!(others, 8);
-    assert_eq!((zones.available(scheme("1+1")), zones.room(0)), (0, 2));
+    assert_eq!((zones.available(scheme("1+1")), zones.free_zones(0)), (0, 2));
 }
 
 /// The number of available segments with holes equals the number of successful allocations.
 #[test]
-fn segments_that_miss_columns_are_counted_as_they_are_made() {
+fn available_counts_segments_with_holes_exactly() {
     for rooms in [[9, 9, 9, 9, 9, 0], [9, 7, 7, 5, 5, 0], [2, 9, 9, 9, 1, 3], [8, 8, 8, 8, 2, 2]] {
         let drives = rooms.into_iter().map(|room| (room, true)).chain([(9, false), (9, false)]);
         let mut zones = Zones::new(drives);
         zones.allow_holes((0..8).map(|drive| drive > 5));
-        let mut said = zones.available(scheme("4+2"));
+        let mut expected = zones.available(scheme("4+2"));
         while zones.allocate(scheme("4+2")).is_some() {
-            assert!(zones.available(scheme("4+2")) + 1 >= said, "{rooms:?}");
-            said = said.saturating_sub(1);
+            assert!(zones.available(scheme("4+2")) + 1 >= expected, "{rooms:?}");
+            expected = expected.saturating_sub(1);
         }
-        assert_eq!((said, zones.available(scheme("4+2"))), (0, 0), "{rooms:?}");
+        assert_eq!((expected, zones.available(scheme("4+2"))), (0, 0), "{rooms:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_full_drive_never_costs_parity() {
 }
 
 #[test]
-fn one_column_goes_to_a_drive_that_has_none_and_has_most_to_spare() {
+fn one_column_goes_to_another_drive_with_most_spare_zones() {
     let mut zones = Zones::new([(10, true), (30, false), (12, true), (60, true)].into_iter());
     let on = |index| DriveIndex::new(index);
     // 22 segments of two columns fit; the rest of the last drive cannot be used by segments.
@@ -161,7 +161,7 @@ fn fill(zones: &mut Zones, scheme: Scheme, step: usize) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn drives_of_any_sizes_are_filled_as_far_as_they_can_be() {
+fn unequal_drives_are_filled_optimally() {
     let sizes: [&[u32]; 6] = [
         &[100, 100, 100, 100, 100, 300],
         &[10, 20, 30, 40, 50, 60, 70, 80],
@@ -181,7 +181,7 @@ fn drives_of_any_sizes_are_filled_as_far_as_they_can_be() {
 }
 
 #[test]
-fn a_drive_that_joins_takes_its_share_and_no_more() {
+fn a_joined_drive_gets_its_share_and_no_more() {
     // The joined drive has twice as much free space as each of the others.
     let mut zones = Zones::new((0..24).map(|drive| (if drive == 23 { 1000 } else { 500 }, true)));
     let counts = fill(&mut zones, scheme("4+1"), 500);
@@ -212,7 +212,7 @@ fn every_drive_shares_segments_with_every_other() {
 }
 
 #[test]
-fn a_zone_taken_twice_is_noticed() {
+fn occupying_a_zone_twice_fails() {
     let mut zones = Zones::new([(10, true)].into_iter());
     assert!(zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
     assert!(!zones.occupy(DriveIndex::new(0), ZoneIndex::new(3)));
@@ -221,7 +221,7 @@ fn a_zone_taken_twice_is_noticed() {
 }
 
 #[test]
-fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
+fn freed_zones_are_reused_first_and_discarded_later() {
     let drive = DriveIndex::new(0);
     let run = |first, count| ZoneRun { drive, first: ZoneIndex::new(first), count };
     let mut zones = Zones::new([(100, true)].into_iter());
@@ -252,7 +252,7 @@ fn zones_that_come_back_are_taken_first_and_discarded_when_nobody_wants_them() {
     assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)]);
     let taken = |zone| (drive, ZoneIndex::new(zone));
     zones.return_unused([taken(1), taken(2)].into_iter(), &[taken(2)]);
-    assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 was never reserved");
+    assert_eq!([take(&mut zones), take(&mut zones)], [(1, 0), (2, 1)], "2 has no backing space");
     assert!(!zones.age_backed());
     assert_eq!(zones.totals(), (100, 96));
 }

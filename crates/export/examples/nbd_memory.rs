@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::nbd::{Limits, Server};
+use export::nbd::{Limits, NbdServer};
 use export::{MemoryExports, MemoryVolume};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, SystemClock};
 
@@ -41,7 +41,7 @@ fn main() -> Outcome {
             Ok(address) => Listener::bind_tcp(&platform, address)?,
             Err(_) => Listener::bind_unix(&platform, &at, Access::OWNER)?,
         };
-        let server = Server::new(exports, Limits::default());
+        let server = NbdServer::new(exports, Limits::default());
         let listening = server.clone();
         reactor.spawn(async move { listening.listen(listener).await }).detach();
         println!("serving export \"memory\" of {size} MiB at {at} over {}", platform.backend());

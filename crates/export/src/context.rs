@@ -1,7 +1,8 @@
 //! The parts of a daemon that frontends run on: its reactors, and the users that it admits.
 //!
-//! Owns the placement of queues on reactors. Queues go to the reactors that own the volume's blocks, unless the
-//! configuration of the export names others, so that requests need no message to another reactor.
+//! Owns the placement of queues on reactors. Queues go to the reactors that own the volume's
+//! blocks, unless the configuration of the export names others, so that requests need no message to
+//! another reactor.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -32,7 +33,8 @@ pub struct ReactorSet {
 }
 
 impl ReactorSet {
-    /// A set of at least one reactor. `platform` returns the platform of the reactor of the calling thread.
+    /// A set of at least one reactor. `platform` returns the platform of the reactor of the calling
+    /// thread.
     ///
     /// # Panics
     /// If there is no reactor.
@@ -46,7 +48,7 @@ impl ReactorSet {
         &self.remotes
     }
 
-    /// How they do I/O.
+    /// The I/O backend of the reactors.
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -140,12 +142,13 @@ pub(crate) fn check_no_queues(config: &ExportConfig) -> Result<(), ExportError> 
     Err(ExportError::new(ExportErrorKind::Invalid, "only exports by vhost-user and ublk have queues"))
 }
 
-/// Runs `work` with an object of a reactor, for a caller on any thread. The future can move between threads.
+/// Runs `work` with an object of a reactor, for a caller on any thread. The future can move between
+/// threads.
 ///
 /// # Errors
 /// When the reactor has shut down or the object is gone.
 pub(crate) async fn call_object<T, R, F>(
-    home: &Handle<T>,
+    handle: &Handle<T>,
     work: impl FnOnce(Rc<T>) -> F + Send + 'static,
 ) -> Result<R, ReactorGone>
 where
@@ -153,17 +156,18 @@ where
     F: Future<Output = R> + 'static,
     R: Send + 'static,
 {
-    let inside = home.clone();
+    let inside = handle.clone();
     let work = move || async move {
         match inside.local() {
             Some(object) => Some(work(object).await),
             None => None,
         }
     };
-    home.remote().call(work).await?.ok_or(ReactorGone)
+    handle.remote().call(work).await?.ok_or(ReactorGone)
 }
 
-/// Runs `work`, which may block, on a thread of its own. The work is finished even if the future is dropped.
+/// Runs `work`, which may block, on a thread of its own. The work is finished even if the future is
+/// dropped.
 ///
 /// # Errors
 /// When there is no thread, or the work panics.

@@ -1,6 +1,7 @@
 //! A volume as one client of an export uses it: read-only if the export is, and revocable.
 //!
-//! Always true: after [`Lease::revoke`] no request begins on the volume. Must not know protocols, how a volume stores.
+//! Always true: after [`Lease::revoke`] no request begins on the volume. Must not know protocols,
+//! how a volume stores.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -1,19 +1,19 @@
-//! Which volumes are offered, under which names.
+//! The names under which volumes are exported.
 //!
-//! Owns the [`Exports`] trait. Always true: a name is what a client asks for and what is logged; what it stands for is
-//! looked up anew for every connection. Must not know protocols.
+//! Owns the [`Exports`] trait. Always true: a name is looked up again for each connection. Must not
+//! know protocols.
 
 use std::borrow::Cow;
 use std::future::Future;
 
 use crate::Volume;
 
-/// The volumes that clients of one reactor may use.
+/// The volumes that clients of one reactor may open.
 ///
-/// Names are UTF-8, not empty, without NUL and at most 4096 bytes long. Clients that name none get the only export if
-/// there is exactly one: whoever looks names up sees to that, see [`Exports::list`].
+/// Names are UTF-8, not empty, without NUL and up to 4096 bytes long. A client that sends no name
+/// gets the only export, if [`Exports::list`] returns exactly one.
 pub trait Exports {
-    /// What is served.
+    /// The type of the volumes.
     type Volume: Volume + 'static;
 
     /// Opens the volume of this name for one client.
@@ -22,36 +22,36 @@ pub trait Exports {
     /// `NotFound`, `Denied`, `Unavailable`.
     fn open(&self, name: &str) -> impl Future<Output = Result<OpenExport<Self::Volume>, OpenError>>;
 
-    /// Every export that clients may know of, in the order in which they are to be shown.
+    /// Returns the exports that clients may list, in display order.
     fn list(&self) -> impl Future<Output = Vec<ListedExport>>;
 }
 
 /// A volume that is open for one client, until it is dropped.
 #[derive(Clone, Debug)]
 pub struct OpenExport<V> {
-    /// What is served.
+    /// The volume.
     pub volume: V,
-    /// What it is, for people; may be empty.
+    /// A description for people; may be empty.
     pub description: String,
 }
 
-/// An export's entry in a list.
+/// An entry of a list of exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedExport {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is, for people; may be empty.
+    /// A description for people; may be empty.
     pub description: String,
 }
 
-/// Why an export could not be opened, for control flow.
+/// The reason why an export could not be opened, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpenErrorKind {
-    /// There is none of this name.
+    /// There is no export of this name.
     NotFound,
-    /// It exists, but this client may not use it, or not now: another one does.
+    /// The export exists, but this client may not use it, or another client uses it now.
     Denied,
-    /// It exists, but cannot be served at present.
+    /// The export exists, but cannot be served at present.
     Unavailable,
 }
 

@@ -1,5 +1,5 @@
-//! FNV-1a, 32 bits (Fowler, Noll, Vo): for identifiers that must be the same in every release, which hashes of the
-//! standard library are not.
+//! FNV-1a, 32 bits (Fowler, Noll, Vo): for identifiers that must be the same in every release,
+//! which hashes of the standard library are not.
 
 /// The hash of these bytes.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {

@@ -1,8 +1,9 @@
 //! The interface between a daemon and the protocols by which volumes are served.
 //!
-//! Owns [`Frontend`], one implementation of which exists for each protocol, and [`RunningExport`], a volume that is
-//! served. Always true: a frontend reaches storage through [`VolumeSource`] and [`crate::Volume`] alone; the name of an
-//! export stays reserved from [`Frontend::reserve`] or [`Frontend::start`] until [`Frontend::release`].
+//! Owns [`Frontend`], one implementation of which exists for each protocol, and [`RunningExport`],
+//! a volume that is served. Always true: a frontend reaches storage through [`VolumeSource`] and
+//! [`crate::Volume`] alone; the name of an export stays reserved from [`Frontend::reserve`] or
+//! [`Frontend::start`] until [`Frontend::release`].
 //!
 //! Must not know: pools, how exports are persisted, which frontends exist.
 
@@ -16,7 +17,8 @@ use reactor::Remote;
 
 use crate::{ExportError, Volume};
 
-/// A future of the control path. Frontends change state rarely, so that one allocation per call does not matter.
+/// A future of the control path. Frontends change state rarely, so that one allocation per call
+/// does not matter.
 pub type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A volume that frontends open on any number of reactors. Used from several threads.
@@ -30,15 +32,16 @@ pub trait VolumeSource: Send + Sync + 'static {
     /// Sector size in bytes, as [`Volume::sector`].
     fn sector(&self) -> u32;
 
-    /// The reactors that own the volume's blocks, each once: requests that arrive there need no message to another
-    /// reactor. Empty if the source has no preference.
+    /// The reactors that own the volume's blocks, each once: requests that arrive there need no
+    /// message to another reactor. Empty if the source has no preference.
     fn reactors(&self) -> Vec<Remote>;
 
     /// Opens the volume for the reactor of this thread.
     fn open(&self) -> Self::Volume;
 }
 
-/// The name of an export: path components separated by `/`, such as `pool/volume`. Unique within a frontend.
+/// The name of an export: path components separated by `/`, such as `pool/volume`. Unique within a
+/// frontend.
 ///
 /// The components are plain file names: frontends use them below their directories.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,8 +77,8 @@ pub struct ExportConfig {
     pub read_only: bool,
     /// Number of queues; the frontend's default if absent. Only for protocols that have queues.
     pub queues: Option<u16>,
-    /// Reactors that serve the queues, in turn, numbered from 0; those of the volume if empty. Only for protocols that
-    /// have queues.
+    /// Reactors that serve the queues, in turn, numbered from 0; those of the volume if empty. Only
+    /// for protocols that have queues.
     pub reactors: Vec<u32>,
 }
 
@@ -91,11 +94,13 @@ pub struct ExportStatus {
 /// The way in which a running export is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// Fails with `Busy`, and changes nothing, while this host uses the export. Network clients are disconnected.
+    /// Fails with `Busy`, and changes nothing, while this host uses the export. Network clients are
+    /// disconnected.
     Orderly,
     /// Disconnects every user: their later requests fail.
     Forced,
-    /// The process ends. Devices that can outlive it stay for the next process; otherwise as [`StopMode::Forced`].
+    /// The process ends. Devices that can outlive it stay for the next process; otherwise as
+    /// [`StopMode::Forced`].
     Handover,
 }
 
@@ -107,14 +112,14 @@ pub trait Frontend<S: VolumeSource>: Send + Sync {
     /// Checks that an export is possible: that its options are valid and this host can serve it.
     ///
     /// # Errors
-    /// `Invalid`; `Exists` when the name cannot be told apart from one that is reserved.
+    /// `Invalid`; `Exists` when the name conflicts with a reserved one.
     fn check(&self, name: &ExportName, config: &ExportConfig) -> Result<(), ExportError>;
 
     /// The addresses, paths and URIs at which clients find an export of this name, running or not.
     fn listeners(&self, name: &ExportName) -> Vec<String>;
 
-    /// Reserves the names of exports that are not running yet, and removes the remains of a process that died. Called
-    /// once, before the first [`Frontend::start`].
+    /// Reserves the names of exports that are not running yet, and removes the remains of a process
+    /// that died. Called once, before the first [`Frontend::start`].
     fn reserve<'a>(&'a self, names: &'a [ExportName]) -> ControlFuture<'a, ()>;
 
     /// Serves a volume until the running export is stopped.
@@ -128,10 +133,11 @@ pub trait Frontend<S: VolumeSource>: Send + Sync {
         source: Arc<S>,
     ) -> ControlFuture<'a, Result<Arc<dyn RunningExport>, ExportError>>;
 
-    /// Ends the reservation of a name whose export is not running.
+    /// Ends the reservation of a name. Its export is not running.
     fn release<'a>(&'a self, name: &'a ExportName) -> ControlFuture<'a, ()>;
 
-    /// Closes the listeners that the exports of this frontend share. Called once, after the last stop.
+    /// Closes the listeners that the exports of this frontend share. Called once, after the last
+    /// stop.
     fn shut_down(&self) -> ControlFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -148,8 +154,8 @@ pub trait RunningExport: Send + Sync {
     /// Announces the volume's new size to clients, as far as the protocol can.
     fn resize(&self) -> ControlFuture<'_, ()>;
 
-    /// Stops serving, and waits a limited time for requests in flight. The name stays reserved. A second call does
-    /// nothing.
+    /// Stops serving, and waits a limited time for requests in flight. The name stays reserved. A
+    /// second call does nothing.
     ///
     /// # Errors
     /// `Busy` in [`StopMode::Orderly`] alone: the export keeps running.

@@ -1,13 +1,13 @@
-//! Exports of volumes over a [`Volume`] trait: NBD, vhost-user-blk, files by FUSE, block devices by ublk.
+//! Exports of volumes: NBD, vhost-user-blk, FUSE files and ublk block devices.
 //!
-//! Owns the interface between whatever stores bytes and whoever serves them as a disk, and the protocols that do so.
+//! Owns [`Frontend`], the interface between a daemon and the protocols, [`Volume`], the interface
+//! between the protocols and storage, and the protocols themselves.
 //!
-//! Always true: a protocol speaks to a volume through the trait alone, so that each is written once and tested over
-//! [`MemoryVolume`]; everything of one connection or device runs on one reactor.
+//! Always true: a protocol accesses a volume through the traits alone, so that each protocol is
+//! tested over [`MemoryVolume`]; all state of one connection or queue lives on one reactor.
 //!
-//! Must not know: pools, drives, how a volume stores.
+//! Must not know: pools, drives, how a volume stores data.
 
-mod at_once;
 mod context;
 mod error;
 mod exported_volume;
@@ -18,8 +18,9 @@ pub mod fuse;
 mod listen;
 mod memory;
 pub mod nbd;
-mod race;
+mod poll_then_spawn;
 mod reserve;
+mod select;
 mod stop;
 pub mod ublk;
 pub mod vhost;
@@ -32,6 +33,6 @@ pub use frontend::{
     ControlFuture, ExportConfig, ExportName, ExportStatus, Frontend, RunningExport, StopMode, VolumeSource,
 };
 pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
-pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemoryVolume};
+pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemorySource, MemoryVolume};
 pub use stop::Stop;
 pub use volume::{Extent, Volume, VolumeError, VolumeErrorKind};

@@ -1,7 +1,7 @@
 //! Sockets that exports are served on, and the loop that accepts their connections.
 //!
-//! Always true: an error names the address and the setting that selects another one; a failure to accept is logged once
-//! and retried, and does not end the loop.
+//! Always true: an error names the address and the setting that selects another one; a failure to
+//! accept is logged once and retried, and does not end the loop.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use reactor::{Access, Listener, NetError, NetErrorKind, Platform, Reactor, Stream};
 
-use crate::race::{First, race};
+use crate::select::{Either, select};
 use crate::{ExportError, ExportErrorKind, Stop};
 
 /// Time for which an address that is in use is retried.
 const RETRY_FOR: Duration = Duration::from_secs(2);
 /// Pause between two tries.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Pause after a connection could not be accepted: the process has no descriptor left, and an immediate retry would
-/// only keep other connections from closing theirs.
+/// Pause after a connection could not be accepted: the process has no descriptor left, and an
+/// immediate retry would only keep other connections from closing theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The protocol of a socket, and the setting that selects another address, for errors and logs.
@@ -30,8 +30,8 @@ pub struct ListenLabel {
     pub setting: &'static str,
 }
 
-/// Listens on a Unix socket for the users of `access`. Creates its directory for the same users if it does not exist.
-/// Runs on a reactor.
+/// Listens on a Unix socket for the users of `access`. Creates its directory for the same users if
+/// it does not exist. Runs on a reactor.
 ///
 /// # Errors
 /// `Busy` when another process serves there; otherwise the system's error.
@@ -62,8 +62,8 @@ pub async fn listen_tcp(
     retry_in_use(|| Listener::bind_tcp(platform, address)).await.map_err(|error| label.explain(&error))
 }
 
-/// Retries for a while to bind an address: the kernel ends the I/O of a process that was killed, and closes its sockets,
-/// only after the process has ended.
+/// Retries for a while to bind an address: the kernel ends the I/O of a process that was killed,
+/// and closes its sockets, only after the process has ended.
 async fn retry_in_use(bind: impl Fn() -> Result<Listener, NetError>) -> Result<Listener, NetError> {
     let reactor = Reactor::current();
     let end = reactor.now() + RETRY_FOR;
@@ -96,14 +96,14 @@ impl ListenLabel {
     }
 }
 
-/// Passes each connection from `listener` to `serve`, one after the other, until `stop` is raised. `label` names the
-/// listener in logs.
+/// Passes each connection from `listener` to `serve`, one after the other, until `stop` is raised.
+/// `label` names the listener in logs.
 pub async fn accept_loop(listener: &Listener, stop: &Stop, label: &str, mut serve: impl AsyncFnMut(Stream)) {
     let mut failing = false;
     loop {
-        let accepted = match race(stop.raised(), listener.accept()).await {
-            First::Left(()) => return,
-            First::Right(accepted) => accepted,
+        let accepted = match select(stop.raised(), listener.accept()).await {
+            Either::Left(()) => return,
+            Either::Right(accepted) => accepted,
         };
         match accepted {
             Ok(stream) => {
@@ -116,7 +116,7 @@ pub async fn accept_loop(listener: &Listener, stop: &Stop, label: &str, mut serv
                     tracing::warn!(listener = label, %error, "cannot accept connections; retrying");
                 }
                 failing = true;
-                race(stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
+                select(stop.raised(), Reactor::current().sleep(ACCEPT_PAUSE)).await;
             }
         }
     }

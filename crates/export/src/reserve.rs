@@ -1,7 +1,7 @@
-//! Memory that requests of one reactor share.
+//! Memory that the requests of one reactor share.
 //!
-//! Always true: what was taken is given back exactly once; who asked first gets first, so that small requests do not
-//! keep a large one waiting for ever.
+//! Always true: each reservation is released exactly once; waiters are served in order, so that
+//! small requests do not starve a large one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,108 +9,110 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Memory for the payload of many requests of one reactor. A clone is another handle on the same.
+/// A memory budget for the payload of many requests of one reactor. A clone is another handle on
+/// the same budget.
 #[derive(Clone)]
 pub struct Reserve {
-    shared: Rc<Shared>,
+    shared: Rc<ReserveState>,
 }
 
-struct Shared {
+struct ReserveState {
     size: usize,
     left: Cell<usize>,
-    queue: RefCell<VecDeque<Rc<Turn>>>,
+    queue: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
-/// Somebody's place in the queue.
-struct Turn {
+/// A request that waits for memory.
+struct Waiter {
     bytes: usize,
     granted: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
 
-/// A part of the reserve, in use until it is dropped.
-pub(crate) struct Share {
+/// Bytes of the reserve, in use until this is dropped.
+pub(crate) struct ReservedBytes {
     reserve: Reserve,
     bytes: usize,
 }
 
 impl Reserve {
-    /// A reserve of this many bytes.
+    /// Creates a reserve of this many bytes.
     pub fn new(bytes: usize) -> Self {
-        let shared = Shared { size: bytes, left: Cell::new(bytes), queue: RefCell::default() };
+        let shared = ReserveState { size: bytes, left: Cell::new(bytes), queue: RefCell::default() };
         Self { shared: Rc::new(shared) }
     }
 
-    /// Waits for `bytes` of it; for all of it if there are not as many.
-    pub(crate) async fn take(&self, bytes: usize) -> Share {
+    /// Waits for `bytes`; for the whole reserve if it is smaller.
+    pub(crate) async fn take(&self, bytes: usize) -> ReservedBytes {
         let bytes = bytes.min(self.shared.size);
-        let mut queued = Queued { reserve: self, turn: None };
+        let mut queued = QueuedWaiter { reserve: self, waiter: None };
         if self.shared.queue.borrow().is_empty() && bytes <= self.shared.left.get() {
             self.shared.left.set(self.shared.left.get() - bytes);
         } else {
             queued.wait(bytes).await;
         }
-        Share { reserve: self.clone(), bytes }
+        ReservedBytes { reserve: self.clone(), bytes }
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.shared.left.set(self.shared.left.get() + bytes);
         self.grant();
     }
 
-    /// Gives to those who wait, in order, as far as there is anything.
+    /// Grants memory to waiters in order, as long as enough is left.
     fn grant(&self) {
         loop {
             let mut queue = self.shared.queue.borrow_mut();
             let left = self.shared.left.get();
-            let Some(turn) = queue.pop_front_if(|turn| turn.bytes <= left) else { return };
+            let Some(waiter) = queue.pop_front_if(|waiter| waiter.bytes <= left) else { return };
             drop(queue);
-            self.shared.left.set(left - turn.bytes);
-            turn.granted.set(true);
-            if let Some(waker) = turn.waker.take() {
+            self.shared.left.set(left - waiter.bytes);
+            waiter.granted.set(true);
+            if let Some(waker) = waiter.waker.take() {
                 waker.wake();
             }
         }
     }
 }
 
-impl Drop for Share {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
-        self.reserve.give_back(self.bytes);
+        self.reserve.release(self.bytes);
     }
 }
 
-/// A wait in the queue. Given up, it leaves the queue, and gives back what it was granted and has not taken.
-struct Queued<'a> {
+/// A place in the queue of waiters. Dropped early, it leaves the queue and releases memory that was
+/// granted and not taken.
+struct QueuedWaiter<'a> {
     reserve: &'a Reserve,
-    turn: Option<Rc<Turn>>,
+    waiter: Option<Rc<Waiter>>,
 }
 
-impl Queued<'_> {
+impl QueuedWaiter<'_> {
     async fn wait(&mut self, bytes: usize) {
-        let turn = Rc::new(Turn { bytes, granted: Cell::new(false), waker: Cell::new(None) });
-        self.reserve.shared.queue.borrow_mut().push_back(turn.clone());
-        self.turn = Some(turn.clone());
+        let waiter = Rc::new(Waiter { bytes, granted: Cell::new(false), waker: Cell::new(None) });
+        self.reserve.shared.queue.borrow_mut().push_back(waiter.clone());
+        self.waiter = Some(waiter.clone());
         poll_fn(|context| {
-            if turn.granted.get() {
+            if waiter.granted.get() {
                 return Poll::Ready(());
             }
-            turn.waker.set(Some(context.waker().clone()));
+            waiter.waker.set(Some(context.waker().clone()));
             Poll::Pending
         })
         .await;
-        self.turn = None;
+        self.waiter = None;
     }
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedWaiter<'_> {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
-        if turn.granted.get() {
-            return self.reserve.give_back(turn.bytes);
+        let Some(waiter) = self.waiter.take() else { return };
+        if waiter.granted.get() {
+            return self.reserve.release(waiter.bytes);
         }
-        self.reserve.shared.queue.borrow_mut().retain(|other| !Rc::ptr_eq(other, &turn));
-        // Whoever is behind may have waited for this one only.
+        self.reserve.shared.queue.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter));
+        // The next waiter may fit now.
         self.reserve.grant();
     }
 }

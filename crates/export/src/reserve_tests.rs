@@ -1,4 +1,4 @@
-//! Shared memory: first come, first served, and nothing is lost.
+//! ReserveState memory: first come, first served, and nothing is lost.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ fn poll<T>(future: &mut Pin<Box<impl Future<Output = T> + ?Sized>>) -> Option<T>
 }
 
 #[test]
-fn who_asked_first_gets_first() {
+fn waiters_are_served_in_order() {
     let reserve = Reserve::new(10);
     let held = poll(&mut Box::pin(reserve.take(6))).unwrap();
     let (mut large, mut small) = (Box::pin(reserve.take(8)), Box::pin(reserve.take(1)));
@@ -29,7 +29,7 @@ fn who_asked_first_gets_first() {
 }
 
 #[test]
-fn who_asks_for_more_than_there_is_gets_all() {
+fn a_request_beyond_the_reserve_gets_all_of_it() {
     let reserve = Reserve::new(10);
     let held = poll(&mut Box::pin(reserve.take(1))).unwrap();
     let mut all = Box::pin(reserve.take(1000));
@@ -42,7 +42,7 @@ fn who_asks_for_more_than_there_is_gets_all() {
 }
 
 #[test]
-fn who_gives_up_lets_the_next_have_it() {
+fn a_cancelled_waiter_passes_its_turn_on() {
     let reserve = Reserve::new(10);
     let held = poll(&mut Box::pin(reserve.take(5))).unwrap();
     let (mut first, mut second) = (Box::pin(reserve.take(8)), Box::pin(reserve.take(5)));
@@ -61,15 +61,15 @@ fn who_gives_up_lets_the_next_have_it() {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nobody_forgotten(steps in prop::collection::vec((0..4u8, 1..12usize, any::<prop::sample::Index>()), 1..100)) {
+    fn no_byte_and_no_waiter_is_lost(steps in prop::collection::vec((0..4u8, 1..12usize, any::<prop::sample::Index>()), 1..100)) {
         let reserve = Reserve::new(10);
-        let mut waiting: Vec<Pin<Box<dyn Future<Output = Share>>>> = Vec::new();
-        let mut held: Vec<Share> = Vec::new();
+        let mut waiting: Vec<Pin<Box<dyn Future<Output = ReservedBytes>>>> = Vec::new();
+        let mut held: Vec<ReservedBytes> = Vec::new();
         for (step, bytes, index) in steps {
             match step {
                 0 | 1 => {
                     let reserve = reserve.clone();
-                    let mut take: Pin<Box<dyn Future<Output = Share>>> = Box::pin(async move { reserve.take(bytes).await });
+                    let mut take: Pin<Box<dyn Future<Output = ReservedBytes>>> = Box::pin(async move { reserve.take(bytes).await });
                     match poll(&mut take) {
                         Some(share) => held.push(share),
                         None => waiting.push(take),

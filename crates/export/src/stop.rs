@@ -1,6 +1,7 @@
-//! The signal to stop, for everything on one reactor that it concerns.
+//! The stop signal for everything on one reactor.
 //!
-//! Always true: once raised it stays raised; whoever waits for it is woken once and forgotten when it stops waiting.
+//! Always true: once raised it stays raised; a waiter is woken once, and forgotten when it stops
+//! waiting.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -10,20 +11,20 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-/// Tells everybody who was given a clone of it to finish what they do and close.
+/// A signal to finish and close. Clones share the same signal.
 #[derive(Clone, Default)]
 pub struct Stop {
-    shared: Rc<Shared>,
+    shared: Rc<StopState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct StopState {
     raised: Cell<bool>,
     waiting: RefCell<Slab<Waker>>,
 }
 
 impl Stop {
-    /// Raises the signal, for good.
+    /// Raises the signal permanently.
     pub fn raise(&self) {
         self.shared.raised.set(true);
         let waiting = self.shared.waiting.take();
@@ -32,22 +33,22 @@ impl Stop {
         }
     }
 
-    /// True once it was raised.
+    /// Returns true once it was raised.
     pub fn is_raised(&self) -> bool {
         self.shared.raised.get()
     }
 
     /// Waits until it is raised.
     pub fn raised(&self) -> impl Future<Output = ()> + use<> {
-        Raised { shared: self.shared.clone(), place: None }
+        Raised { shared: self.shared.clone(), slot: None }
     }
 }
 
-/// See [`Stop::raised`].
+/// The future of [`Stop::raised`].
 struct Raised {
-    shared: Rc<Shared>,
-    /// Where our waker is kept.
-    place: Option<usize>,
+    shared: Rc<StopState>,
+    /// The slot of our waker.
+    slot: Option<usize>,
 }
 
 impl Future for Raised {
@@ -55,14 +56,14 @@ impl Future for Raised {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.shared.raised.get() {
-            self.place = None;
+            self.slot = None;
             return Poll::Ready(());
         }
         let shared = self.shared.clone();
         let mut waiting = shared.waiting.borrow_mut();
-        match self.place.and_then(|place| waiting.get_mut(place)) {
+        match self.slot.and_then(|slot| waiting.get_mut(slot)) {
             Some(waker) => waker.clone_from(context.waker()),
-            None => self.place = Some(waiting.insert(context.waker().clone())),
+            None => self.slot = Some(waiting.insert(context.waker().clone())),
         }
         Poll::Pending
     }
@@ -70,8 +71,8 @@ impl Future for Raised {
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let waker = self.shared.waiting.borrow_mut().try_remove(place);
+        if let Some(slot) = self.slot {
+            let waker = self.shared.waiting.borrow_mut().try_remove(slot);
             drop(waker);
         }
     }

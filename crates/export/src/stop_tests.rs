@@ -1,4 +1,4 @@
-//! Who waits for the stop is woken, once.
+//! Waiters for the signal are woken once.
 
 use std::pin::pin;
 
@@ -9,7 +9,7 @@ fn poll(future: Pin<&mut impl Future<Output = ()>>) -> bool {
 }
 
 #[test]
-fn it_stays_raised() {
+fn the_signal_stays_raised() {
     let stop = Stop::default();
     let mut before = pin!(stop.clone().raised());
     assert!(!poll(before.as_mut()));
@@ -18,7 +18,7 @@ fn it_stays_raised() {
 }
 
 #[test]
-fn who_stops_waiting_is_forgotten() {
+fn cancelled_waiters_are_forgotten() {
     let stop = Stop::default();
     let mut kept = pin!(stop.raised());
     for _ in 0..10 {

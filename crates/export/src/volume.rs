@@ -1,7 +1,7 @@
-//! What an export needs of a volume.
+//! The interface between frontends and storage.
 //!
-//! Owns the [`Volume`] trait and its error. Always true: the trait speaks of bytes and ranges only; nothing in it belongs
-//! to one protocol or to one way of storing.
+//! Owns the [`Volume`] trait and its error. Always true: the trait consists of byte ranges; nothing
+//! in it belongs to one protocol or one way of storing data.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,107 +9,111 @@ use std::future::Future;
 
 use reactor::Span;
 
-/// A range of bytes that can be read and written, as one reactor uses it: nothing here crosses threads.
+/// A range of bytes that can be read and written, as one reactor uses it: it never crosses threads.
 ///
-/// Offsets and lengths are bytes, in whole sectors, and lie within [`Volume::size`]; lengths are not zero. Spans have any
-/// address: only direct I/O cares about alignment, and whoever does it sees to it. Any number of operations may be in
-/// flight. Operations that overlap in time have no order among each other; where they overlap in place too, each sector
-/// holds what one of them wrote.
+/// Offsets and lengths are in bytes, multiples of the sector size, and within [`Volume::size`];
+/// lengths are not zero. Spans may have any alignment: an implementation with direct I/O aligns
+/// them itself. Any number of operations may be in flight. Concurrent operations are not ordered;
+/// where they overlap, each sector holds the data of one of them.
 ///
-/// A future does nothing before it is polled. Once polled it is driven to its end, even when nobody waits for the
-/// result: an export never drops an operation in the middle.
+/// A future does nothing before it is polled. Once polled, it is driven to completion even if its
+/// result is not needed: exports never drop an operation in flight.
 pub trait Volume {
-    /// Size in bytes, now: a multiple of the sector size. Changes when the volume is resized.
+    /// Returns the current size in bytes: a multiple of the sector size. It changes when the volume
+    /// is resized.
     fn size(&self) -> u64;
 
-    /// The smallest unit of access in bytes: a power of two, at least 512, at most 65,536. Never changes.
+    /// Returns the smallest unit of access in bytes: a power of two from 512 to 65,536. It never
+    /// changes.
     fn sector(&self) -> u32;
 
-    /// True if writes are refused, now.
+    /// Returns true if writes are refused at present.
     fn read_only(&self) -> bool;
 
     /// Fills `into` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `Invalid` beyond the end, `Io` for what cannot be read, `Closed`. Nothing is known of `into` then.
+    /// `Invalid` beyond the end, `Io` for unreadable data, `Closed`. The contents of `into` are
+    /// undefined then.
     fn read(&self, offset: u64, into: &Span) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// Writes `data` from `offset` on. Durable after a later [`Volume::flush`].
+    /// Writes `data` at `offset`. Durable after a later [`Volume::flush`].
     ///
     /// # Errors
-    /// `Invalid` beyond the end, `NoSpace`, `ReadOnly`, `Io`, `Closed`. Each sector holds its old or its new bytes then.
+    /// `Invalid` beyond the end, `NoSpace`, `ReadOnly`, `Io`, `Closed`. Each sector holds its old
+    /// or its new data then.
     fn write(&self, offset: u64, data: &Span) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// Makes every change that was answered before the call durable, whichever handle of the volume it came through, on
-    /// whichever reactor.
+    /// Makes every change durable that completed before the call, through any handle of the volume
+    /// on any reactor.
     ///
     /// # Errors
-    /// `Io` when what was not flushed before may be lost; `Closed`.
+    /// `Io` when changes since the last flush may be lost; `Closed`.
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// Tells that the bytes of a range are no longer wanted. Reads of it give its old bytes or zeros from then on.
+    /// Discards a range. Later reads return its old data or zeros.
     ///
     /// # Errors
     /// As [`Volume::write`].
     fn discard(&self, offset: u64, length: u64) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// Makes a range read as zeros, in much less time than writing as many zeros takes. What it held may be freed.
+    /// Zeroes a range, much faster than writing zeros. Its space may be freed.
     ///
     /// # Errors
     /// As [`Volume::write`].
     fn write_zeroes(&self, offset: u64, length: u64) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// What of a range, which is not empty, holds data, in order; the lengths are not zero and add up to `length`, or to less where
-    /// there is much to tell: never to nothing, and not to less than 64 MiB. Neighbours may be of the same kind. What is not known to
-    /// be a hole is data.
+    /// Returns which parts of a range hold data, in order. Lengths are not zero. They add up to
+    /// `length`, or to less for a long answer, but at least to 64 MiB. Adjacent extents may be of
+    /// the same kind. A part that may be a hole is reported as data.
     ///
     /// # Errors
     /// As [`Volume::read`].
     fn extents(&self, offset: u64, length: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
 
-    /// The bytes at `offset` will be read or written soon: a hint, given for some requests at once, before they are carried
-    /// out one after the other.
+    /// Hints that the bytes at `offset` will be read or written soon. Exports pass hints for
+    /// several requests before they execute these one by one.
     fn expect(&self, offset: u64) {
         let _ = offset;
     }
 
-    /// The bytes at `offset` will be read next, after the request that is about to be carried out: a hint.
+    /// Hints that the bytes at `offset` will be read after the request that is executed next.
     fn prefetch_hint(&self, offset: u64) {
         let _ = offset;
     }
 
-    /// Waits until the volume is taken away: exports finish what they have begun, and let go of it. For volumes that never
-    /// are, this never ends.
+    /// Waits until the volume is withdrawn: exports then finish their requests and drop it. Never
+    /// completes for a volume that is not withdrawn.
     fn withdrawn(&self) -> impl Future<Output = ()> {
         std::future::pending()
     }
 }
 
-/// A stretch of a volume that holds data, or none.
+/// A part of a volume that holds data, or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// True if it holds data; otherwise it takes no space and reads as zeros.
+    /// True for data. A hole takes no space and reads as zeros.
     pub data: bool,
 }
 
-/// Why a volume did not do what it was asked, for control flow.
+/// The reason why an operation failed, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VolumeErrorKind {
-    /// There is no room for new data. Reading, discarding and zeroing go on.
+    /// There is no space for new data. Reads, discards and zeroing still work.
     NoSpace,
-    /// The bytes could not be read, or not be stored.
+    /// The data could not be read or stored.
     Io,
-    /// The request makes no sense: it lies beyond the end, or is no whole number of sectors.
+    /// The request is invalid: beyond the end, or not a multiple of the sector size.
     Invalid,
-    /// The volume may not be written.
+    /// The volume refuses writes.
     ReadOnly,
-    /// The volume was closed or deleted meanwhile.
+    /// The volume was closed or deleted.
     Closed,
 }
 
-/// A request that a volume could not carry out.
+/// An operation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct VolumeError {
@@ -118,7 +122,7 @@ pub struct VolumeError {
 }
 
 impl VolumeError {
-    /// An error with a message for people: what was asked, and what stood in the way.
+    /// An error with a message for people that names the operation and the cause.
     pub fn new(kind: VolumeErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, message: message.into() }
     }

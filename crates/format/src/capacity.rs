@@ -22,8 +22,8 @@ const REWRITTEN_DIVISOR: usize = 8;
 /// the 128. A record that does not fit ends a segment; at most a third of the segment stays unused.
 const PAYLOAD_DIVISOR: u64 = 2;
 
-/// Returns the maximum number of segments of one shard, in a pool of `shards` shards whose segment
-/// tables are `table_width` columns wide and whose segments have `segment_blocks` data blocks.
+/// Returns the maximum number of segments of one shard, in a pool of `shards` shards with
+/// segment tables of `table_width` columns and segments of `segment_blocks` data blocks.
 ///
 /// A checkpoint of more segments would exceed a limit of the format and could not be stored.
 pub const fn shard_segments_max(shards: usize, table_width: u8, segment_blocks: u64) -> u32 {

@@ -31,8 +31,8 @@ pub struct MergedRecord {
     pub layer: LayerId,
     /// The layer that received its blocks.
     pub into: LayerId,
-    /// The newest segment whose records may contain the layer's number; `None` while the merge is
-    /// in progress.
+    /// The newest segment with records that may contain the layer's number; `None` while the merge
+    /// is in progress.
     pub until: Option<Incarnation>,
 }
 

@@ -29,7 +29,7 @@ const FRONT: usize = 32;
 pub struct ShardRecord {
     /// The root of the shard's last checkpoint; absent before the first.
     pub root: MapEntry,
-    /// The last record whose effects the checkpoint contains.
+    /// The last record that is included in the checkpoint.
     pub checkpointed: Sequence,
     /// Every segment that may contain records newer than the checkpoint, with the row of the first
     /// such record.

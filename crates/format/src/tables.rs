@@ -201,7 +201,7 @@ pub(crate) fn read_segment(
 }
 
 /// Returns the number of segments that one shard of `shards` may list in the superblock as opened
-/// since its last checkpoint, in a pool whose segments have up to `table_width` columns. The lists
+/// since its last checkpoint, in a pool with segments of up to `table_width` columns. The lists
 /// may use three quarters of a superblock slot.
 pub const fn recent_segments_max(shards: usize, table_width: u8) -> usize {
     // The segment's number and the row at which recovery starts.
@@ -322,7 +322,7 @@ impl TableCounts {
 pub struct CheckpointRoot {
     /// The shard.
     pub shard: ShardIndex,
-    /// The last record whose effects the checkpoint contains.
+    /// The last record that is included in the checkpoint.
     pub sequence: Sequence,
     /// Slots of the segment table in use, counted from segment 1.
     pub segment_slots: u32,

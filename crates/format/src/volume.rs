@@ -26,16 +26,16 @@ pub enum VolumeState {
     Deleting,
 }
 
-/// What a volume may take, and what it gets beside others. All zero for a volume that nobody limited.
+/// The QoS limits of a volume, and its weight under contention. All zero for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QosLimits {
-    /// Share beside other volumes; 0 for the usual one, which is 100.
+    /// Weight relative to other volumes; 0 for the default of 100.
     pub weight: u16,
-    /// Milliseconds for which a volume that was quiet may go beyond its limits.
+    /// Milliseconds for which a volume may exceed its limits after it was idle.
     pub burst_ms: u32,
-    /// Operations a second at most; 0 for no limit.
+    /// Maximum operations per second; 0 for no limit.
     pub operations: u64,
-    /// Bytes a second at most; 0 for no limit.
+    /// Maximum bytes per second; 0 for no limit.
     pub bytes: u64,
 }
 

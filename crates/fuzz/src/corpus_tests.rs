@@ -1,4 +1,4 @@
-//! Corpora are replayed whole, and a failing input is not passed over.
+//! Replay of corpora and its failures.
 
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ fn a_failing_input_fails_the_test() {
 }
 
 #[test]
-#[should_panic(expected = "holds no inputs")]
+#[should_panic(expected = "has no inputs")]
 fn a_target_without_inputs_fails() {
     replay(corpus(&[]).path(), |_| ());
 }
@@ -39,11 +39,11 @@ fn a_target_without_inputs_fails() {
 #[test]
 #[should_panic(expected = "No such file")]
 fn a_target_without_a_corpus_fails() {
-    replay(Path::new("/nowhere/at/all"), |_| ());
+    replay(Path::new("/no/such/directory"), |_| ());
 }
 
 #[test]
-#[should_panic(expected = "keep up to")]
+#[should_panic(expected = "reduce it to")]
 fn a_large_corpus_fails() {
     replay(corpus(&[&[0; BYTES_MAX + 1]]).path(), |_| ());
 }

@@ -1,20 +1,20 @@
-//! Fuzz targets: functions that must bear any bytes.
+//! Fuzz targets: functions that must accept arbitrary bytes.
 //!
-//! Owns what every target needs: a corpus in the repository that ordinary tests replay, libFuzzer
-//! to extend it, and a bound on the memory that a decoder takes. A target is a test of the room
-//! whose decoder it fuzzes, so that it reaches what is private there:
+//! Owns the common parts of all targets: a corpus in the repository that ordinary tests replay,
+//! libFuzzer to extend it, and a limit on the memory that a decoder allocates. A target is a test
+//! in the crate of the decoder that it fuzzes, so that it can access private items:
 //!
 //! ```text
 //! ::fuzz::target!(superblock, |bytes: &[u8]| { ... });
 //! ```
 //!
-//! `cargo test` runs the target on each file of `fuzz/superblock` in the room's directory. `./run
-//! fuzz format/superblock 600` builds the same test with `--cfg fuzzing` and with the compiler's
+//! `cargo test` runs the target on each file of `fuzz/superblock` in the directory of the crate.
+//! `./run fuzz format/superblock 600` builds the same test with `--cfg fuzzing` and the compiler's
 //! coverage counters, and runs it for 600 seconds on inputs that libFuzzer
-//! (<https://llvm.org/docs/LibFuzzer.html>) derives from the corpus. Both fail when the target
+//! (<https://llvm.org/docs/LibFuzzer.html>) derives from the corpus. Both fail if the target
 //! panics.
 //!
-//! Always true: nothing of this is in the product. Must not know: any decoder.
+//! Always true: the product does not link this crate. Must not know: any decoder.
 
 mod corpus;
 #[cfg(fuzzing)]
@@ -35,7 +35,7 @@ macro_rules! target {
     };
 }
 
-/// Runs a target on its corpus, which is in `directory`; with `--cfg fuzzing`, on what libFuzzer
+/// Runs a target on its corpus in `directory`; with `--cfg fuzzing`, on inputs that libFuzzer
 /// derives from it.
 ///
 /// # Panics

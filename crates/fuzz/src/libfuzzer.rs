@@ -1,5 +1,5 @@
-//! libFuzzer as the engine: it derives inputs from a corpus and keeps those that reach code which
-//! no other one reached.
+//! libFuzzer as the engine: it derives inputs from a corpus and keeps the inputs that reach new
+//! code.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int};
@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys as _;
 
-/// The directory for inputs that are found and for those that fail.
+/// Environment variable: the directory for new and for failing inputs.
 const DIRECTORY: &str = "FUZZ_DIRECTORY";
-/// libFuzzer's own flags, with spaces between them.
+/// Environment variable: additional flags for libFuzzer, separated by spaces.
 const FLAGS: &str = "FUZZ_FLAGS";
-/// What stands between arguments for the test harness, which takes what follows for names of tests,
-/// and libFuzzer's.
+/// Separates the arguments of the test harness, which reads the following ones as test names, from
+/// those of libFuzzer.
 const SEPARATOR: &str = "--";
 
 static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
@@ -33,55 +33,57 @@ unsafe extern "C" {
 unsafe extern "C" fn run_one(data: *const u8, size: usize) -> c_int {
     let bytes = match size {
         0 => &[],
-        // SAFETY: libFuzzer's promise to its callback.
+        // SAFETY: the contract of libFuzzer's callback.
         _ => unsafe { std::slice::from_raw_parts(data, size) },
     };
     let Some(target) = TARGET.get() else { std::process::abort() };
     if catch_unwind(AssertUnwindSafe(|| target(bytes))).is_err() {
-        // libFuzzer takes the signal for a failure, and keeps the input.
+        // libFuzzer treats the signal as a failure, and saves the input.
         std::process::abort();
     }
     0
 }
 
-/// Fuzzes the target until the time is over that the flags give, or it fails. `seeds` is the corpus
-/// of the repository, which is only read. Does not return: libFuzzer ends the process.
+/// Fuzzes the target until it fails or the time limit in the flags expires. `seeds` is the corpus
+/// of the repository, which is only read. Does not return: libFuzzer exits the process.
 pub(crate) fn run(seeds: &str, target: fn(&[u8])) {
-    let Ok(directory) = std::env::var(DIRECTORY) else { panic!("{DIRECTORY} names no directory") };
-    let found = Path::new(&directory).join("corpus");
-    if let Err(error) = std::fs::create_dir_all(&found) {
-        panic!("{}: {error}", found.display());
+    let Ok(directory) = std::env::var(DIRECTORY) else { panic!("{DIRECTORY} is not set") };
+    let corpus = Path::new(&directory).join("corpus");
+    if let Err(error) = std::fs::create_dir_all(&corpus) {
+        panic!("{}: {error}", corpus.display());
     }
     if TARGET.set(target).is_err() {
-        panic!("a process runs one target: './run fuzz' names it");
+        panic!("a process can run only one target; './run fuzz' selects it");
     }
-    let (harness, own): (Vec<_>, Vec<_>) = split(std::env::args().collect());
-    // As a shell is told to run the same test: libFuzzer starts itself again to merge corpora.
+    let (harness, libfuzzer_arguments): (Vec<_>, Vec<_>) = split(std::env::args().collect());
+    // The program name includes the harness arguments: libFuzzer runs it in a shell to merge
+    // corpora.
     let mut arguments = vec![format!("{} {SEPARATOR}", harness.join(" "))];
-    if own.is_empty() {
+    if libfuzzer_arguments.is_empty() {
         arguments.push(format!("-artifact_prefix={directory}/"));
         arguments.extend(std::env::var(FLAGS).unwrap_or_default().split_whitespace().map(str::to_owned));
-        arguments.extend([found.to_string_lossy().into_owned(), seeds.to_owned()]);
+        arguments.extend([corpus.to_string_lossy().into_owned(), seeds.to_owned()]);
     } else {
-        arguments.extend(own);
+        arguments.extend(libfuzzer_arguments);
     }
     let arguments: Vec<CString> = arguments.into_iter().filter_map(|text| CString::new(text).ok()).collect();
     let mut pointers: Vec<*mut c_char> = arguments.iter().map(|text| text.as_ptr().cast_mut()).collect();
     let mut count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
     pointers.push(std::ptr::null_mut());
     let mut vector = pointers.as_mut_ptr();
-    // SAFETY: count and vector are those of strings that live until the process ends, with a null
-    // pointer behind the last; the callback takes any bytes.
+    // SAFETY: count and vector describe strings that live until the process exits, followed by a
+    // null pointer; the callback accepts any bytes.
     let code = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut vector, run_one) };
     std::process::exit(code);
 }
 
-/// The arguments of the test harness, and those of libFuzzer, if it has started this process.
+/// Splits the arguments into those of the test harness, and those of libFuzzer if it started this
+/// process.
 fn split(mut arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
     match arguments.iter().position(|argument| argument == SEPARATOR) {
         Some(at) => {
-            let own = arguments.split_off(at).into_iter().skip(1).collect();
-            (arguments, own)
+            let libfuzzer_arguments = arguments.split_off(at).into_iter().skip(1).collect();
+            (arguments, libfuzzer_arguments)
         }
         None => (arguments, Vec::new()),
     }

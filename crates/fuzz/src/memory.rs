@@ -1,5 +1,5 @@
-//! How much memory a decoder takes: an allocator that counts for each thread, in every test that
-//! uses this crate.
+//! Limits on a decoder's memory: an allocator that counts for each thread, in every test that uses
+//! this crate.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,21 +7,21 @@ use std::cell::Cell;
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed.
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    /// The most of them since the last [`within`] began.
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
+    /// Maximum of `ALLOCATED` since the last call of [`within`].
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn count(bytes: isize) {
-    // A thread that ends has no counters any more.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get().wrapping_add(bytes));
-        PEAK.set(PEAK.get().max(held.get()));
+    // The counters of an exiting thread are no longer accessible.
+    let _ = ALLOCATED.try_with(|allocated| {
+        allocated.set(allocated.get().wrapping_add(bytes));
+        PEAK.set(PEAK.get().max(allocated.get()));
     });
 }
 
@@ -30,12 +30,12 @@ fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor
+// SAFETY: every call is passed unchanged to the system's allocator; counting neither allocates nor
 // panics.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        // SAFETY: the caller's contract is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -58,18 +58,18 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does `work` and asserts that this thread never held more than `most` bytes of memory beyond what
-/// it held before.
+/// Calls `function` and asserts that this thread never has more than `limit` bytes allocated in
+/// addition to those before the call.
 ///
 /// # Panics
-/// If it did. A request that the system refuses ends the process instead.
+/// If it does. If the system refuses an allocation, the process is aborted.
 #[track_caller]
-pub fn within<T>(most: usize, work: impl FnOnce() -> T) -> T {
-    let before = HELD.get();
+pub fn within<T>(limit: usize, function: impl FnOnce() -> T) -> T {
+    let before = ALLOCATED.get();
     PEAK.set(before);
-    let result = work();
-    let taken = PEAK.get().wrapping_sub(before);
-    assert!(taken <= signed(most), "{taken} bytes of memory were taken where {most} are allowed");
+    let result = function();
+    let peak = PEAK.get().wrapping_sub(before);
+    assert!(peak <= signed(limit), "{peak} bytes of memory were allocated; the limit is {limit}");
     result
 }
 
@@ -78,23 +78,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_counted_as_it_is_taken_and_given_back() {
+    fn allocations_and_deallocations_are_counted() {
         within(4096, || {
             for _ in 0..100 {
                 drop(std::hint::black_box(vec![1u8; 4096]));
             }
         });
-        let kept = within(5000, || {
-            let mut kept = vec![0u8; 1000];
-            kept.reserve_exact(4000);
-            kept
+        let buffer = within(5000, || {
+            let mut buffer = vec![0u8; 1000];
+            buffer.reserve_exact(4000);
+            buffer
         });
-        assert_eq!(kept.capacity(), 5000);
+        assert_eq!(buffer.capacity(), 5000);
     }
 
     #[test]
-    #[should_panic(expected = "8192 bytes of memory were taken where 8191 are allowed")]
-    fn more_than_is_allowed_is_noticed() {
+    #[should_panic(expected = "8192 bytes of memory were allocated; the limit is 8191")]
+    fn exceeding_the_limit_panics() {
         within(8191, || drop(std::hint::black_box(vec![0u8; 8192])));
     }
 }

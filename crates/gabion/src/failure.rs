@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use server::wire::ErrorAnswer;
-use server::{Error, ErrorKind};
+use api::types::ErrorResponse;
+use api::{Error, ErrorKind};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
         }
     };
     if json {
-        let answer = ErrorAnswer { error: known };
+        let answer = ErrorResponse { error: known };
         eprintln!("{}", serde_json::to_string(&answer).unwrap_or_else(|_| answer.error.to_string()));
     } else {
         eprintln!("gabion: {known}");

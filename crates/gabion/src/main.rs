@@ -4,7 +4,6 @@
 //! JSON document if asked; everything else goes to standard error. Must not know: anything of storage but the API.
 
 mod cli;
-mod client;
 mod commands;
 mod failure;
 mod image;

@@ -6,10 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use api::client::Client;
+use api::{Error, ErrorKind};
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Error, ErrorKind};
-
-use crate::client::Client;
 
 /// How long the daemon may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,8 +65,10 @@ impl Daemon {
             .spawn()
             .context("starting the daemon")?;
         let mut daemon = Self { child, log };
+        // This loop notices a daemon that ends at once.
+        let client = client.clone().start_wait(Duration::ZERO);
         let deadline = Instant::now() + PATIENCE;
-        while !client.get::<server::wire::Daemon>("/v1/daemon").await.is_ok_and(|daemon| daemon.ready) {
+        while !client.get_daemon().await.is_ok_and(|daemon| daemon.ready) {
             if let Some(status) = daemon.child.try_wait().context("looking after the daemon")? {
                 return Err(daemon.failed(format!("the daemon ended at once ({status})")).into());
             }

@@ -4,35 +4,22 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use api::client::Client;
+use api::types::Operation;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::wire::{Operation, OperationState};
-use server::{Error, ErrorKind};
-
-use crate::client::Client;
 
 /// What takes longer than this is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
-/// How long the daemon may hold back an answer for want of news, in seconds.
-const WAIT: u64 = 1;
 
-/// Waits for an operation, showing how far it is if it takes long.
+/// Waits for the end of an operation, and shows its progress if it takes long.
 ///
 /// # Errors
-/// Why it failed.
+/// The error of the operation.
 pub(crate) async fn follow(client: &Client, operation: Operation, quiet: bool) -> Result<Operation> {
     let mut shown = Shown::new(quiet);
-    let mut news = operation;
-    while news.state == OperationState::Running {
-        shown.update(&news);
-        let path = format!("/v1/operations/{}?after={}&wait={WAIT}", news.id, news.revision);
-        news = client.get(&path).await?;
-    }
+    let ended = client.wait(operation, |current| shown.update(current)).await;
     shown.clear();
-    match (news.state, news.error.clone()) {
-        (OperationState::Succeeded, _) => Ok(news),
-        (_, Some(error)) => Err(error.into()),
-        (_, None) => Err(Error::new(ErrorKind::Internal, format!("{} failed", news.kind)).into()),
-    }
+    Ok(ended?)
 }
 
 /// One line that says how far something is that goes on by itself; gone when this is dropped.

@@ -1,22 +1,25 @@
 //! The rooms of the house: which of our crates may know which.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// What each room may use of the others. To let a room use another one, say so here, and why in docs/decisions.md.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("api", &[]),
     ("codec", &[]),
     ("format", &[]),
     ("reactor", &[]),
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
     ("export", &["reactor"]),
-    ("server", &["engine", "export", "format", "reactor"]),
+    ("server", &["api", "engine", "export", "format", "reactor"]),
     ("bench", &["codec", "engine", "export", "format", "reactor"]),
     ("vm", &[]),
     ("fuzz", &[]),
-    ("gabion", &["bench", "format", "server", "vm"]),
+    // The NBD client of `export` copies images.
+    ("gabion", &["api", "bench", "export", "server", "vm"]),
     ("test-support", &[]),
 ];
 
@@ -60,6 +63,38 @@ fn rooms_use_only_what_they_may() {
         }
     }
     assert!(forbidden.is_empty(), "forbidden edges: {}", forbidden.join(", "));
+}
+
+/// Files of the command line that work without a daemon, or are the daemon: only they may use the
+/// room `server`.
+const WITHOUT_DAEMON: &[&str] = &[
+    "cli/serve.rs",
+    "commands/check.rs",
+    "commands/identify.rs",
+    "commands/salvage.rs",
+    "commands/serve.rs",
+    "commands/version.rs",
+    "image/salvaged.rs",
+    "quickstart/steps.rs",
+];
+
+#[test]
+fn commands_talk_to_the_daemon_through_the_api_only() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut using = BTreeSet::new();
+    let mut directories = vec![source.clone()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if std::fs::read_to_string(&path).unwrap().contains("server::") {
+                using.insert(path.strip_prefix(&source).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    let allowed: BTreeSet<String> = WITHOUT_DAEMON.iter().map(ToString::to_string).collect();
+    assert_eq!(using, allowed, "files that use the room 'server', and files that may");
 }
 
 #[test]

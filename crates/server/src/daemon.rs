@@ -24,7 +24,7 @@ use crate::panics;
 use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::state::State;
-use crate::wire::{self, OperationKind, OperationState};
+use api::types::{self, OperationKind, OperationState};
 
 /// How long what another daemon uses is waited for at start.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
     let pools = Pools::new(config, reactors.clone(), state.clone());
     let exports = Exports::start(config, &reactors, pools.clone(), state.clone()).await;
     let exports = exports.inspect_err(|_| reactors.stop())?;
-    let version = wire::Version::of_this_program();
+    let version = crate::version();
     tracing::info!(
         version = version.version,
         pid = std::process::id(),
@@ -184,7 +184,7 @@ async fn open_pools(services: Arc<Services>) {
     notify(&format!("READY=1\nSTATUS={open} of {all} pools are open"));
 }
 
-fn is_running(operation: wire::Operation) -> bool {
+fn is_running(operation: types::Operation) -> bool {
     operation.state == OperationState::Running
 }
 
@@ -207,11 +207,11 @@ async fn end(services: &Arc<Services>) -> Result<()> {
 }
 
 impl Services {
-    /// The daemon, as the API tells it.
-    pub(crate) fn describe(&self) -> wire::Daemon {
+    /// Returns the status of the daemon.
+    pub(crate) fn describe(&self) -> types::DaemonStatus {
         let (nbd_socket, nbd_listen) = self.exports.addresses();
-        wire::Daemon {
-            version: wire::Version::of_this_program(),
+        types::DaemonStatus {
+            version: crate::version(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             reactors: self.reactors.all().len() as u64,

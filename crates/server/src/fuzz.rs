@@ -6,9 +6,9 @@ use ::fuzz::within;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::sizes::Size;
-use crate::wire::*;
 use crate::{request, state};
+use api::Size;
+use api::types::*;
 
 ::fuzz::target!(
     /// A body that is understood is written as one that means the same.
@@ -22,17 +22,17 @@ use crate::{request, state};
             again::<AddDrive>,
             again::<ReturnDrive>,
             again::<IdentifyDrives>,
-            again::<LimitRepair>,
+            again::<ChangeRebuild>,
             again::<ChangeScrub>,
             again::<CreateVolume>,
             again::<ResizeVolume>,
-            again::<Service>,
-            again::<TakeSnapshot>,
+            again::<QosLimits>,
+            again::<CreateSnapshot>,
             again::<CloneSnapshot>,
-            again::<RollBack>,
+            again::<RollbackVolume>,
             again::<CreateExport>,
-            again::<DeleteExport>,
-            // What the command line reads, from whoever listens on the socket.
+            again::<DeleteExportQuery>,
+            // Responses, which the client reads from any process that listens on the socket.
             again::<Vec<Volume>>,
             again::<Vec<Export>>,
         ];
@@ -76,6 +76,6 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + Debug>(json: &[u8]) {
         if let Ok(path) = request::path(text) {
             assert!(path.is_absolute() && path.as_os_str().as_encoded_bytes() == bytes);
         }
-        let _ = crate::scheme_of_level(text, bytes.len());
+        let _ = api::columns_of_level(text, bytes.len());
     }
 );

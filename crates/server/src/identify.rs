@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::FoundOnDrive;
+use engine::DriveContents;
 use reactor::{DriveOptions, Remote};
 
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, Result};
 use crate::inspect::{self, Inspection, Openers};
-use crate::wire::{Finding, IdentifiedDrive, PoolOnDrive};
+use api::types::{DetectedContent, DetectedPool, IdentifiedDrive};
 
 /// Looks at each of these drives.
 ///
@@ -42,10 +42,10 @@ async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<I
     match blocking(move || OpenDrive::open(&path, look)).await? {
         Ok(open) => {
             let found = reactor.call(move || async move { engine::identify(&*open).await }).await?;
-            drive.pool = pool_of(found, &mut drive.holds);
+            drive.pool = pool_of(found, &mut drive.contents);
         }
         Err(error) if error.kind() == crate::ErrorKind::Busy => {
-            drive.users.push("another process has it locked: a daemon, if its pool is open".into())
+            drive.used_by.push("another process has it locked: a daemon, if its pool is open".into())
         }
         // An empty file, or sectors too large: no pool can be on it.
         Err(_) => {}
@@ -54,16 +54,18 @@ async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<I
 }
 
 fn describe(inspection: &Inspection, stable: PathBuf) -> IdentifiedDrive {
-    let finding =
-        |found: &inspect::Signature| Finding { what: found.what.clone().into_owned(), offset: found.offset };
+    let finding = |found: &inspect::Signature| DetectedContent {
+        description: found.what.clone().into_owned(),
+        offset: found.offset,
+    };
     IdentifiedDrive {
         path: inspection.path.to_string_lossy().into_owned(),
         stable_path: Some(stable.to_string_lossy().into_owned()),
         kind: Some(inspection.kind().to_owned()),
         size: Some(inspection.size),
         pool: None,
-        users: inspection.users.clone(),
-        holds: inspection.holds.iter().map(finding).collect(),
+        used_by: inspection.users.clone(),
+        contents: inspection.holds.iter().map(finding).collect(),
         error: None,
     }
 }
@@ -75,19 +77,19 @@ fn unreadable(path: PathBuf, error: Error) -> IdentifiedDrive {
         kind: None,
         size: None,
         pool: None,
-        users: Vec::new(),
-        holds: Vec::new(),
-        error: Some(error),
+        used_by: Vec::new(),
+        contents: Vec::new(),
+        error: Some(error.into()),
     }
 }
 
-fn pool_of(found: FoundOnDrive, holds: &mut [Finding]) -> Option<PoolOnDrive> {
-    let marks = holds.iter_mut().filter(|finding| finding.what.starts_with("Gabion"));
+fn pool_of(found: DriveContents, holds: &mut [DetectedContent]) -> Option<DetectedPool> {
+    let marks = holds.iter_mut().filter(|finding| finding.description.starts_with("Gabion"));
     match found {
-        FoundOnDrive::Pool(pool) => {
+        DriveContents::Pool(pool) => {
             let index = pool.members.iter().position(|member| member.id == pool.drive);
-            marks.for_each(|mark| mark.what = format!("Gabion pool '{}'", pool.name));
-            Some(PoolOnDrive {
+            marks.for_each(|mark| mark.description = format!("Gabion pool '{}'", pool.name));
+            Some(DetectedPool {
                 id: pool.pool.to_string(),
                 scheme: pool.scheme.to_string(),
                 index: index.and_then(|index| u16::try_from(index).ok()),
@@ -96,14 +98,14 @@ fn pool_of(found: FoundOnDrive, holds: &mut [Finding]) -> Option<PoolOnDrive> {
                 name: pool.name,
             })
         }
-        FoundOnDrive::Damaged => {
-            marks.for_each(|mark| mark.what = "damaged superblock of a Gabion pool".into());
+        DriveContents::Damaged => {
+            marks.for_each(|mark| mark.description = "damaged superblock of a Gabion pool".into());
             None
         }
-        FoundOnDrive::OtherVersion(version) => {
-            marks.for_each(|mark| mark.what = format!("Gabion pool of format version {version}"));
+        DriveContents::OtherVersion(version) => {
+            marks.for_each(|mark| mark.description = format!("Gabion pool of format version {version}"));
             None
         }
-        FoundOnDrive::Nothing | FoundOnDrive::Unreadable(_) => None,
+        DriveContents::NoPool | DriveContents::Unreadable(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon: configuration, API, pools and exports on reactor threads.
 //!
-//! Owns what makes the engine a service: threads, drives and who may have them, what is remembered across restarts, and
-//! the API with its wire types, which are the only thing that the command line knows of it.
+//! Turns the engine into a service: threads, exclusive use of drives, state that survives restarts,
+//! and the handlers of the API. Types, endpoints and client of the API are in the crate `api`.
 //!
 //! Must not know: on-disk formats, protocols of exports.
 
@@ -17,7 +17,6 @@ mod fuzz;
 mod http;
 mod identify;
 mod inspect;
-mod level;
 mod notify;
 pub mod offline;
 mod operations;
@@ -26,12 +25,9 @@ mod pools;
 mod reactors;
 mod request;
 pub mod salvage;
-mod sizes;
 mod state;
-pub mod wire;
+mod version;
 
 pub use daemon::serve;
 pub use error::{Error, ErrorKind, Result};
-pub use http::openapi_json;
-pub use level::scheme_of_level;
-pub use sizes::{Size, SizeError};
+pub use version::version;

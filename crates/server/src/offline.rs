@@ -12,8 +12,8 @@ use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pools::lost_shown;
 use crate::reactors::{Reactors, Settings};
-use crate::wire::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
 use crate::{identify, panics};
+use api::types::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
 
 /// Looks what drives are and hold. Nothing is written.
 ///

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::{Operation, OperationKind, OperationState};
+use api::types::{Operation, OperationKind, OperationState};
 
 /// Operations that have ended and are still readable.
 const KEPT: usize = 200;
@@ -231,7 +231,7 @@ impl Progress {
                     }
                 }
             }
-            shown.error = result.err();
+            shown.error = result.err().map(Into::into);
         });
     }
 }

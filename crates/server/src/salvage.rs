@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 use crate::offline::{open_to_look, start_reactor, to_wire_finding};
 use crate::pools::drive_state;
 use crate::reactors::{Reactors, call_resident};
-use crate::wire::{ByteRange, Salvaged, SalvagedDrive, SalvagedVolume, UnreadableRange};
+use api::types::{ByteRange, SalvageReport, SalvagedDrive, SalvagedVolume, UnreadableRange};
 pub use nbd::NbdSocket;
 
 /// A pool that is salvaged. Its drives are in use until it is dropped.
 pub struct Salvage {
     reactors: Reactors,
     home: Handle<engine::Salvage>,
-    report: Salvaged,
+    report: SalvageReport,
 }
 
 /// A stretch of a volume.
@@ -84,7 +84,7 @@ impl Salvage {
     }
 
     /// The report on the pool. Its volumes have no figures yet: see [`Salvage::survey`].
-    pub fn report(&self) -> &Salvaged {
+    pub fn report(&self) -> &SalvageReport {
         &self.report
     }
 
@@ -182,7 +182,7 @@ impl Drop for Salvage {
     }
 }
 
-fn report_of(found: &Rc<engine::Salvage>, accepts_stale: bool) -> Salvaged {
+fn report_of(found: &Rc<engine::Salvage>, accepts_stale: bool) -> SalvageReport {
     let report = found.report();
     let drive = |drive: &engine::SalvagedDrive| SalvagedDrive {
         index: drive.index,
@@ -190,7 +190,7 @@ fn report_of(found: &Rc<engine::Salvage>, accepts_stale: bool) -> Salvaged {
         state: drive_state(drive.state),
         present: drive.present,
     };
-    Salvaged {
+    SalvageReport {
         pool: found.name().to_owned(),
         id: found.id().to_string(),
         scheme: found.scheme().to_string(),

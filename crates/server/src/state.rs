@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::Protocol;
+use api::types::Protocol;
 
 const FILE: &str = "state.json";
 const VERSION: u32 = 1;

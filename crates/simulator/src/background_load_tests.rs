@@ -97,7 +97,7 @@ fn a_rebuild_hardly_raises_client_latency_and_completes() {
             let drive = u16::from(used);
             pool.fail_drive(drive).await.unwrap();
             let status = wait_for_repair(pool).await;
-            reported.set(status.users);
+            reported.set(status.client_latency);
             let found = (state(&status, drive.into()), status.repair.state);
             assert_eq!(found, (DriveState::Removed, RepairState::Whole));
         };

@@ -98,7 +98,7 @@ fn writes_to_a_deleted_volume_never_appear() {
     for delay in (0..2_000).step_by(40) {
         with_pool(&machine, async |pool| {
             let wanted = NewVolume { size: 1 << 20, sector: 4096, thick: false, shards: None, now: 0 };
-            pool.create_volume_as("old", wanted).await.unwrap();
+            pool.create_volume_with("old", wanted).await.unwrap();
             let limits = QosLimits { operations: 200, burst_ms: 1, ..QosLimits::default() };
             pool.set_qos_limits("old", limits).await.unwrap();
             let client = pool.clone();
@@ -125,7 +125,7 @@ fn writes_to_a_deleted_volume_never_appear() {
                 while !pool.volumes().await.unwrap().is_empty() {
                     Reactor::current().sleep(Duration::from_millis(1)).await;
                 }
-                pool.create_volume_as("new", wanted).await.unwrap();
+                pool.create_volume_with("new", wanted).await.unwrap();
                 let acknowledged = writes.await;
                 assert_eq!(acknowledged, 0, "a write to a deleted volume was acknowledged");
                 let new = pool.open_volume("new").await.unwrap().attach();

@@ -65,7 +65,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Sweep { outcomes, only } => {
-            say_what_the_engine_says();
+            init_engine_log();
             run_sweep(outcomes, only.as_deref())
         }
         Command::Swarm { first, seeds, keep_going, basic } => {
@@ -73,7 +73,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Seed { seed, quiet, basic } => {
             if !quiet {
-                say_what_the_engine_says();
+                init_engine_log();
             }
             let stats = run_seed(seed, operations(basic), !quiet)
                 .map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
@@ -87,7 +87,7 @@ fn operations(basic: bool) -> OperationSet {
     if basic { OperationSet::Basic } else { OperationSet::All }
 }
 
-fn say_what_the_engine_says() {
+fn init_engine_log() {
     let filter = tracing_subscriber::EnvFilter::new(std::env::var("RUST_LOG").unwrap_or("off".into()));
     tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
 }

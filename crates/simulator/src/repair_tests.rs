@@ -72,12 +72,12 @@ pub(crate) fn state(status: &PoolStatus, drive: usize) -> DriveState {
 /// pool is fully redundant.
 #[test]
 fn a_pool_survives_successive_losses() {
-    lose_one_after_another(&Setup::small("2+1", 7));
+    lose_drives_in_turn(&Setup::small("2+1", 7));
     // Without volatile caches the engine does not flush.
-    lose_one_after_another(&Setup { volatile: vec![false; 7], ..Setup::small("2+1", 7) });
+    lose_drives_in_turn(&Setup { volatile: vec![false; 7], ..Setup::small("2+1", 7) });
 }
 
-fn lose_one_after_another(setup: &Setup) {
+fn lose_drives_in_turn(setup: &Setup) {
     let machine = machine(setup, 1);
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 9).await;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use engine::{
-    CheckReport, CreateOptions, DriveSource, FindingKind, FoundOnDrive, Member, OpenOptions, OpenReport,
-    Pool, PoolOnDrive, StateMemory, StateStamp, Tuning,
+    CheckReport, CreateOptions, DriveContents, DriveSource, FindingKind, MemberDrive, OpenOptions,
+    OpenReport, Pool, PoolLabel, PoolStateStore, StateStamp, Tuning,
 };
 use format::PoolId;
 use reactor::Reactor;
@@ -112,7 +112,7 @@ impl StateStore {
     }
 }
 
-impl StateMemory for StateStore {
+impl PoolStateStore for StateStore {
     fn newest(&self, _: PoolId) -> Option<StateStamp> {
         let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.filter(|_| self.enforced.load(Ordering::Relaxed))
@@ -253,13 +253,13 @@ impl Machine {
         self.openings.set(self.openings.get() + 1);
         let nonce = mix(self.openings.get() ^ self.random.bits());
         let now = self.events.wall_clock();
-        let memory: Arc<dyn StateMemory> = self.state_store.clone();
+        let memory: Arc<dyn PoolStateStore> = self.state_store.clone();
         let options = OpenOptions {
             tuning: self.tuning.get(),
             reactors: Vec::new(),
             nonce,
             now,
-            memory: Some(memory),
+            state_store: Some(memory),
             accept_stale: self.accept_stale.get(),
         };
         engine::open(&self.sources(), &options).await
@@ -295,11 +295,11 @@ impl Machine {
     }
 
     /// Returns the pool's members by index, from the newest superblock on the present drives.
-    pub fn members(&self) -> Vec<Member> {
+    pub fn members(&self) -> Vec<MemberDrive> {
         let read_superblocks = async || {
-            let mut newest: Option<PoolOnDrive> = None;
+            let mut newest: Option<PoolLabel> = None;
             for source in self.sources() {
-                let FoundOnDrive::Pool(found) = engine::identify(&*source).await else { continue };
+                let DriveContents::Pool(found) = engine::identify(&*source).await else { continue };
                 if newest.as_ref().is_none_or(|newest| newest.written < found.written) {
                     newest = Some(*found);
                 }

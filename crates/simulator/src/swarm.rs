@@ -314,9 +314,9 @@ impl SwarmRun {
 
     /// Prunes the models. A snapshot with undecided content still needs the history of its volume.
     fn prune_models(&self) {
-        let undecided = self.pending_ops.borrow();
+        let pending = self.pending_ops.borrow();
         let of = |name: &str| name.split_once('@').map(|(volume, _)| volume.to_owned());
-        let needed: Vec<String> = undecided.keys().filter_map(|name| of(name)).collect();
+        let needed: Vec<String> = pending.keys().filter_map(|name| of(name)).collect();
         let mut volumes = self.volumes.borrow_mut();
         volumes.iter_mut().filter(|(name, _)| !needed.contains(*name)).for_each(|(_, model)| model.prune());
     }

@@ -17,7 +17,7 @@ mod perform;
 mod verify;
 mod write_errors;
 
-use engine::{FoundOnDrive, Pool, PoolStatus, Tuning};
+use engine::{DriveContents, Pool, PoolStatus, Tuning};
 use format::DriveState;
 
 pub use self::damage::{DamageCounts, sweep_damage};
@@ -217,7 +217,7 @@ fn count_removal_records(machine: &Machine) -> usize {
     let read_superblocks = async || {
         let mut count = 0;
         for disk in machine.disks.iter().skip(1) {
-            let FoundOnDrive::Pool(pool) = engine::identify(&*disk.source()).await else { continue };
+            let DriveContents::Pool(pool) = engine::identify(&*disk.source()).await else { continue };
             count +=
                 usize::from(pool.members.first().is_some_and(|first| first.state == DriveState::Removed));
         }

@@ -1,8 +1,8 @@
-//! Requirements of tests on the machine that they run on: root, devices, file systems of the kernel, programs.
+//! Requirements of tests on the test machine: root, devices, kernel features, programs.
 //!
-//! Owns the one decision what becomes of a test whose requirement is missing. Always true: such a test fails, with the name
-//! of the requirement, unless the environment skips it by that name; a test that was skipped is seen to have been skipped.
-//! Must not know what is tested. Only tests link it.
+//! Owns the decision about a test with a missing requirement. Always true: the test fails with the
+//! name of the requirement, unless the environment skips it by that name; a skipped test prints a
+//! message. Must not know the tests. Only tests link this crate.
 //!
 //! ```no_run
 //! if !test_support::has_fuse() {
@@ -14,21 +14,23 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that skips tests: names of requirements, separated by commas, as in `GABION_SKIP=fuse,qemu-img`. Tests that
-/// need one of these do not run, whether it is missing or not.
+/// The environment variable that skips tests: names of requirements, separated by commas, such as
+/// `GABION_SKIP=fuse,qemu-img`. Tests with one of these requirements are skipped even if it is
+/// available.
 pub const SKIP: &str = "GABION_SKIP";
 
-/// True if a test that needs `requirement` is to run, where looking for it gave `found`. A test that gets false ends.
+/// Returns true if a test that needs `requirement` must run. `available` is the result of looking
+/// for the requirement. A test that gets false returns without testing.
 ///
 /// # Panics
 /// If the requirement is missing and not skipped by name.
 #[must_use]
 #[track_caller]
-pub fn has(requirement: &str, found: Result<(), String>) -> bool {
-    match decide(requirement, found, std::env::var(SKIP).ok().as_deref()) {
+pub fn has(requirement: &str, available: Result<(), String>) -> bool {
+    match decide(requirement, available, std::env::var(SKIP).ok().as_deref()) {
         Decision::Run => true,
         Decision::Skip(message) => {
-            // Not through the macros, whose output is kept back for tests that pass.
+            // The print macros are captured by the test harness; direct writes to stderr are not.
             let _ = writeln!(std::io::stderr(), "{message}");
             false
         }
@@ -36,7 +38,7 @@ pub fn has(requirement: &str, found: Result<(), String>) -> bool {
     }
 }
 
-/// What becomes of a test.
+/// The decision about a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     Run,
@@ -44,80 +46,81 @@ enum Decision {
     Fail(String),
 }
 
-fn decide(requirement: &str, found: Result<(), String>, skipped: Option<&str>) -> Decision {
+fn decide(requirement: &str, available: Result<(), String>, skipped: Option<&str>) -> Decision {
     let mut names = skipped.unwrap_or_default().split(',').map(str::trim);
     if names.any(|name| name == requirement) {
         return Decision::Skip(format!("SKIPPED: a test that needs '{requirement}', by {SKIP}"));
     }
-    match found {
+    match available {
         Ok(()) => Decision::Run,
         Err(missing) => Decision::Fail(format!(
-            "this test needs '{requirement}', which is missing: {missing}. './run setup' installs what can be installed; \
+            "this test needs '{requirement}', which is missing: {missing}. './run setup' installs the required packages; \
              {SKIP}={requirement} skips the tests that need it"
         )),
     }
 }
 
-/// Requirement `root`: the rights of root, to mount and to make devices.
+/// Requirement `root`: root privileges, for mounts and devices.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_root() -> bool {
-    let found = if rustix::process::geteuid().is_root() {
+    let available = if rustix::process::geteuid().is_root() {
         Ok(())
     } else {
-        Err("the tests run as another user".into())
+        Err("the tests do not run as root".into())
     };
-    has("root", found)
+    has("root", available)
 }
 
-/// Requirement `loop`: root, and loop devices of the kernel.
+/// Requirement `loop`: root, and the kernel's loop devices.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_loop() -> bool {
     has_root() && has("loop", exists("/dev/loop-control"))
 }
 
-/// Requirement `fuse`: root, and FUSE of the kernel.
+/// Requirement `fuse`: root, and the kernel's FUSE.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_fuse() -> bool {
     has_root() && has("fuse", exists("/dev/fuse"))
 }
 
-/// A requirement with the name of a program, which must be found where administrators' programs are looked for.
+/// A requirement with the name of a program, which must be on the PATH or in one of the system
+/// directories for administrators.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_program(program: &str) -> bool {
-    let found = find_program(program).map(drop);
-    has(program, found.ok_or_else(|| format!("no program '{program}' is on the PATH")))
+    let available = find_program(program).map(drop);
+    has(program, available.ok_or_else(|| format!("'{program}' is not on the PATH")))
 }
 
 /// Several programs, each a requirement with its name.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_programs(programs: &[&str]) -> bool {
     programs.iter().all(|program| has_program(program))
 }
 
-/// Requirement `fio-nbd`: fio, with an engine for NBD.
+/// Requirement `fio-nbd`: fio with its NBD engine.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn has_fio_nbd() -> bool {
@@ -129,30 +132,31 @@ pub fn has_fio_nbd() -> bool {
     has("fio-nbd", if has_engine { Ok(()) } else { Err("fio was built without its NBD engine".into()) })
 }
 
-/// Requirement `guest-kernel`: QEMU, and the directory of a kernel for guests, which `./run setup` unpacks beside what cargo
-/// builds. `program` is any program that cargo has built.
+/// Requirement `guest-kernel`: QEMU, and the directory of a guest kernel, which `./run setup`
+/// unpacks next to cargo's build directories. `program` is any program built by cargo.
 ///
 /// # Panics
-/// As [`has`].
+/// The cases of [`has`].
 #[must_use]
 #[track_caller]
 pub fn guest_kernel(program: &str) -> Option<PathBuf> {
     if !has_program("qemu-system-x86_64") {
         return None;
     }
-    let mut places = Path::new(program).ancestors().map(|path| path.join("guest"));
-    let place = places.find(|path| path.join("boot").is_dir());
-    let found = place.is_some().then_some(()).ok_or_else(|| "no kernel for guests was unpacked".to_owned());
-    if has("guest-kernel", found) { place } else { None }
+    let mut candidates = Path::new(program).ancestors().map(|path| path.join("guest"));
+    let directory = candidates.find(|path| path.join("boot").is_dir());
+    let available =
+        directory.is_some().then_some(()).ok_or_else(|| "no guest kernel was unpacked".to_owned());
+    if has("guest-kernel", available) { directory } else { None }
 }
 
-/// The file of a program.
+/// Returns the path of a program.
 pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Tools of the system's administrator need not be on everybody's path.
-    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    // The PATH of ordinary users may lack the directories for administrators.
+    let admin_directories = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
-        .chain(more)
+        .chain(admin_directories)
         .map(|directory| directory.join(program))
         .find(|file| file.is_file())
 }
@@ -166,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_requirement_that_is_missing_fails_the_test_unless_it_is_skipped_by_name() {
+    fn a_missing_requirement_fails_the_test_unless_it_is_skipped_by_name() {
         let missing = || Err("there is no /dev/fuse".to_owned());
         for skipped in [None, Some(""), Some("fuse-other,loop"), Some("FUSE")] {
             let Decision::Fail(message) = decide("fuse", missing(), skipped) else { panic!("{skipped:?}") };
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_on_the_path_and_beside_it() {
+    fn programs_are_found_on_the_path() {
         assert!(find_program("sh").is_some_and(|file| file.ends_with("sh")));
         assert_eq!(find_program("no-such-program-here"), None);
     }

@@ -1,6 +1,6 @@
-//! A machine's serial console on this terminal.
+//! A machine's serial console on the current terminal.
 //!
-//! Always true: the terminal is as it was before when this ends, however it ends.
+//! Always true: the terminal's settings are restored on every exit.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,27 +12,27 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What ends it at a terminal: Ctrl-].
+/// The key that detaches from the console: Ctrl-].
 const ESCAPE: u8 = 0x1D;
 
-/// Why it ended.
+/// The reason why a console session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The machine ended.
-    Machine,
-    /// Whoever used it left.
-    User,
+pub enum ConsoleExit {
+    /// The machine stopped.
+    MachineStopped,
+    /// The user detached.
+    Detached,
 }
 
-/// A terminal that hands on each key as it is pressed, until this is dropped.
-struct Raw<'a> {
+/// A terminal in raw mode, which passes on each key immediately; restored on drop.
+struct RawTerminal<'a> {
     terminal: BorrowedFd<'a>,
     before: Termios,
 }
 
-impl<'a> Raw<'a> {
-    /// Of a terminal; none if it is something else.
-    fn of(terminal: BorrowedFd<'a>) -> Option<Self> {
+impl<'a> RawTerminal<'a> {
+    /// Enables raw mode; returns `None` if `terminal` is not a terminal.
+    fn enable(terminal: BorrowedFd<'a>) -> Option<Self> {
         let before = tcgetattr(terminal).ok()?;
         let mut raw = before.clone();
         raw.make_raw();
@@ -41,59 +41,60 @@ impl<'a> Raw<'a> {
     }
 }
 
-impl Drop for Raw<'_> {
+impl Drop for RawTerminal<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // The terminal may be closed; then there is nothing to restore.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
     }
 }
 
-/// Connects what is typed and printed here with a machine's console: until Ctrl-] is pressed at a terminal, or the machine
-/// ends. Input that ends does not end it.
+/// Connects `input` and `output` to a machine's console until Ctrl-] is pressed at a terminal or
+/// the machine stops. End of input does not end the session.
 ///
 /// # Errors
-/// `Busy` when the machine does not listen; when this end fails.
-pub fn attach(socket: &Path, input: impl AsFd, mut output: impl Write) -> Result<Ended> {
+/// `Busy` if the console socket does not accept the connection; I/O errors of this terminal.
+pub fn attach(socket: &Path, input: impl AsFd, mut output: impl Write) -> Result<ConsoleExit> {
     let mut console = UnixStream::connect(socket).map_err(|error| {
-        Error::new(ErrorKind::Busy, format!("the console cannot be reached: {error}"))
-            .hint("does the machine run ('gabion vm list')? One at a time uses its console")
+        Error::new(ErrorKind::Busy, format!("cannot connect to the console: {error}")).hint(
+            "check that the machine is running ('gabion vm list') and that no other session uses its console",
+        )
     })?;
-    let failed = |error: std::io::Error| Error::new(ErrorKind::Io, format!("this terminal: {error}"));
-    let raw = Raw::of(input.as_fd());
-    let mut typed = true;
+    let failed = |error: std::io::Error| Error::new(ErrorKind::Io, format!("terminal I/O failed: {error}"));
+    let raw = RawTerminal::enable(input.as_fd());
+    let mut input_open = true;
     let mut bytes = [0; 4096];
     loop {
-        let mut waiting = vec![PollFd::new(&console, PollFlags::IN)];
-        if typed {
-            waiting.push(PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN));
+        let mut poll_fds = vec![PollFd::new(&console, PollFlags::IN)];
+        if input_open {
+            poll_fds.push(PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN));
         }
-        match poll(&mut waiting, None) {
+        match poll(&mut poll_fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(failed(error.into())),
             Ok(_) => {}
         }
-        let ready = |index: usize| waiting.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        let (said, pressed) = (ready(0), ready(1));
-        drop(waiting);
-        if said {
+        let ready = |index: usize| poll_fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let (console_ready, input_ready) = (ready(0), ready(1));
+        drop(poll_fds);
+        if console_ready {
             match console.read(&mut bytes) {
-                Ok(0) | Err(_) => return Ok(Ended::Machine),
+                Ok(0) | Err(_) => return Ok(ConsoleExit::MachineStopped),
                 Ok(read) => {
                     let text = bytes.get(..read).unwrap_or_default();
                     output.write_all(text).and_then(|()| output.flush()).map_err(failed)?;
                 }
             }
         }
-        if pressed {
-            // Past any buffer: what it held back would not be polled for.
+        if input_ready {
+            // Reads without a buffer: poll would not report bytes that are already buffered.
             let read = rustix::io::read(input.as_fd(), &mut bytes).map_err(|error| failed(error.into()))?;
             let keys = bytes.get(..read).unwrap_or_default();
-            typed = read > 0;
+            input_open = read > 0;
             if raw.is_some() && keys.contains(&ESCAPE) {
-                return Ok(Ended::User);
+                return Ok(ConsoleExit::Detached);
             }
             if console.write_all(keys).is_err() {
-                return Ok(Ended::Machine);
+                return Ok(ConsoleExit::MachineStopped);
             }
         }
     }
@@ -106,24 +107,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_goes_in_and_what_is_said_comes_out() {
+    fn input_and_output_are_forwarded() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("console");
         let listener = UnixListener::bind(&path).unwrap();
         let machine = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut heard = [0; 5];
-            stream.read_exact(&mut heard).unwrap();
+            let mut received = [0; 5];
+            stream.read_exact(&mut received).unwrap();
             stream.write_all(b"hello to you").unwrap();
-            heard
+            received
         });
         let (mut keys, input) = UnixStream::pair().unwrap();
         keys.write_all(b"he\x1Dlo").unwrap();
         drop(keys);
         let mut printed = Vec::new();
-        assert_eq!(attach(&path, input, &mut printed).unwrap(), Ended::Machine);
+        assert_eq!(attach(&path, input, &mut printed).unwrap(), ConsoleExit::MachineStopped);
         assert_eq!((machine.join().unwrap(), printed.as_slice()), (*b"he\x1Dlo", &b"hello to you"[..]));
-        let nobody = attach(&home.path().join("none"), UnixStream::pair().unwrap().0, Vec::new());
-        assert_eq!(nobody.unwrap_err().kind(), ErrorKind::Busy);
+        let refused = attach(&home.path().join("none"), UnixStream::pair().unwrap().0, Vec::new());
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of processors as the kernel and taskset(1) write them: `0,2-3`.
+//! Lists of CPUs in the format of the kernel and taskset(1): `0,2-3`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Number of processors that a list may name: the kernel's own limit is 8192.
+/// Upper bound of the CPU numbers in a list: the kernel's own limit is 8192.
 const CPUS_MAX: u32 = 8192;
 
-/// Processors, in order.
+/// A set of CPUs, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuList(pub BTreeSet<u32>);
 
-/// A text that is no list of processors.
+/// A text that is not a list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuListError(String);
 
 impl fmt::Display for CpuListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a list of processors: write for example 0,2-3", self.0)
+        write!(f, "'{}' is not a list of CPUs; write it like 0,2-3", self.0)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_as_the_kernel_writes_them() {
+    fn lists_of_the_kernel_are_parsed() {
         let list: CpuList = "0,2-4\n".parse().unwrap();
         assert_eq!(
             (list.0.into_iter().collect::<Vec<_>>(), "".parse()),
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_again(cpus in proptest::collection::btree_set(0u32..300, 0..40)) {
+        fn displayed_lists_are_parsed(cpus in proptest::collection::btree_set(0u32..300, 0..40)) {
             let list = CpuList(cpus);
             prop_assert_eq!(list.to_string().parse(), Ok(list));
         }

@@ -1,26 +1,26 @@
-//! Why something could not be done to a machine: a kind, a sentence, and what to do about it.
+//! Errors of machine operations: a kind, a message, and a hint for the user.
 
 use std::fmt;
 use std::path::Path;
 
-/// What went wrong, for programs.
+/// The kind of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// It makes no sense as it stands.
+    /// An invalid value or definition.
     Invalid,
-    /// No such machine, template or file.
+    /// There is no such machine, template or file.
     NotFound,
-    /// The name is taken.
+    /// The name is in use.
     Exists,
-    /// The machine runs, or does not, or something else is being done to it.
+    /// The machine is running, not running, or being changed by another command.
     Busy,
-    /// A file or a socket.
+    /// An error of a file or a socket.
     Io,
-    /// QEMU does not start, or does not do what it is told.
+    /// QEMU does not start, or refuses a command.
     Qemu,
 }
 
-/// See the module.
+/// An error of a machine operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -28,32 +28,32 @@ pub struct Error {
     hint: Option<String>,
 }
 
-/// A result of this room.
+/// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error without a hint.
+    /// Returns an error without a hint.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// With something that can be done about it.
+    /// Adds a hint: an action that may resolve the error.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Of a file or directory.
+    /// Returns an error of a file or directory.
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::Io, format!("{}: {error}", path.display()))
     }
 
-    /// What went wrong, for programs.
+    /// Returns the kind, for programs.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What can be done about it.
+    /// Returns the hint.
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }

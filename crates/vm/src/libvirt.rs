@@ -1,6 +1,6 @@
-//! libvirt's words for a machine: a domain in XML, to be defined with virsh(1).
+//! The libvirt definition of a machine: a domain in XML, for virsh(1).
 //!
-//! Pure. What libvirt has no word for is left out and said in a comment.
+//! Pure functions. Features without a libvirt equivalent are omitted and mentioned in a comment.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::accelerator::Accelerator;
 use crate::machine::{Boot, Machine, Network};
 use crate::placement::Placement;
 
-/// A machine as a domain. Its disks are these sockets, in their order; `seed` is its disk for cloud-init, and
-/// `kvm` says whether the kernel's virtualisation can be used here.
+/// Returns a machine as a domain. `disks` are the sockets of its disks, in order; `seed` is its
+/// cloud-init seed disk, and `kvm` is true if KVM is usable on this host.
 pub fn domain(
     machine: &Machine,
     disks: &[PathBuf],
@@ -19,14 +19,15 @@ pub fn domain(
     placement: &Placement,
 ) -> String {
     let mut xml = String::new();
-    // What was asked for holds even if it is not there: the domain may be for another host.
+    // A requested accelerator is kept even if it is not available: the domain may be for another
+    // host.
     let kvm = match machine.accelerator {
         Accelerator::Auto => kvm,
         asked => asked == Accelerator::Kvm,
     };
     let kind = if kvm { "kvm" } else { "qemu" };
     let mut line = |depth: usize, text: String| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(xml, "{:depth$}{text}", "", depth = depth * 2);
     };
     line(0, format!("<domain type='{kind}'>"));
@@ -85,7 +86,7 @@ pub fn domain(
         line(3, "</source>".into());
         line(3, format!("<target dev='{}' bus='virtio'/>", target(index)));
         if disk.read_only {
-            line(3, "<!-- the daemon refuses to write to it -->".into());
+            line(3, "<!-- read-only: the daemon refuses writes -->".into());
         }
         line(2, "</disk>".into());
     }
@@ -105,7 +106,7 @@ pub fn domain(
             line(3, "<model type='virtio'/>".into());
             line(2, "</interface>".into());
             for forward in forwards {
-                line(2, format!("<!-- not forwarded by this kind of interface: {forward} -->"));
+                line(2, format!("<!-- not supported by this interface type: port forwarding {forward} -->"));
             }
         }
         Network::Tap { mac, interface } => {
@@ -124,7 +125,7 @@ pub fn domain(
     xml
 }
 
-/// The name of a disk in the guest: vda to vdz, vdaa and on.
+/// Returns the name of a disk in the guest: vda to vdz, vdaa and so on.
 fn target(index: usize) -> String {
     let letter = |index: usize| char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));
     match index / 26 {
@@ -137,7 +138,7 @@ fn path(path: &Path) -> String {
     escaped(&path.to_string_lossy())
 }
 
-/// A text within XML, in an element or in quotes.
+/// Escapes a text for an XML element or attribute.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! What a machine is made of, as it is kept and as it is checked.
+//! The definition of a machine, as stored and validated.
 //!
-//! Always true: a machine that passed `Machine::check` can be told to QEMU and to libvirt; every text in it is of a kind
-//! that neither can take for something else. Must not know: whether it runs.
+//! Always true: a machine that passed `Machine::check` can be rendered for QEMU and libvirt, and
+//! none of its texts can be misread as syntax. Must not know: whether the machine is running.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,84 +15,84 @@ use crate::accelerator::Accelerator;
 use crate::cpulist::CpuList;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Most processors of a machine.
+/// Maximum number of vCPUs of a machine.
 pub(crate) const CPUS_MAX: u32 = 512;
-/// Least memory of a machine, in bytes.
+/// Minimum memory of a machine, in bytes.
 pub(crate) const MEMORY_MIN: u64 = 64 << 20;
-/// Most disks of a machine.
+/// Maximum number of disks of a machine.
 pub(crate) const DISKS_MAX: usize = 24;
-/// Longest name: it is the machine's host name too.
+/// Maximum length of a name, which is also the host name.
 const NAME_MAX: usize = 63;
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name, and host name.
+    /// Its name, which is also the host name.
     pub name: String,
-    /// Its identity, as hexadecimal digits with dashes: what the guest finds in its firmware tables.
+    /// Its identity, as hexadecimal digits with dashes; the guest finds it in its firmware tables.
     pub uuid: String,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Its processors.
-    pub cpus: Shape,
-    /// Where they run.
+    /// Its vCPUs.
+    pub cpus: VcpuTopology,
+    /// The pinning of its vCPUs.
     pub pin: Pin,
     /// Its memory.
     pub memory: Memory,
-    /// By what it runs.
+    /// Its accelerator.
     pub accelerator: Accelerator,
-    /// From what it starts.
+    /// Its boot source.
     pub boot: Boot,
     /// Its disks, in order: vda, vdb, ...
     pub disks: Vec<Disk>,
-    /// The reactor threads that carry its disks out, from 0. All of them if there are none.
+    /// The reactor threads that serve its disks, numbered from 0. Empty for all of them.
     #[serde(default)]
     pub reactors: Vec<u32>,
     /// Its network.
     pub network: Network,
-    /// What cloud-init in it is told.
+    /// Its cloud-init configuration.
     pub cloud_init: CloudInit,
-    /// More arguments for QEMU, taken as they are.
+    /// Additional arguments for QEMU, passed unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qemu: Vec<String>,
 }
 
-/// Processors as a machine sees them.
+/// The vCPUs of a machine, as seen by the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct VcpuTopology {
     /// Sockets.
     pub sockets: u32,
-    /// Cores of each.
+    /// Cores per socket.
     pub cores: u32,
-    /// Threads of each core.
+    /// Threads per core.
     pub threads: u32,
 }
 
-impl Shape {
-    /// One socket with these cores.
-    pub fn of_cores(cores: u32) -> Self {
+impl VcpuTopology {
+    /// Returns one socket with these cores.
+    pub fn from_cores(cores: u32) -> Self {
         Self { sockets: 1, cores, threads: 1 }
     }
 
-    /// All processors; a number that is no machine's if there are too many.
+    /// Returns the number of vCPUs; saturates for invalid values.
     pub fn count(&self) -> u32 {
         self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for VcpuTopology {
     type Err = Error;
 
-    /// `4`, or sockets x cores x threads: `1x4x2`.
+    /// Parses `4`, or sockets x cores x threads: `1x4x2`.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let message = format!("'{text}' is not a number of processors from 1 to {CPUS_MAX}");
+            let message = format!("'{text}' is not a number of vCPUs from 1 to {CPUS_MAX}");
             Error::new(ErrorKind::Invalid, message).hint("write 4, or SOCKETSxCORESxTHREADS as in 1x4x2")
         };
         let parts: Vec<u32> =
             text.split('x').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
         let shape = match parts.as_slice() {
-            [cores] => Self::of_cores(*cores),
+            [cores] => Self::from_cores(*cores),
             [sockets, cores, threads] => Self { sockets: *sockets, cores: *cores, threads: *threads },
             _ => return Err(wrong()),
         };
@@ -100,7 +100,7 @@ impl FromStr for Shape {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for VcpuTopology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self { sockets: 1, cores, threads: 1 } => cores.fmt(f),
@@ -109,16 +109,17 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Where a machine's processors run.
+/// The pinning of a machine's vCPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pin {
-    /// Beside the cores that carry the disks out, if those stay on theirs; chosen at each start.
+    /// Near the CPUs of the reactors that serve the disks, if the reactors are pinned; chosen at
+    /// each start.
     #[default]
     Auto,
-    /// Wherever the kernel puts them.
+    /// Not pinned.
     None,
-    /// On these: one after the other in their order, from the first again if there are fewer.
+    /// On these CPUs, in order; starts over if there are fewer than vCPUs.
     Cpus(CpuList),
 }
 
@@ -132,11 +133,11 @@ impl FromStr for Pin {
             list => {
                 let cpus: CpuList = list
                     .parse()
-                    .map_err(|error| Error::new(ErrorKind::Invalid, format!("{error}; or auto, none")))?;
+                    .map_err(|error| Error::new(ErrorKind::Invalid, format!("{error}, auto or none")))?;
                 if cpus.0.is_empty() {
                     return Err(Error::new(
                         ErrorKind::Invalid,
-                        "no processor is named; write auto, none or 2-5",
+                        "the list of CPUs is empty; write auto, none or a list such as 2-5",
                     ));
                 }
                 Ok(Self::Cpus(cpus))
@@ -155,30 +156,30 @@ impl fmt::Display for Pin {
     }
 }
 
-/// A machine's memory, which those who carry its disks out share.
+/// A machine's memory, which the vhost-user back end maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// In bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Of what it is made.
+    /// Page size of its memory.
     pub pages: Pages,
 }
 
-/// Of what a machine's memory is made.
+/// Page size of a machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pages {
-    /// Pages of the kernel's choice.
+    /// Pages chosen by the kernel.
     #[default]
     Normal,
-    /// Huge pages of 2 MiB, from the system's reserve.
+    /// Huge pages of 2 MiB, from the system's pool.
     Huge2M,
-    /// Huge pages of 1 GiB, from the system's reserve.
+    /// Huge pages of 1 GiB, from the system's pool.
     Huge1G,
 }
 
 impl Pages {
-    /// Bytes of a huge page.
+    /// Returns the bytes of a huge page, or `None` for normal pages.
     pub fn huge(self) -> Option<u64> {
         match self {
             Self::Normal => None,
@@ -196,56 +197,58 @@ impl FromStr for Pages {
             "2M" => Ok(Self::Huge2M),
             "1G" => Ok(Self::Huge1G),
             _ => {
-                Err(Error::new(ErrorKind::Invalid, format!("there are no huge pages of '{text}': 2M or 1G")))
+                Err(Error::new(ErrorKind::Invalid, format!("'{text}' is not a huge page size; use 2M or 1G")))
             }
         }
     }
 }
 
-/// From what a machine starts.
+/// The boot source of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Boot {
-    /// From its first disk.
+    /// The first disk.
     Disk,
-    /// From a kernel that QEMU loads.
+    /// A kernel that QEMU loads.
     Kernel {
         /// The kernel.
         kernel: PathBuf,
-        /// Its first file system.
+        /// Its initial file system.
         initramfs: Option<PathBuf>,
         /// Its command line.
         append: String,
     },
 }
 
-/// A machine's disk: a volume behind a vhost-user socket.
+/// A disk of a machine: a volume behind a vhost-user socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// The volume, POOL/VOLUME.
+    /// The volume, as POOL/VOLUME.
     pub volume: String,
-    /// True if it was made for this machine, and goes with it if asked.
+    /// True if the volume was created for this machine; it can be deleted together with the
+    /// machine.
     pub made: bool,
     /// True if the guest cannot write to it.
     pub read_only: bool,
 }
 
-/// A machine's network.
+/// The network of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// None.
+    /// No network.
     None,
-    /// QEMU's own: outward only, but for what is forwarded. Needs no privilege.
+    /// QEMU's user network: outbound connections, and inbound ones through forwarded ports. Needs
+    /// no privileges.
     User {
-        /// The machine's address on it.
+        /// The machine's MAC address.
         mac: Mac,
-        /// Ports of this host that lead into the machine.
+        /// Forwarded ports of this host.
         forwards: Vec<Forward>,
     },
-    /// A tap interface that exists already, usually in a bridge.
+    /// An existing tap interface, usually part of a bridge.
     Tap {
-        /// The machine's address on it.
+        /// The machine's MAC address.
         mac: Mac,
         /// The interface.
         interface: String,
@@ -253,7 +256,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The machine's address.
+    /// Returns the machine's MAC address.
     pub fn mac(&self) -> Option<Mac> {
         match self {
             Self::None => None,
@@ -262,14 +265,14 @@ impl Network {
     }
 }
 
-/// An Ethernet address.
+/// A MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// One of QEMU's range, by three bytes that should be random.
-    pub fn of_qemu(tail: [u8; 3]) -> Self {
+    /// Returns an address with QEMU's prefix and three bytes that should be random.
+    pub fn with_qemu_prefix(tail: [u8; 3]) -> Self {
         let [a, b, c] = tail;
         Self([0x52, 0x54, 0x00, a, b, c])
     }
@@ -289,7 +292,9 @@ impl FromStr for Mac {
         let wrong = || {
             Error::new(
                 ErrorKind::Invalid,
-                format!("'{text}' is no address of a machine: write 52:54:00:12:34:56"),
+                format!(
+                    "'{text}' is not the MAC address of a single machine; write it like 52:54:00:12:34:56"
+                ),
             )
         };
         let byte = |part: &str| {
@@ -298,7 +303,7 @@ impl FromStr for Mac {
         };
         let bytes: Vec<u8> = text.split(':').map(byte).collect::<Result<_>>()?;
         let bytes: [u8; 6] = bytes.try_into().map_err(|_| wrong())?;
-        // The lowest bit of the first byte means a group of machines.
+        // The lowest bit of the first byte marks multicast addresses.
         if bytes.first().is_some_and(|first| first & 1 == 0) { Ok(Self(bytes)) } else { Err(wrong()) }
     }
 }
@@ -317,7 +322,7 @@ impl From<Mac> for String {
     }
 }
 
-/// What a forwarded port speaks.
+/// The protocol of a forwarded port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -327,26 +332,27 @@ pub enum Protocol {
     Udp,
 }
 
-/// A port of this host that leads into a machine.
+/// A port of this host that is forwarded to a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// The address of this host.
+    /// The listening address on this host.
     pub address: IpAddr,
-    /// The port of this host.
+    /// The port on this host.
     pub host: u16,
-    /// The machine's port.
+    /// The port in the guest.
     pub guest: u16,
 }
 
 impl FromStr for Forward {
     type Err = Error;
 
-    /// `2222:22`, `0.0.0.0:8080:80`, `[::1]:8080:80`, each with `/udp` or `/tcp` behind it.
+    /// Parses `2222:22`, `0.0.0.0:8080:80` or `[::1]:8080:80`, optionally followed by `/udp` or
+    /// `/tcp`.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let message = format!("'{text}' forwards no port");
+            let message = format!("'{text}' is not a port forwarding");
             Error::new(ErrorKind::Invalid, message)
                 .hint("write [ADDRESS:]PORT:GUEST-PORT[/udp], for example 2222:22 or 0.0.0.0:8080:80")
         };
@@ -378,7 +384,8 @@ impl fmt::Display for Forward {
     }
 }
 
-/// What cloud-init is told: templates by name, and what fills them in. Nothing at all if no template is named.
+/// The cloud-init configuration of a machine: names of templates, and the values for their
+/// placeholders. Unused if no template is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloudInit {
     /// The template of the user data.
@@ -387,18 +394,18 @@ pub struct CloudInit {
     pub network_data: Option<String>,
     /// The template of the meta data.
     pub meta_data: Option<String>,
-    /// Names and values that fill them in.
+    /// The values of the placeholders, by name.
     pub values: std::collections::BTreeMap<String, String>,
 }
 
 impl CloudInit {
-    /// True if there is something to tell.
-    pub fn is_wanted(&self) -> bool {
+    /// Returns true if a template is named.
+    pub fn is_configured(&self) -> bool {
         self.user_data.is_some() || self.network_data.is_some() || self.meta_data.is_some()
     }
 }
 
-/// Refuses what cannot be a machine's name: it is a host name and the name of a directory.
+/// Checks the name of a machine: it must be valid as a host name and as the name of a directory.
 ///
 /// # Errors
 /// `Invalid`.
@@ -410,12 +417,12 @@ pub fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     let shown: String = name.chars().take(NAME_MAX + 1).collect();
-    Err(Error::new(ErrorKind::Invalid, format!("'{}' is no name for a machine", shown.escape_default()))
-        .hint(format!("small letters, digits and '-' between them, at most {NAME_MAX}: it is a host name")))
+    Err(Error::new(ErrorKind::Invalid, format!("'{}' is not a valid machine name", shown.escape_default()))
+        .hint(format!("use up to {NAME_MAX} lowercase letters and digits, with '-' only between them: it is also the host name")))
 }
 
 impl Machine {
-    /// The texts that QEMU and libvirt are given, but for those whose form is checked.
+    /// Returns the free texts that QEMU and libvirt receive; the others have a checked format.
     fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let mut texts = vec![Cow::from(&self.uuid)];
         if let Boot::Kernel { kernel, initramfs, append } = &self.boot {
@@ -427,7 +434,7 @@ impl Machine {
         texts.into_iter()
     }
 
-    /// Refuses what cannot be a machine.
+    /// Checks that the definition is valid.
     ///
     /// # Errors
     /// `Invalid`.
@@ -435,40 +442,42 @@ impl Machine {
         check_name(&self.name)?;
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
         if !(1..=CPUS_MAX).contains(&self.cpus.count()) {
-            return invalid(format!("a machine has 1 to {CPUS_MAX} processors, not {}", self.cpus));
+            return invalid(format!("a machine has 1 to {CPUS_MAX} vCPUs, not {}", self.cpus));
         }
         let page = self.memory.pages.huge().unwrap_or(1 << 20);
         if self.memory.bytes < MEMORY_MIN || !self.memory.bytes.is_multiple_of(page) {
             return invalid(format!(
-                "a machine has at least {} MiB of memory, in whole pieces of {} MiB",
+                "the memory of a machine must be at least {} MiB and a multiple of {} MiB",
                 MEMORY_MIN >> 20,
                 page >> 20
             ));
         }
         if self.boot == Boot::Disk && self.disks.is_empty() {
-            return Err(Error::new(ErrorKind::Invalid, "a machine without a disk has nothing to start from")
-                .hint("give it one with --boot, or a --kernel"));
+            return Err(Error::new(ErrorKind::Invalid, "a machine without a disk has no boot source")
+                .hint("add a disk with --boot, or a --kernel"));
         }
         if self.disks.len() > DISKS_MAX {
-            return invalid(format!("a machine has at most {DISKS_MAX} disks"));
+            return invalid(format!("a machine has up to {DISKS_MAX} disks"));
         }
         for (index, disk) in self.disks.iter().enumerate() {
             if self.disks.iter().take(index).any(|other| other.volume == disk.volume) {
-                return invalid(format!("'{}' is named twice: a volume is one disk", disk.volume));
+                return invalid(format!("volume '{}' is listed twice", disk.volume));
             }
         }
-        // XML has neither.
+        // XML allows neither.
         let wrong = |c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}');
         if let Some(text) = self.texts().find(|text| text.contains(wrong)) {
             let shown = text.escape_default();
-            return invalid(format!("'{shown}' holds a control character, which no definition can hold"));
+            return invalid(format!(
+                "'{shown}' contains a control character, which is not allowed in a machine definition"
+            ));
         }
         if let Network::Tap { interface, .. } = &self.network {
-            // The kernel's limit, and what it does not take in names.
+            // The kernel's length limit, and the characters that it allows in names.
             let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b',';
             if interface.is_empty() || interface.len() > 15 || !interface.bytes().all(plain) {
                 return invalid(format!(
-                    "'{}' is no name of a network interface",
+                    "'{}' is not a valid name of a network interface",
                     interface.escape_default()
                 ));
             }

@@ -1,10 +1,10 @@
-//! What cannot be a machine is refused.
+//! Invalid machine definitions are refused.
 
 use super::*;
 use crate::testing::machine;
 
 #[test]
-fn texts_hold_no_control_characters() {
+fn control_characters_are_refused() {
     let boot = |kernel: &str, initramfs: &str, append: &str| Boot::Kernel {
         kernel: kernel.into(),
         initramfs: Some(initramfs.into()),
@@ -23,6 +23,6 @@ fn texts_hold_no_control_characters() {
         Machine { qemu: vec!["-x\0".into()], ..machine() },
     ] {
         let error = wrong.check().unwrap_err();
-        assert!(error.to_string().contains("holds a control character"), "{error}");
+        assert!(error.to_string().contains("contains a control character"), "{error}");
     }
 }

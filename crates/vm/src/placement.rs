@@ -1,7 +1,9 @@
-//! On which processors of the host a machine runs: beside the cores that carry its disks out, and not on them.
+//! Placement of a machine's vCPUs on the host: near the CPUs of the reactors that serve its disks,
+//! but not on them.
 //!
-//! A queue's memory is written by the guest and read by the reactor, and the other way round: within one last-level cache
-//! that costs tens of nanoseconds, across sockets several times as much. Pure; must not know where the host's form comes from.
+//! The memory of a queue is written by the guest and read by the reactor, and vice versa: within
+//! one last-level cache this costs tens of nanoseconds, across sockets several times as much. Pure
+//! functions; must not know how the host topology is detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,40 +13,41 @@ use crate::cpulist::CpuList;
 use crate::machine::Pin;
 use crate::topology::{Cpu, Topology};
 
-/// What a placement is decided by.
+/// The input of a placement decision.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// The machine's processors.
+pub struct PlacementRequest {
+    /// Number of vCPUs of the machine.
     pub cpus: u32,
-    /// What was asked for.
+    /// The requested pinning.
     pub pin: Pin,
-    /// The cores that reactors stay on, of those that carry its disks out; none if they stay nowhere.
+    /// CPUs of the pinned reactors that serve the machine's disks; empty if the reactors are not
+    /// pinned.
     pub reactors: BTreeSet<u32>,
-    /// How many processors of other machines are on each processor of the host.
+    /// Number of vCPUs of other machines on each CPU of the host.
     pub taken: BTreeMap<u32, u32>,
 }
 
-/// Where a machine runs.
+/// The placement of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// For each of its processors, where that runs: one processor of the host, or several. Nothing if it is not tied.
+    /// For each vCPU, the CPU or CPUs that it may run on. Empty if the vCPUs are not pinned.
     pub cpus: Vec<CpuList>,
-    /// Where the rest of QEMU runs. Empty if it is not tied.
+    /// The CPUs of QEMU's other threads. Empty if they are not pinned.
     pub rest: CpuList,
-    /// The NUMA node of its memory, if it is to be on one.
+    /// The preferred NUMA node of the machine's memory, if any.
     pub node: Option<u32>,
-    /// Why it is so, as a sentence without its point.
+    /// The reason, as a phrase without a full stop.
     pub why: String,
 }
 
 impl Placement {
-    /// Nothing is tied.
-    fn free(why: &str) -> Self {
+    /// Returns a placement without pinning.
+    fn unpinned(why: &str) -> Self {
         Self { why: why.into(), ..Self::default() }
     }
 
-    /// Each processor on its own, in this order, from the first again if there are fewer.
-    fn in_turn(topology: &Topology, cpus: u32, chosen: &[u32], why: String) -> Self {
+    /// Pins each vCPU to one of the chosen CPUs, in order; starts over if there are fewer CPUs.
+    fn pinned(topology: &Topology, cpus: u32, chosen: &[u32], why: String) -> Self {
         let each = chosen.iter().cycle().take(cpus as usize);
         let node = node_of(topology, chosen);
         Self {
@@ -55,14 +58,14 @@ impl Placement {
         }
     }
 
-    /// All processors over all of these.
+    /// Lets all vCPUs float over the given CPUs.
     fn floating(topology: &Topology, cpus: u32, over: &[u32], why: String) -> Self {
         let list: CpuList = over.iter().copied().collect();
         Self { cpus: vec![list.clone(); cpus as usize], rest: list, node: node_of(topology, over), why }
     }
 }
 
-/// The node that all of these are on, where the host has several.
+/// Returns the NUMA node of these CPUs, if all of them are on one node of several.
 fn node_of(topology: &Topology, cpus: &[u32]) -> Option<u32> {
     let mut nodes: Vec<u32> = cpus.iter().filter_map(|cpu| Some(topology.cpu(*cpu)?.node)).collect();
     nodes.dedup();
@@ -72,7 +75,7 @@ fn node_of(topology: &Topology, cpus: &[u32]) -> Option<u32> {
     }
 }
 
-/// How far a processor is from the reactors.
+/// Distance of a CPU from the reactors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
     SameCache,
@@ -89,66 +92,70 @@ fn distance(topology: &Topology, cpu: &Cpu, reactors: &BTreeSet<u32>) -> Distanc
     reactors.iter().map(of).min().unwrap_or(Distance::Far)
 }
 
-/// Decides where a machine runs.
-pub fn place(topology: &Topology, request: &Request) -> Placement {
+/// Chooses the placement of a machine.
+pub fn choose_placement(topology: &Topology, request: &PlacementRequest) -> Placement {
     match &request.pin {
-        Pin::None => Placement::free("as asked: not tied"),
+        Pin::None => Placement::unpinned("not pinned, as requested"),
         Pin::Cpus(list) => {
             let chosen: Vec<u32> = list.0.iter().copied().collect();
-            Placement::in_turn(topology, request.cpus, &chosen, "as asked".into())
+            Placement::pinned(topology, request.cpus, &chosen, "as requested".into())
         }
-        Pin::Auto if request.reactors.is_empty() => {
-            Placement::free("not tied, since the daemon's reactors are not: 'daemon.cores' ties them")
-        }
-        Pin::Auto => beside(topology, request),
+        Pin::Auto if request.reactors.is_empty() => Placement::unpinned(
+            "not pinned, since the daemon's reactors are not pinned; 'daemon.cores' pins them",
+        ),
+        Pin::Auto => near_reactors(topology, request),
     }
 }
 
-fn beside(topology: &Topology, request: &Request) -> Placement {
+fn near_reactors(topology: &Topology, request: &PlacementRequest) -> Placement {
     let cores: BTreeSet<u32> =
         request.reactors.iter().filter_map(|cpu| Some(topology.cpu(*cpu)?.core)).collect();
-    let mut left: Vec<&Cpu> =
+    let mut candidates: Vec<&Cpu> =
         topology.cpus.iter().filter(|cpu| !request.reactors.contains(&cpu.id)).collect();
-    // Free before shared, near before far, whole cores before the other half of a reactor's.
-    left.sort_by_key(|cpu| {
+    // Unused before shared, near before far, and the SMT siblings of reactors last.
+    candidates.sort_by_key(|cpu| {
         let taken = request.taken.get(&cpu.id).copied().unwrap_or(0);
         (taken, distance(topology, cpu, &request.reactors), cores.contains(&cpu.core), cpu.id)
     });
     let reactors: CpuList = request.reactors.iter().copied().collect();
-    let ids: Vec<u32> = left.iter().map(|cpu| cpu.id).collect();
+    let ids: Vec<u32> = candidates.iter().map(|cpu| cpu.id).collect();
     if ids.is_empty() {
-        return Placement::free("not tied: there is no processor beside those of the reactors");
+        return Placement::unpinned("not pinned: every CPU runs a reactor");
     }
     let Some(chosen) = ids.get(..request.cpus as usize) else {
-        let why = format!(
-            "the machine has more processors than there are beside the reactors ({reactors}): they float"
-        );
+        let why =
+            format!("more vCPUs than CPUs without a reactor (reactors: {reactors}), so the vCPUs float");
         return Placement::floating(topology, request.cpus, &ids, why);
     };
     let farthest =
         chosen.iter().filter_map(|id| Some(distance(topology, topology.cpu(*id)?, &request.reactors))).max();
-    let near = match farthest {
+    let location = match farthest {
         Some(Distance::SameCache) => "in the same last-level cache as",
         Some(Distance::SameNode) => "on the same NUMA node as",
         _ => "partly far from",
     };
     let shared = chosen.iter().any(|id| request.taken.contains_key(id));
     let shared = if shared { "; some are shared with other machines" } else { "" };
-    Placement::in_turn(topology, request.cpus, chosen, format!("{near} the reactors on {reactors}{shared}"))
+    Placement::pinned(
+        topology,
+        request.cpus,
+        chosen,
+        format!("{location} the reactors on {reactors}{shared}"),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two nodes of two caches of four processors, two to a core.
+    /// Returns a host of two nodes, each with two caches of four CPUs, with two CPUs per core.
     fn host() -> Topology {
         let cpu = |id: u32| Cpu { id, node: id / 8, cache: id / 4 * 4, core: id / 2 * 2 };
         Topology { cpus: (0..16).map(cpu).collect() }
     }
 
-    fn request(cpus: u32, reactors: &[u32]) -> Request {
-        Request { cpus, reactors: reactors.iter().copied().collect(), ..Request::default() }
+    fn request(cpus: u32, reactors: &[u32]) -> PlacementRequest {
+        PlacementRequest { cpus, reactors: reactors.iter().copied().collect(), ..PlacementRequest::default() }
     }
 
     fn shown(placement: &Placement) -> Vec<String> {
@@ -156,46 +163,47 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_runs_in_the_cache_of_its_reactors_and_off_their_core() {
-        let placement = place(&host(), &request(2, &[4]));
+    fn vcpus_share_a_cache_but_not_a_core_with_the_reactors() {
+        let placement = choose_placement(&host(), &request(2, &[4]));
         assert_eq!((shown(&placement), placement.node), (vec!["6".into(), "7".into()], Some(0)));
         assert!(placement.why.contains("same last-level cache"), "{placement:?}");
-        // The third is the other half of the reactor's core, which is still nearer than another cache.
-        assert_eq!(shown(&place(&host(), &request(3, &[4]))), ["6", "7", "5"]);
-        let wider = place(&host(), &request(5, &[4]));
+        // The third is the SMT sibling of the reactor's CPU, which is still nearer than another
+        // cache.
+        assert_eq!(shown(&choose_placement(&host(), &request(3, &[4]))), ["6", "7", "5"]);
+        let wider = choose_placement(&host(), &request(5, &[4]));
         assert_eq!(shown(&wider), ["6", "7", "5", "0", "1"]);
         assert!(wider.why.contains("same NUMA node"), "{wider:?}");
-        let widest = place(&host(), &request(9, &[4]));
+        let widest = choose_placement(&host(), &request(9, &[4]));
         assert!(widest.why.contains("partly far") && widest.node.is_none(), "{widest:?}");
     }
 
     #[test]
-    fn free_processors_come_before_shared_ones() {
+    fn unused_cpus_are_preferred_to_shared_ones() {
         let mut second = request(2, &[4]);
         second.taken = [(6, 1), (7, 1), (5, 1)].into();
-        assert_eq!(shown(&place(&host(), &second)), ["0", "1"]);
+        assert_eq!(shown(&choose_placement(&host(), &second)), ["0", "1"]);
         second.taken.extend((0..16).filter(|cpu| *cpu != 5).map(|cpu| (cpu, 2)));
-        let placement = place(&host(), &second);
+        let placement = choose_placement(&host(), &second);
         assert_eq!(shown(&placement), ["5", "6"]);
         assert!(placement.why.ends_with("shared with other machines"), "{placement:?}");
     }
 
     #[test]
-    fn what_is_asked_for_is_done() {
-        let asked = Request { pin: "9,3".parse().unwrap(), ..request(3, &[4]) };
-        assert_eq!(shown(&place(&host(), &asked)), ["3", "9", "3"]);
-        let none = Request { pin: Pin::None, ..request(3, &[4]) };
-        assert_eq!(place(&host(), &none).cpus, []);
+    fn requested_cpus_are_used() {
+        let asked = PlacementRequest { pin: "9,3".parse().unwrap(), ..request(3, &[4]) };
+        assert_eq!(shown(&choose_placement(&host(), &asked)), ["3", "9", "3"]);
+        let none = PlacementRequest { pin: Pin::None, ..request(3, &[4]) };
+        assert_eq!(choose_placement(&host(), &none).cpus, []);
     }
 
     #[test]
-    fn without_room_or_reason_nothing_is_tied() {
-        let placement = place(&host(), &request(2, &[]));
+    fn without_free_cpus_or_pinned_reactors_nothing_is_pinned() {
+        let placement = choose_placement(&host(), &request(2, &[]));
         assert!(placement.cpus.is_empty() && placement.why.contains("daemon.cores"), "{placement:?}");
         let small = Topology { cpus: host().cpus.into_iter().take(2).collect() };
-        assert!(place(&small, &request(1, &[0, 1])).cpus.is_empty());
-        let floating = place(&small, &request(2, &[0]));
+        assert!(choose_placement(&small, &request(1, &[0, 1])).cpus.is_empty());
+        let floating = choose_placement(&small, &request(2, &[0]));
         assert_eq!((shown(&floating), floating.rest.to_string()), (vec!["1".into(), "1".into()], "1".into()));
-        assert!(floating.why.contains("more processors than there are"), "{floating:?}");
+        assert!(floating.why.contains("more vCPUs than CPUs"), "{floating:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! The process of a machine: which it is, whether it lives, and its end.
+//! The QEMU process of a machine: identification, liveness and termination.
 //!
-//! Always true: a process is told from all others by its number and the time of its beginning, and is held by a handle of
-//! the kernel's while it is waited for or killed.
+//! Always true: a process is identified by its PID and its start time, and is referenced by a pidfd
+//! while it is waited for or killed.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,51 +16,51 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::placement::Placement;
 use crate::qmp::Qmp;
 
-/// How long QEMU may take to end when it is told to.
-const END: Duration = Duration::from_secs(10);
+/// Timeout for QEMU to exit after a quit command or a signal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A machine that runs.
+/// A running machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// Its process.
+    /// PID of its QEMU process.
     pub pid: u32,
-    /// When that began, in ticks since the start of the host (proc_pid_stat(5)).
+    /// Start time of the process, in clock ticks since boot (proc_pid_stat(5)).
     pub begun: u64,
-    /// When it was started, in seconds since 1970.
+    /// Time of the start, in seconds since 1970.
     pub since: u64,
-    /// By what its processors run.
+    /// The accelerator in use.
     pub accelerator: Accelerator,
-    /// Why they do not run by KVM, where that was tried first.
+    /// The reason why KVM is not used, if it was tried first and failed.
     pub instead: Option<String>,
-    /// Where they run.
+    /// The CPUs that it runs on.
     pub placement: Placement,
 }
 
 impl Running {
-    /// True if the process lives.
-    pub fn lives(&self) -> bool {
-        begun(self.pid) == Some(self.begun)
+    /// Returns true if the process is alive.
+    pub fn is_alive(&self) -> bool {
+        start_time(self.pid) == Some(self.begun)
     }
 
-    /// A handle on the process, if it lives.
+    /// Returns a pidfd of the process, if it is alive.
     fn handle(&self) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Looked at after the handle is there: then it is this very process's.
-        self.lives().then_some(handle)
+        // The check follows the opening of the pidfd, so the pidfd refers to this process.
+        self.is_alive().then_some(handle)
     }
 }
 
-/// When a living process began, in ticks since the start of the host.
-pub(crate) fn begun(pid: u32) -> Option<u64> {
+/// Returns the start time of a live process, in clock ticks since boot.
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    // The first field here is the third there.
+    // The first field after the command is the third field of the file.
     if fields.first() == Some(&"Z") { None } else { fields.get(22 - 3)?.parse().ok() }
 }
 
-/// Waits until a process has ended; false if it has not within this time.
-fn ended_within(handle: &OwnedFd, time: Duration) -> bool {
+/// Waits for a process to exit; returns false if the timeout expires first.
+fn wait_for_exit(handle: &OwnedFd, time: Duration) -> bool {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -73,29 +73,30 @@ fn ended_within(handle: &OwnedFd, time: Duration) -> bool {
     }
 }
 
-/// Ends a machine that runs: by its power button, and waits `patience` for what the guest does then; or by force, at once.
+/// Stops a running machine: by its power button, waiting up to `timeout` for the guest to shut
+/// down; or, without a timeout, by force.
 ///
 /// # Errors
-/// `Busy` when the guest does not end within that time: it goes on. When QEMU cannot be ended.
-pub fn stop(name: &str, running: &Running, qmp: &Path, patience: Option<Duration>) -> Result<()> {
+/// `Busy` if the guest does not shut down in time; it keeps running. Other errors if QEMU cannot be
+/// reached or terminated.
+pub fn stop(name: &str, running: &Running, qmp: &Path, timeout: Option<Duration>) -> Result<()> {
     let Some(handle) = running.handle() else { return Ok(()) };
-    match patience {
-        Some(patience) => {
-            let told = Qmp::connect(qmp).and_then(|mut qmp| qmp.execute("system_powerdown"));
-            if ended_within(&handle, if told.is_ok() { patience } else { Duration::ZERO }) {
+    match timeout {
+        Some(timeout) => {
+            let sent = Qmp::connect(qmp).and_then(|mut qmp| qmp.execute("system_powerdown"));
+            if wait_for_exit(&handle, if sent.is_ok() { timeout } else { Duration::ZERO }) {
                 return Ok(());
             }
-            told?;
-            let message = format!(
-                "machine '{name}' still runs {} s after its power button was pressed",
-                patience.as_secs()
-            );
-            Err(Error::new(ErrorKind::Busy, message)
-                .hint("its system may not listen for the button: '--force' ends it as a power cut does"))
+            sent?;
+            let message =
+                format!("machine '{name}' still runs {} s after the power button event", timeout.as_secs());
+            Err(Error::new(ErrorKind::Busy, message).hint(
+                "the guest may ignore power button events; use '--force' to stop it like a power failure",
+            ))
         }
         None => {
-            let told = Qmp::connect(qmp).and_then(|mut qmp| qmp.execute("quit"));
-            if told.is_ok() && ended_within(&handle, END) {
+            let sent = Qmp::connect(qmp).and_then(|mut qmp| qmp.execute("quit"));
+            if sent.is_ok() && wait_for_exit(&handle, EXIT_TIMEOUT) {
                 return Ok(());
             }
             kill(&handle, running.pid)
@@ -104,13 +105,16 @@ pub fn stop(name: &str, running: &Running, qmp: &Path, patience: Option<Duration
 }
 
 fn kill(handle: &OwnedFd, pid: u32) -> Result<()> {
-    let failed =
-        |why: String| Error::new(ErrorKind::Qemu, format!("QEMU's process {pid} does not end: {why}"));
+    let failed = |why: String| Error::new(ErrorKind::Qemu, format!("cannot stop QEMU process {pid}: {why}"));
     match pidfd_send_signal(handle, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => return Err(failed(error.to_string())),
     }
-    if ended_within(handle, END) { Ok(()) } else { Err(failed("it may wait for a device".into())) }
+    if wait_for_exit(handle, EXIT_TIMEOUT) {
+        Ok(())
+    } else {
+        Err(failed("it may be waiting for a device".into()))
+    }
 }
 
 #[cfg(test)]
@@ -129,21 +133,23 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_process_is_ended() {
+    fn only_the_process_that_was_started_is_stopped() {
         let mut child = sleeper();
-        let ours = running(child.id(), begun(child.id()).unwrap());
-        assert!(ours.lives());
-        // Somebody else has the number now.
-        let other = running(child.id(), ours.begun + 1);
-        assert!(!other.lives());
-        stop("web", &other, Path::new("/nowhere"), None).unwrap();
+        let running_machine = running(child.id(), start_time(child.id()).unwrap());
+        assert!(running_machine.is_alive());
+        // Another process has the PID now.
+        let reused_pid = running(child.id(), running_machine.begun + 1);
+        assert!(!reused_pid.is_alive());
+        stop("web", &reused_pid, Path::new("/nowhere"), None).unwrap();
         assert!(child.try_wait().unwrap().is_none());
-        // QEMU does not take orders: by force it ends all the same, by the button it does not.
-        let error = stop("web", &ours, Path::new("/nowhere"), Some(Duration::from_secs(60))).unwrap_err();
+        // QEMU does not respond to QMP: a forced stop works nevertheless, the power button does
+        // not.
+        let error =
+            stop("web", &running_machine, Path::new("/nowhere"), Some(Duration::from_secs(60))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
-        stop("web", &ours, Path::new("/nowhere"), None).unwrap();
+        stop("web", &running_machine, Path::new("/nowhere"), None).unwrap();
         assert!(!child.wait().unwrap().success());
-        assert!(!ours.lives());
-        stop("web", &ours, Path::new("/nowhere"), None).unwrap();
+        assert!(!running_machine.is_alive());
+        stop("web", &running_machine, Path::new("/nowhere"), None).unwrap();
     }
 }

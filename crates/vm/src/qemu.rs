@@ -1,7 +1,7 @@
-//! QEMU's words for a machine.
+//! The QEMU command line of a machine.
 //!
-//! Always true: no text of a machine becomes a word of its own or an option of another (commas are doubled, as QEMU asks).
-//! Pure; must not know whether any of it is there.
+//! Always true: no text of a machine can become a separate argument or option (commas are doubled,
+//! as QEMU requires). Pure functions; must not know whether the files exist.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use crate::machine::{Boot, Forward, Machine, Network, Protocol};
 /// The program.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
-/// Where a machine's things are while it runs.
+/// Paths of a machine's files and sockets while it runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
-    /// The vhost-user sockets of its disks, in their order.
+pub(crate) struct RuntimePaths {
+    /// The vhost-user sockets of its disks, in the order of the disks.
     pub(crate) disks: Vec<PathBuf>,
-    /// Where QEMU listens for what it is told.
+    /// The QMP socket.
     pub(crate) qmp: PathBuf,
-    /// Where its serial console listens.
+    /// The socket of the serial console.
     pub(crate) console: PathBuf,
-    /// Where all that it prints there is kept.
+    /// The log of the console's output.
     pub(crate) console_log: PathBuf,
-    /// The disk for cloud-init, if it has one.
+    /// The cloud-init seed disk, if any.
     pub(crate) seed: Option<PathBuf>,
 }
 
@@ -36,88 +36,88 @@ pub(crate) struct Command {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// How a machine is started: standing still, until it is told to go on.
+/// Returns the command line of a machine, which starts with paused vCPUs.
 pub(crate) fn command(
     machine: &Machine,
-    places: &Places,
+    paths: &RuntimePaths,
     accelerator: Accelerator,
     node: Option<u32>,
 ) -> Command {
-    let mut words = Words::default();
-    words.add("-name", format!("guest={},debug-threads=on", machine.name));
-    words.add("-uuid", machine.uuid.clone());
-    words.alone("-S");
-    words.alone("-nodefaults");
-    words.alone("-no-user-config");
-    words.add("-display", "none");
-    words.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
-    words.add("-machine", format!("q35,accel={},memory-backend=memory", accelerator.name()));
-    words.add("-cpu", if accelerator == Accelerator::Kvm { "host" } else { "max" });
+    let mut args = ArgBuilder::default();
+    args.option("-name", format!("guest={},debug-threads=on", machine.name));
+    args.option("-uuid", machine.uuid.clone());
+    args.flag("-S");
+    args.flag("-nodefaults");
+    args.flag("-no-user-config");
+    args.option("-display", "none");
+    args.option("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    args.option("-machine", format!("q35,accel={},memory-backend=memory", accelerator.name()));
+    args.option("-cpu", if accelerator == Accelerator::Kvm { "host" } else { "max" });
     let shape = machine.cpus;
     let (sockets, cores, threads) = (shape.sockets, shape.cores, shape.threads);
-    words.add("-smp", format!("{},sockets={sockets},cores={cores},threads={threads}", shape.count()));
-    memory(&mut words, machine, node);
-    words.add("-rtc", "base=utc");
-    socket(&mut words, "qmp", &places.qmp, None);
-    words.add("-mon", "chardev=qmp,mode=control");
-    socket(&mut words, "console", &places.console, Some(&places.console_log));
-    words.add("-serial", "chardev:console");
-    disks(&mut words, machine, places);
-    network(&mut words, &machine.network);
-    words.add("-device", "virtio-rng-pci");
+    args.option("-smp", format!("{},sockets={sockets},cores={cores},threads={threads}", shape.count()));
+    memory(&mut args, machine, node);
+    args.option("-rtc", "base=utc");
+    socket(&mut args, "qmp", &paths.qmp, None);
+    args.option("-mon", "chardev=qmp,mode=control");
+    socket(&mut args, "console", &paths.console, Some(&paths.console_log));
+    args.option("-serial", "chardev:console");
+    disks(&mut args, machine, paths);
+    network(&mut args, &machine.network);
+    args.option("-device", "virtio-rng-pci");
     if let Boot::Kernel { kernel, initramfs, append } = &machine.boot {
-        words.add("-kernel", kernel.as_os_str());
+        args.option("-kernel", kernel.as_os_str());
         if let Some(initramfs) = initramfs {
-            words.add("-initrd", initramfs.as_os_str());
+            args.option("-initrd", initramfs.as_os_str());
         }
-        words.add("-append", append.clone());
+        args.option("-append", append.clone());
     }
-    words.0.extend(machine.qemu.iter().map(OsString::from));
-    Command { program: PROGRAM.into(), arguments: words.0 }
+    args.0.extend(machine.qemu.iter().map(OsString::from));
+    Command { program: PROGRAM.into(), arguments: args.0 }
 }
 
-fn memory(words: &mut Words, machine: &Machine, node: Option<u32>) {
+fn memory(args: &mut ArgBuilder, machine: &Machine, node: Option<u32>) {
     let mebibytes = machine.memory.bytes >> 20;
-    words.add("-m", format!("{mebibytes}M"));
+    args.option("-m", format!("{mebibytes}M"));
     let huge = machine.memory.pages.huge();
     let huge =
         huge.map(|size| format!(",hugetlb=on,hugetlbsize={}M,prealloc=on", size >> 20)).unwrap_or_default();
     let node = node.map(|node| format!(",host-nodes={node},policy=preferred")).unwrap_or_default();
-    words.add("-object", format!("memory-backend-memfd,id=memory,size={mebibytes}M,share=on{huge}{node}"));
+    args.option("-object", format!("memory-backend-memfd,id=memory,size={mebibytes}M,share=on{huge}{node}"));
 }
 
-fn socket(words: &mut Words, id: &str, path: &Path, log: Option<&Path>) {
+fn socket(args: &mut ArgBuilder, id: &str, path: &Path, log: Option<&Path>) {
     let mut value = OsString::from(format!("socket,id={id},server=on,wait=off,path="));
     value.push(escaped(path));
     if let Some(log) = log {
         value.push(",logappend=off,logfile=");
         value.push(escaped(log));
     }
-    words.add("-chardev", value);
+    args.option("-chardev", value);
 }
 
-fn disks(words: &mut Words, machine: &Machine, places: &Places) {
-    for (index, path) in places.disks.iter().enumerate() {
+fn disks(args: &mut ArgBuilder, machine: &Machine, paths: &RuntimePaths) {
+    for (index, path) in paths.disks.iter().enumerate() {
         let mut value = OsString::from(format!("socket,id=disk{index},reconnect=1,path="));
         value.push(escaped(path));
-        words.add("-chardev", value);
+        args.option("-chardev", value);
         let queues = machine.cpus.count().min(64);
         let first = if index == 0 && machine.boot == Boot::Disk { ",bootindex=1" } else { "" };
-        words.add(
+        args.option(
             "-device",
             format!("vhost-user-blk-pci,id=vd{index},chardev=disk{index},num-queues={queues}{first}"),
         );
     }
-    if let Some(seed) = &places.seed {
+    if let Some(seed) = &paths.seed {
         let mut value =
             OsString::from("driver=raw,node-name=seed,read-only=on,file.driver=file,file.filename=");
         value.push(escaped(seed));
-        words.add("-blockdev", value);
-        words.add("-device", "virtio-blk-pci,id=seed,drive=seed,serial=cidata");
+        args.option("-blockdev", value);
+        args.option("-device", "virtio-blk-pci,id=seed,drive=seed,serial=cidata");
     }
 }
 
-fn network(words: &mut Words, network: &Network) {
+fn network(args: &mut ArgBuilder, network: &Network) {
     let forward = |forward: &Forward| {
         let protocol = match forward.protocol {
             Protocol::Tcp => "tcp",
@@ -133,33 +133,33 @@ fn network(words: &mut Words, network: &Network) {
         Network::None => return,
         Network::User { mac, forwards } => {
             let forwards: String = forwards.iter().map(forward).collect();
-            words.add("-netdev", format!("user,id=net0{forwards}"));
+            args.option("-netdev", format!("user,id=net0{forwards}"));
             mac
         }
         Network::Tap { mac, interface } => {
-            words.add("-netdev", format!("tap,id=net0,ifname={interface},script=no,downscript=no"));
+            args.option("-netdev", format!("tap,id=net0,ifname={interface},script=no,downscript=no"));
             mac
         }
     };
-    // Without the firmware's own network start, which takes seconds and is not wanted.
-    words.add("-device", format!("virtio-net-pci,netdev=net0,mac={mac},romfile="));
+    // Without the option ROM for network boot, which takes seconds and is not needed.
+    args.option("-device", format!("virtio-net-pci,netdev=net0,mac={mac},romfile="));
 }
 
 #[derive(Default)]
-struct Words(Vec<OsString>);
+struct ArgBuilder(Vec<OsString>);
 
-impl Words {
-    fn alone(&mut self, word: &str) {
-        self.0.push(word.into());
+impl ArgBuilder {
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.into());
     }
 
-    fn add(&mut self, option: &str, value: impl Into<OsString>) {
-        self.alone(option);
+    fn option(&mut self, option: &str, value: impl Into<OsString>) {
+        self.flag(option);
         self.0.push(value.into());
     }
 }
 
-/// A path within a list of options.
+/// Escapes a path within a list of options.
 fn escaped(path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut bytes = Vec::new();
@@ -178,9 +178,9 @@ mod tests {
     use crate::machine::{Memory, Pages};
     use crate::testing::machine;
 
-    fn places() -> Places {
+    fn paths() -> RuntimePaths {
         let at = |name: &str| PathBuf::from(format!("/run/a,b/{name}"));
-        Places {
+        RuntimePaths {
             disks: vec![at("one.sock"), at("two.sock")],
             qmp: at("qmp"),
             console: at("console"),
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// The values of an option.
+    /// Returns the values of an option.
     fn values(command: &Command, option: &str) -> Vec<String> {
         let pairs = command.arguments.windows(2).filter(|pair| pair[0] == option);
         pairs.map(|pair| pair[1].to_str().unwrap().to_owned()).collect()
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn disks_are_sockets_and_memory_is_shared() {
-        let command = command(&machine(), &places(), Accelerator::Tcg, None);
+        let command = command(&machine(), &paths(), Accelerator::Tcg, None);
         assert_eq!(values(&command, "-object"), ["memory-backend-memfd,id=memory,size=2048M,share=on"]);
         assert_eq!(values(&command, "-smp"), ["4,sockets=1,cores=4,threads=1"]);
         assert!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_a_node_a_kernel_and_a_tap_are_told() {
+    fn huge_pages_node_kernel_and_tap_are_passed() {
         let mut machine = machine();
         machine.memory = Memory { bytes: 4 << 30, pages: Pages::Huge1G };
         machine.boot =
@@ -222,7 +222,7 @@ mod tests {
         machine.network = Network::Tap { mac: machine.network.mac().unwrap(), interface: "tap0".into() };
         machine.cpus = "2x4x2".parse().unwrap();
         machine.qemu = vec!["-device".into(), "usb-ehci".into()];
-        let command = command(&machine, &Places { seed: None, ..places() }, Accelerator::Kvm, Some(1));
+        let command = command(&machine, &RuntimePaths { seed: None, ..paths() }, Accelerator::Kvm, Some(1));
         assert_eq!(
             values(&command, "-object"),
             ["memory-backend-memfd,id=memory,size=4096M,share=on,hugetlb=on,hugetlbsize=1024M,prealloc=on,\

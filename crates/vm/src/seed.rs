@@ -1,6 +1,6 @@
-//! The disk from which cloud-init in a guest learns what it is to do (NoCloud): a small FAT file system called CIDATA.
+//! The seed disk for cloud-init (NoCloud): a small FAT file system with the label CIDATA.
 //!
-//! Always true: the same texts make the same bytes.
+//! Always true: the same texts produce the same bytes.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -9,18 +9,19 @@ use fatfs::{FileSystem, FormatVolumeOptions, FsOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
-use crate::template::{Kind, Templates, fill};
+use crate::template::{TemplateKind, Templates, fill};
 
-/// Bytes of the disk: the templates' limit, several times.
+/// Bytes of the disk: several times the limit of a template.
 const SIZE: usize = 4 << 20;
-/// The name by which cloud-init looks for it.
+/// The volume label by which cloud-init finds the disk.
 const LABEL: [u8; 11] = *b"CIDATA     ";
-/// The meta data of a machine for which no template is named.
+/// The meta data of a machine without a meta data template.
 const META_DATA: &str = "instance-id: ${vm.uuid}\nlocal-hostname: ${vm.name}\n";
-/// Likewise the user data, without which NoCloud takes no disk.
+/// The user data of a machine without a user data template; NoCloud ignores a disk without user
+/// data.
 const USER_DATA: &str = "#cloud-config\n{}\n";
 
-/// What cloud-init is told, filled in.
+/// The files for cloud-init, with placeholders replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     /// The user data.
@@ -32,16 +33,16 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// A machine's; none if it is told nothing.
+    /// Builds the seed of a machine; returns `None` if cloud-init is not configured.
     ///
     /// # Errors
-    /// When a template is missing, or something to fill it in with.
-    pub fn of(machine: &Machine, templates: &Templates) -> Result<Option<Self>> {
-        let told = &machine.cloud_init;
-        if !told.is_wanted() {
+    /// If a template or one of its values is missing.
+    pub fn for_machine(machine: &Machine, templates: &Templates) -> Result<Option<Self>> {
+        let cloud_init = &machine.cloud_init;
+        if !cloud_init.is_configured() {
             return Ok(None);
         }
-        let mut values: BTreeMap<String, String> = told.values.clone();
+        let mut values: BTreeMap<String, String> = cloud_init.values.clone();
         values.insert("vm.name".into(), machine.name.clone());
         values.insert("vm.uuid".into(), machine.uuid.clone());
         if let Some(mac) = machine.network.mac() {
@@ -54,22 +55,23 @@ impl Seed {
             }),
             None => Ok(None),
         };
-        let user_data = text(Kind::UserData, &told.user_data)?.unwrap_or_else(|| USER_DATA.into());
-        let network_config = text(Kind::NetworkData, &told.network_data)?;
-        let meta_data = match text(Kind::MetaData, &told.meta_data)? {
+        let user_data =
+            text(TemplateKind::UserData, &cloud_init.user_data)?.unwrap_or_else(|| USER_DATA.into());
+        let network_config = text(TemplateKind::NetworkData, &cloud_init.network_data)?;
+        let meta_data = match text(TemplateKind::MetaData, &cloud_init.meta_data)? {
             Some(text) => text,
             None => fill(META_DATA, &values)?,
         };
         Ok(Some(Self { user_data, meta_data, network_config }))
     }
 
-    /// The disk.
+    /// Returns the bytes of the disk.
     ///
     /// # Errors
-    /// When it does not all fit.
+    /// If the files do not fit.
     pub fn image(&self) -> Result<Vec<u8>> {
         let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Invalid, format!("the seed for cloud-init: {error}"))
+            Error::new(ErrorKind::Invalid, format!("cannot build the cloud-init seed disk: {error}"))
         };
         let mut bytes = vec![0; SIZE];
         let options = FormatVolumeOptions::new().volume_label(LABEL).volume_id(0x4741_4249);
@@ -100,26 +102,26 @@ mod tests {
     use crate::testing::machine;
 
     #[test]
-    fn a_machine_that_is_told_nothing_has_no_seed() {
+    fn a_machine_without_cloud_init_has_no_seed() {
         let home = tempfile::tempdir().unwrap();
-        assert_eq!(Seed::of(&machine(), &Templates::new(home.path().into())).unwrap(), None);
+        assert_eq!(Seed::for_machine(&machine(), &Templates::new(home.path().into())).unwrap(), None);
     }
 
     #[test]
-    fn the_seed_has_what_the_templates_say() {
+    fn the_seed_contains_the_filled_templates() {
         let home = tempfile::tempdir().unwrap();
         let templates = Templates::new(home.path().into());
         let mut machine = machine();
         machine.cloud_init.user_data = Some("username-setup".into());
         machine.cloud_init.network_data = Some("dhcp".into());
         machine.cloud_init.values.insert("user".into(), "ada".into());
-        let error = Seed::of(&machine, &templates).unwrap_err();
+        let error = Seed::for_machine(&machine, &templates).unwrap_err();
         assert!(
             error.to_string().contains("username-setup") && error.to_string().contains("password"),
             "{error}"
         );
         machine.cloud_init.values.insert("password".into(), "$6$x".into());
-        let seed = Seed::of(&machine, &templates).unwrap().unwrap();
+        let seed = Seed::for_machine(&machine, &templates).unwrap().unwrap();
         assert!(seed.user_data.contains("name: ada") && seed.user_data.contains("\"$6$x\""), "{seed:?}");
         assert_eq!(seed.meta_data, format!("instance-id: {}\nlocal-hostname: web\n", machine.uuid));
 

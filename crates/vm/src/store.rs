@@ -1,7 +1,7 @@
-//! Machines on file: a directory for each, with what it is made of and the files of its running.
+//! Persistent storage of machines: a directory for each, with its definition and runtime files.
 //!
-//! Always true: what is there was written whole (a new file takes the old one's place); a machine's directory is one user's
-//! alone, since its seed may hold passwords; one command at a time changes a machine.
+//! Always true: files are replaced atomically; the directory of a machine is accessible to one user
+//! only, since its seed may contain passwords; only one command at a time changes a machine.
 
 use std::fs::{DirBuilder, File};
 use std::io::Write;
@@ -17,136 +17,134 @@ use crate::template::Templates;
 
 const DEFINITION: &str = "machine.json";
 const RUNNING: &str = "running.json";
-/// Bytes of the longest path that a Unix socket can have.
+/// Bytes of the longest path of a Unix socket.
 const PATH_MAX: usize = 107;
 
-/// The machines of a directory.
+/// The machines in a directory.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
-/// The right to change a machine, until it is dropped.
+/// The exclusive lock of a machine, held until dropped.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "closing it gives the lock back")] File);
+pub struct Lock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
 
 impl Store {
-    /// Those in `directory`, which need not be there.
+    /// Returns the store in `directory`, which need not exist.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// The templates, which are beside the machines.
+    /// Returns the templates, stored next to the machines.
     pub fn templates(&self) -> Templates {
         Templates::new(self.directory.join("templates"))
     }
 
-    /// The directory of a machine.
-    pub fn place(&self, name: &str) -> PathBuf {
+    /// Returns the directory of a machine.
+    pub fn machine_dir(&self, name: &str) -> PathBuf {
         self.directory.join("machines").join(name)
     }
 
-    /// The socket on which a machine's QEMU is told what to do.
+    /// Returns the QMP socket of a machine's QEMU.
     pub fn qmp(&self, name: &str) -> PathBuf {
-        self.place(name).join("qmp.sock")
+        self.machine_dir(name).join("qmp.sock")
     }
 
-    /// The socket of a machine's serial console.
+    /// Returns the socket of a machine's serial console.
     pub fn console(&self, name: &str) -> PathBuf {
-        self.place(name).join("console.sock")
+        self.machine_dir(name).join("console.sock")
     }
 
-    /// What a machine has printed on its console since it was started.
+    /// Returns the log of a machine's console since its last start.
     pub fn console_log(&self, name: &str) -> PathBuf {
-        self.place(name).join("console.log")
+        self.machine_dir(name).join("console.log")
     }
 
-    /// What a machine's QEMU has complained about since it was started.
+    /// Returns the log of a machine's QEMU since its last start.
     pub fn qemu_log(&self, name: &str) -> PathBuf {
-        self.place(name).join("qemu.log")
+        self.machine_dir(name).join("qemu.log")
     }
 
-    /// The disk for cloud-init.
+    /// Returns the cloud-init seed disk of a machine.
     pub fn seed(&self, name: &str) -> PathBuf {
-        self.place(name).join("seed.img")
+        self.machine_dir(name).join("seed.img")
     }
 
-    /// Takes the right to change a machine.
+    /// Locks a machine for changes.
     ///
     /// # Errors
-    /// `NotFound`; `Busy` while another command has it.
+    /// `NotFound`; `Busy` while another command holds the lock.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         self.get(name)?;
-        self.take(name)
+        self.acquire_lock(name)
     }
 
-    fn take(&self, name: &str) -> Result<Lock> {
-        let path = self.place(name).join("lock");
+    fn acquire_lock(&self, name: &str) -> Result<Lock> {
+        let path = self.machine_dir(name).join("lock");
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.map_err(|error| Error::file(&path, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(Error::new(ErrorKind::Busy, format!("another command is at work on machine '{name}'")))
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
+                ErrorKind::Busy,
+                format!("machine '{name}' is being changed by another command"),
+            )),
             Err(error) => Err(Error::file(&path, &error.into())),
         }
     }
 
-    /// Keeps a new machine. The right to change it is the caller's.
+    /// Stores a new machine and returns its lock.
     ///
     /// # Errors
-    /// `Exists`, or as [`Machine::check`]; when there is no place for it.
+    /// `Exists`; the errors of [`Machine::check`]; I/O errors.
     pub fn create(&self, machine: &Machine) -> Result<Lock> {
         machine.check()?;
-        let place = self.place(&machine.name);
+        let directory = self.machine_dir(&machine.name);
         for path in [self.qmp(&machine.name), self.console(&machine.name)] {
             if path.as_os_str().len() > PATH_MAX {
-                let message = format!(
-                    "{} is longer than the {PATH_MAX} bytes that a socket's path may have",
-                    path.display()
-                );
+                let message = format!("socket path {} is longer than {PATH_MAX} bytes", path.display());
                 return Err(Error::new(ErrorKind::Invalid, message)
-                    .hint("choose a shorter name, or a shorter --state-dir of the daemon"));
+                    .hint("use a shorter name, or a shorter --state-dir of the daemon"));
             }
         }
-        make_directory(&place)?;
-        let lock = self.take(&machine.name)?;
-        if place.join(DEFINITION).exists() {
-            let message = format!("there is a machine '{}' already", machine.name);
-            return Err(Error::new(ErrorKind::Exists, message).hint("'gabion vm list' lists them"));
+        make_directory(&directory)?;
+        let lock = self.acquire_lock(&machine.name)?;
+        if directory.join(DEFINITION).exists() {
+            let message = format!("machine '{}' already exists", machine.name);
+            return Err(Error::new(ErrorKind::Exists, message).hint("'gabion vm list' lists the machines"));
         }
         self.save(machine)?;
         Ok(lock)
     }
 
-    /// Keeps a machine that has changed.
+    /// Stores a changed machine.
     ///
     /// # Errors
-    /// As [`Machine::check`]; when it cannot be written.
+    /// The errors of [`Machine::check`]; I/O errors.
     pub fn save(&self, machine: &Machine) -> Result<()> {
         machine.check()?;
-        write_json(&self.place(&machine.name).join(DEFINITION), machine)
+        write_json(&self.machine_dir(&machine.name).join(DEFINITION), machine)
     }
 
-    /// A machine.
+    /// Returns a machine.
     ///
     /// # Errors
-    /// `NotFound`, or when what is kept of it does not read.
+    /// `NotFound`; an error if its definition cannot be read.
     pub fn get(&self, name: &str) -> Result<Machine> {
         check_name(name)?;
-        read_json(&self.place(name).join(DEFINITION))?.ok_or_else(|| {
+        read_json(&self.machine_dir(name).join(DEFINITION))?.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no machine '{name}'"))
-                .hint("'gabion vm list' lists them, 'gabion vm create' makes one")
+                .hint("'gabion vm list' lists the machines, 'gabion vm create' creates one")
         })
     }
 
-    /// All machines, by name.
+    /// Returns all machines, sorted by name.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Machine>> {
-        let directory = self.place("");
+        let directory = self.machine_dir("");
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -155,39 +153,39 @@ impl Store {
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut machines = Vec::new();
         for name in names.filter(|name| check_name(name).is_ok()) {
-            // One that has just been deleted is no error.
-            machines.extend(read_json::<Machine>(&self.place(&name).join(DEFINITION))?);
+            // A machine that was deleted meanwhile is skipped.
+            machines.extend(read_json::<Machine>(&self.machine_dir(&name).join(DEFINITION))?);
         }
         machines.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(machines)
     }
 
-    /// Forgets a machine, with all files of its directory.
+    /// Deletes a machine with all files of its directory.
     ///
     /// # Errors
-    /// When that fails.
+    /// I/O errors.
     pub fn delete(&self, name: &str, lock: Lock) -> Result<()> {
-        let place = self.place(name);
-        // First what makes it a machine: the rest is of no use without.
-        let definition = place.join(DEFINITION);
+        let directory = self.machine_dir(name);
+        // The definition first: without it, the remaining files are not a machine.
+        let definition = directory.join(DEFINITION);
         std::fs::remove_file(&definition).map_err(|error| Error::file(&definition, &error))?;
-        std::fs::remove_dir_all(&place).map_err(|error| Error::file(&place, &error))?;
+        std::fs::remove_dir_all(&directory).map_err(|error| Error::file(&directory, &error))?;
         drop(lock);
         Ok(())
     }
 
-    /// The process of a machine, if it runs.
+    /// Returns the process of a machine, if it is running.
     ///
     /// # Errors
-    /// When what is kept of it does not read.
+    /// If its record cannot be read.
     pub fn running(&self, name: &str) -> Result<Option<Running>> {
-        let running: Option<Running> = read_json(&self.place(name).join(RUNNING))?;
-        Ok(running.filter(Running::lives))
+        let running: Option<Running> = read_json(&self.machine_dir(name).join(RUNNING))?;
+        Ok(running.filter(Running::is_alive))
     }
 
-    /// Keeps which process a machine is.
+    /// Stores the process of a machine.
     pub(crate) fn set_running(&self, name: &str, running: &Running) -> Result<()> {
-        write_json(&self.place(name).join(RUNNING), running)
+        write_json(&self.machine_dir(name).join(RUNNING), running)
     }
 }
 
@@ -211,14 +209,14 @@ fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<()> {
     write(path, &text)
 }
 
-/// Writes a file whole, in place of what was there, for this user alone.
+/// Atomically creates or replaces a file that only this user can access.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error: std::io::Error| Error::file(path, &error);
     let directory = path.parent().unwrap_or(Path::new("/"));
     make_directory(directory)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
-    // With a dot in front, it is neither a machine nor a template.
+    // The leading dot makes it an invalid name for a machine or template.
     let new = directory.join(format!(".{}", name.to_string_lossy()));
     let mut file =
         File::options().create(true).truncate(true).write(true).mode(0o600).open(&new).map_err(failed)?;
@@ -234,7 +232,7 @@ mod tests {
     use crate::testing::machine;
 
     #[test]
-    fn machines_are_kept_by_name_for_one_user() {
+    fn machines_are_stored_by_name_for_one_user() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::new(home.path().join("state"));
         assert_eq!(store.list().unwrap(), []);
@@ -247,16 +245,16 @@ mod tests {
         let other = Machine { name: "db".into(), ..machine() };
         drop(store.create(&other).unwrap());
         assert_eq!(store.list().unwrap(), [other, machine()]);
-        let mode = std::fs::metadata(store.place("web")).unwrap().permissions().mode();
+        let mode = std::fs::metadata(store.machine_dir("web")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         let lock = store.lock("web").unwrap();
         store.delete("web", lock).unwrap();
-        assert!(!store.place("web").exists());
+        assert!(!store.machine_dir("web").exists());
         assert_eq!(store.lock("web").unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_before_anything_is_made() {
+    fn invalid_machines_are_refused_before_any_file_is_created() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::new(home.path().join("x".repeat(90)));
         assert!(store.create(&machine()).unwrap_err().to_string().contains("longer than"));
@@ -267,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_read_is_named() {
+    fn errors_name_an_unreadable_file() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::new(home.path().into());
         drop(store.create(&machine()).unwrap());
-        std::fs::write(store.place("web").join(DEFINITION), "{").unwrap();
+        std::fs::write(store.machine_dir("web").join(DEFINITION), "{").unwrap();
         assert!(store.get("web").unwrap_err().to_string().contains("machine.json"));
         assert!(store.list().is_err());
     }

@@ -1,7 +1,7 @@
-//! Templates for cloud-init, kept by name, and what fills them in.
+//! cloud-init templates, stored by name, and the replacement of their placeholders.
 //!
-//! A place to be filled is written `${name}`. Two templates come with the program; a file of the same name goes before
-//! them. Always true: nothing is handed to a guest with a place left open.
+//! A placeholder is written `${name}`. Some templates are built in; a stored template of the same
+//! name takes precedence. Always true: no text with a missing value is passed to a guest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use crate::error::{Error, ErrorKind, Result};
 /// Bytes of the largest template.
 const TEMPLATE_MAX: u64 = 512 << 10;
 
-/// What a template is for.
+/// The purpose of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Users, packages, commands: cloud-init's user data.
+pub enum TemplateKind {
+    /// cloud-init's user data: users, packages, commands.
     UserData,
-    /// Addresses: cloud-init's network configuration.
+    /// cloud-init's network configuration: addresses.
     NetworkData,
-    /// The machine's name and identity: cloud-init's meta data.
+    /// cloud-init's meta data: the machine's name and identity.
     MetaData,
 }
 
-impl Kind {
-    /// All of them.
+impl TemplateKind {
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::UserData, Self::NetworkData, Self::MetaData];
 
-    /// Its name, which is that of its directory too.
+    /// Returns the name of the kind, which is also the name of its directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::UserData => "user-data",
@@ -40,14 +40,14 @@ impl Kind {
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for TemplateKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || {
             Error::new(
                 ErrorKind::Invalid,
-                format!("there are no templates for '{text}': user-data, network-data or meta-data"),
+                format!("'{text}' is not a kind of template; use user-data, network-data or meta-data"),
             )
         };
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(unknown)
@@ -57,54 +57,54 @@ impl FromStr for Kind {
 /// A template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Template {
-    /// What it is for.
-    pub kind: Kind,
+    /// Its purpose.
+    pub kind: TemplateKind,
     /// Its name.
     pub name: String,
-    /// True if it comes with the program.
+    /// True if it is built in.
     pub built_in: bool,
-    /// The places that are to be filled in, besides those that are known of every machine.
+    /// Its placeholders, except those with a value for every machine.
     pub places: Vec<String>,
     /// Its text.
     pub text: String,
 }
 
-/// What every machine fills in by itself.
-const KNOWN: [&str; 3] = ["vm.name", "vm.uuid", "vm.mac"];
+/// Placeholders with a value for every machine.
+const MACHINE_VALUES: [&str; 3] = ["vm.name", "vm.uuid", "vm.mac"];
 
-const BUILT_IN: [(Kind, &str, &str); 4] = [
-    (Kind::UserData, "username-setup", include_str!("templates/username-setup.yaml")),
-    (Kind::UserData, "ssh-key", include_str!("templates/ssh-key.yaml")),
-    (Kind::NetworkData, "dhcp", include_str!("templates/dhcp.yaml")),
-    (Kind::NetworkData, "static", include_str!("templates/static.yaml")),
+const BUILT_IN: [(TemplateKind, &str, &str); 4] = [
+    (TemplateKind::UserData, "username-setup", include_str!("templates/username-setup.yaml")),
+    (TemplateKind::UserData, "ssh-key", include_str!("templates/ssh-key.yaml")),
+    (TemplateKind::NetworkData, "dhcp", include_str!("templates/dhcp.yaml")),
+    (TemplateKind::NetworkData, "static", include_str!("templates/static.yaml")),
 ];
 
-/// The templates in a directory, and those that come with the program.
+/// The templates in a directory, and the built-in ones.
 #[derive(Clone, Debug)]
 pub struct Templates {
     directory: PathBuf,
 }
 
 impl Templates {
-    /// Those in `directory`, which need not be there.
+    /// Returns the templates in `directory`, which need not exist.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    fn path(&self, kind: Kind, name: &str) -> PathBuf {
+    fn path(&self, kind: TemplateKind, name: &str) -> PathBuf {
         self.directory.join(kind.name()).join(name)
     }
 
-    /// All of them.
+    /// Returns all templates.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Template>> {
-        let mut found: BTreeMap<(Kind, String), Template> = BTreeMap::new();
+        let mut templates: BTreeMap<(TemplateKind, String), Template> = BTreeMap::new();
         for (kind, name, text) in BUILT_IN {
-            found.insert((kind, name.into()), template(kind, name, text.into(), true));
+            templates.insert((kind, name.into()), template(kind, name, text.into(), true));
         }
-        for kind in Kind::ALL {
+        for kind in TemplateKind::ALL {
             let directory = self.directory.join(kind.name());
             let entries = match std::fs::read_dir(&directory) {
                 Ok(entries) => entries,
@@ -114,27 +114,28 @@ impl Templates {
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 if let Some(name) = name.to_str().filter(|name| check(name).is_ok()) {
-                    found.insert((kind, name.into()), self.get(kind, name)?);
+                    templates.insert((kind, name.into()), self.get(kind, name)?);
                 }
             }
         }
-        Ok(found.into_values().collect())
+        Ok(templates.into_values().collect())
     }
 
-    /// One of them.
+    /// Returns a template.
     ///
     /// # Errors
-    /// `NotFound`, or when it cannot be read.
-    pub fn get(&self, kind: Kind, name: &str) -> Result<Template> {
+    /// `NotFound`; an error if it cannot be read.
+    pub fn get(&self, kind: TemplateKind, name: &str) -> Result<Template> {
         check(name)?;
         let path = self.path(kind, name);
         match read(&path) {
             Ok(text) => Ok(template(kind, name, text, false)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let built_in = BUILT_IN.iter().find(|(of, known, _)| *of == kind && *known == name);
+                let built_in =
+                    BUILT_IN.iter().find(|(its_kind, its_name, _)| *its_kind == kind && *its_name == name);
                 let (_, _, text) = built_in.ok_or_else(|| {
                     Error::new(ErrorKind::NotFound, format!("there is no {} template '{name}'", kind.name()))
-                        .hint("'gabion vm template list' lists them, 'gabion vm template set' keeps one")
+                        .hint("'gabion vm template list' lists the templates, 'gabion vm template set' stores one")
                 })?;
                 Ok(template(kind, name, (*text).into(), true))
             }
@@ -142,11 +143,11 @@ impl Templates {
         }
     }
 
-    /// Keeps the text of a file by a name, in place of what had it.
+    /// Stores the contents of a file as a template, replacing one of the same name.
     ///
     /// # Errors
-    /// When the file cannot be read, is too long or no text, or there is no place for it.
-    pub fn set(&self, kind: Kind, name: &str, file: &Path) -> Result<Template> {
+    /// If the file cannot be read, is too long or not text, or the template cannot be written.
+    pub fn set(&self, kind: TemplateKind, name: &str, file: &Path) -> Result<Template> {
         check(name)?;
         let text = read(file)?;
         let path = self.path(kind, name);
@@ -154,13 +155,16 @@ impl Templates {
         Ok(template(kind, name, text, false))
     }
 
-    /// Takes one away.
+    /// Deletes a stored template.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for one that comes with the program.
-    pub fn delete(&self, kind: Kind, name: &str) -> Result<()> {
+    /// `NotFound`; `Invalid` for a built-in template.
+    pub fn delete(&self, kind: TemplateKind, name: &str) -> Result<()> {
         if self.get(kind, name)?.built_in {
-            return Err(Error::new(ErrorKind::Invalid, format!("'{name}' comes with the program and stays")));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("template '{name}' is built in and cannot be deleted"),
+            ));
         }
         let path = self.path(kind, name);
         std::fs::remove_file(&path).map_err(|error| Error::file(&path, &error))
@@ -172,8 +176,8 @@ fn check(name: &str) -> Result<()> {
     if !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.bytes().all(plain) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Invalid, format!("'{}' is no name for a template", name.escape_default()))
-        .hint("letters, digits, '-', '_' and '.', at most 64, with no '.' in front"))
+    Err(Error::new(ErrorKind::Invalid, format!("'{}' is not a valid template name", name.escape_default()))
+        .hint("use up to 64 letters, digits, '-', '_' and '.', not starting with '.'"))
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -185,23 +189,26 @@ fn read(path: &Path) -> Result<String> {
     };
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > TEMPLATE_MAX {
-        let message =
-            format!("{} is longer than the {} KiB of a template", path.display(), TEMPLATE_MAX >> 10);
+        let message = format!(
+            "{} is longer than {} KiB, the maximum for a template",
+            path.display(),
+            TEMPLATE_MAX >> 10
+        );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     std::fs::read_to_string(path).map_err(failed)
 }
 
-fn template(kind: Kind, name: &str, text: String, built_in: bool) -> Template {
-    let mut places: Vec<String> = places(&text).map(|(_, place)| place.to_owned()).collect();
+fn template(kind: TemplateKind, name: &str, text: String, built_in: bool) -> Template {
+    let mut places: Vec<String> = placeholders(&text).map(|(_, place)| place.to_owned()).collect();
     places.sort();
     places.dedup();
-    places.retain(|place| !KNOWN.contains(&place.as_str()));
+    places.retain(|place| !MACHINE_VALUES.contains(&place.as_str()));
     Template { kind, name: name.into(), built_in, places, text }
 }
 
-/// The places of a text, each with where its `${` stands.
-fn places(text: &str) -> impl Iterator<Item = (usize, &str)> {
+/// Returns the placeholders of a text, each with the offset of its `${`.
+fn placeholders(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.match_indices("${").filter_map(move |(at, open)| {
         let name = text.get(at + open.len()..)?.split_once('}')?.0;
@@ -209,24 +216,24 @@ fn places(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A text with its places filled in.
+/// Replaces the placeholders of a text by their values.
 ///
 /// # Errors
-/// `Invalid`, with the places for which nothing is given.
+/// `Invalid`, with the names of placeholders without a value.
 pub fn fill(text: &str, values: &BTreeMap<String, String>) -> Result<String> {
     let mut missing: Vec<&str> =
-        places(text).map(|(_, place)| place).filter(|place| !values.contains_key(*place)).collect();
+        placeholders(text).map(|(_, place)| place).filter(|place| !values.contains_key(*place)).collect();
     missing.dedup();
     if let Some(first) = missing.first() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            format!("the template has nothing for {}", missing.join(", ")),
+            format!("the template needs a value for {}", missing.join(", ")),
         )
-        .hint(format!("give it with --set {first}=VALUE; 'gabion vm template show' shows where it goes")));
+        .hint(format!("set it with --set {first}=VALUE; 'gabion vm template show' prints the template")));
     }
     let mut filled = String::new();
     let mut rest = 0;
-    for (at, place) in places(text) {
+    for (at, place) in placeholders(text) {
         filled.push_str(text.get(rest..at).unwrap_or_default());
         filled.push_str(values.get(place).map_or("", String::as_str));
         rest = at + "${".len() + place.len() + "}".len();
@@ -244,28 +251,28 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_in_and_none_stays_open() {
+    fn placeholders_are_replaced_and_missing_values_are_refused() {
         let text = "a ${user} ${vm.name}${user} ${} ${not a place} $HOME ${";
         let filled = fill(text, &values(&[("user", "${vm.name}"), ("vm.name", "web")])).unwrap();
-        // What is filled in is not looked at again.
+        // Values are not searched for placeholders.
         assert_eq!(filled, "a ${vm.name} web${vm.name} ${} ${not a place} $HOME ${");
         let error = fill(text, &values(&[("vm.name", "web")])).unwrap_err();
-        assert!(error.to_string().ends_with("nothing for user"), "{error}");
+        assert!(error.to_string().ends_with("a value for user"), "{error}");
         assert!(error.hint_text().unwrap().contains("--set user=VALUE"));
     }
 
     #[test]
-    fn templates_are_kept_by_name_and_go_before_those_of_the_program() {
+    fn stored_templates_take_precedence_over_built_in_ones() {
         let home = tempfile::tempdir().unwrap();
         let templates = Templates::new(home.path().join("templates"));
-        let built_in = templates.get(Kind::UserData, "username-setup").unwrap();
+        let built_in = templates.get(TemplateKind::UserData, "username-setup").unwrap();
         assert!(built_in.built_in && built_in.text.starts_with("#cloud-config\n"));
         assert_eq!(built_in.places, ["password", "user"]);
-        assert!(templates.delete(Kind::UserData, "username-setup").is_err());
+        assert!(templates.delete(TemplateKind::UserData, "username-setup").is_err());
         let file = home.path().join("mine");
         std::fs::write(&file, "#cloud-config\nhostname: ${vm.name}\n").unwrap();
         for name in ["mine", "username-setup"] {
-            assert_eq!(templates.set(Kind::UserData, name, &file).unwrap().places, [""; 0]);
+            assert_eq!(templates.set(TemplateKind::UserData, name, &file).unwrap().places, [""; 0]);
         }
         let listed = templates.list().unwrap();
         let names: Vec<_> =
@@ -280,19 +287,19 @@ mod tests {
                 ("network-data", "static", true)
             ]
         );
-        templates.delete(Kind::UserData, "username-setup").unwrap();
-        assert_eq!(templates.get(Kind::UserData, "username-setup").unwrap(), built_in);
+        templates.delete(TemplateKind::UserData, "username-setup").unwrap();
+        assert_eq!(templates.get(TemplateKind::UserData, "username-setup").unwrap(), built_in);
         for wrong in ["", ".", "..", "a/b", "../x"] {
             assert_eq!(
-                templates.get(Kind::MetaData, wrong).unwrap_err().kind(),
+                templates.get(TemplateKind::MetaData, wrong).unwrap_err().kind(),
                 ErrorKind::Invalid,
                 "{wrong}"
             );
         }
-        assert_eq!(templates.get(Kind::MetaData, "none").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(templates.get(TemplateKind::MetaData, "none").unwrap_err().kind(), ErrorKind::NotFound);
         std::fs::write(&file, vec![b' '; TEMPLATE_MAX as usize + 1]).unwrap();
-        assert!(templates.set(Kind::UserData, "long", &file).is_err());
+        assert!(templates.set(TemplateKind::UserData, "long", &file).is_err());
         std::fs::write(&file, [0xFF]).unwrap();
-        assert!(templates.set(Kind::UserData, "no-text", &file).is_err());
+        assert!(templates.set(TemplateKind::UserData, "no-text", &file).is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! The processors of this host: which share a core, a cache, memory.
+//! The CPUs of this host, and the cores, caches and NUMA nodes that they share.
 //!
-//! Always true: what the kernel does not tell is taken as shared by all, so that a host of which little is known is one group.
+//! Always true: missing information counts as shared by all CPUs, so that a host without it is one
+//! group.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,49 +11,49 @@ use serde::Serialize;
 use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
 
-/// The highest level of cache that the kernel shows anywhere.
+/// Upper bound for the cache indexes in sysfs.
 const CACHES: u32 = 8;
 
-/// A processor of this host, and what it shares with others.
+/// A CPU of this host, and the resources that it shares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Its number.
     pub id: u32,
     /// The NUMA node of its memory.
     pub node: u32,
-    /// The lowest processor that shares its last cache: the name of a CCD or a die.
+    /// The lowest CPU that shares its last-level cache; identifies a CCD or a die.
     pub cache: u32,
-    /// The lowest processor of its core.
+    /// The lowest CPU of its core.
     pub core: u32,
 }
 
-/// The processors of this host that can be used, in order.
+/// The usable CPUs of this host, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Each.
+    /// The CPUs.
     pub cpus: Vec<Cpu>,
 }
 
 impl Topology {
-    /// That of this host, as far as this process may use it.
+    /// Returns the CPUs of this host that this process may use.
     ///
     /// # Errors
-    /// When the kernel does not tell which processors there are.
-    pub fn of_this_host() -> Result<Self> {
+    /// If the kernel's list of CPUs cannot be read.
+    pub fn detect() -> Result<Self> {
         let all = Self::read(Path::new("/sys/devices/system"))?;
         let allowed = rustix::thread::sched_getaffinity(None)
-            .map_err(|error| Error::file(Path::new("processors of this process"), &error.into()))?;
-        let may = |cpu: &Cpu| {
+            .map_err(|error| Error::file(Path::new("CPU affinity of this process"), &error.into()))?;
+        let is_allowed = |cpu: &Cpu| {
             let index = cpu.id as usize;
             index >= rustix::thread::CpuSet::MAX_CPU || allowed.is_set(index)
         };
-        Ok(Self { cpus: all.cpus.into_iter().filter(may).collect() })
+        Ok(Self { cpus: all.cpus.into_iter().filter(is_allowed).collect() })
     }
 
-    /// What a directory of the kernel's form says.
+    /// Reads the topology from a directory with the layout of /sys/devices/system.
     ///
     /// # Errors
-    /// When it does not say which processors there are.
+    /// If the list of CPUs cannot be read.
     pub fn read(system: &Path) -> Result<Self> {
         let path = system.join("cpu/online");
         let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, &error))?;
@@ -60,23 +61,23 @@ impl Topology {
             text.parse().map_err(|error| Error::file(&path, &std::io::Error::other(format!("{error}"))))?;
         let nodes = nodes(system);
         let cpu = |id: u32| {
-            let place = system.join(format!("cpu/cpu{id}"));
+            let directory = system.join(format!("cpu/cpu{id}"));
             Cpu {
                 id,
                 node: nodes.get(&id).copied().unwrap_or(0),
-                cache: last_cache(&place).unwrap_or(0),
-                core: lowest(&place.join("topology/thread_siblings_list")).unwrap_or(id),
+                cache: last_cache(&directory).unwrap_or(0),
+                core: lowest(&directory.join("topology/thread_siblings_list")).unwrap_or(id),
             }
         };
         Ok(Self { cpus: online.0.into_iter().map(cpu).collect() })
     }
 
-    /// A processor.
+    /// Returns a CPU.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.id == id)
     }
 
-    /// The NUMA nodes, in order.
+    /// Returns the NUMA nodes, in order.
     pub fn nodes(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = self.cpus.iter().map(|cpu| cpu.node).collect();
         nodes.sort_unstable();
@@ -90,7 +91,7 @@ fn lowest(path: &Path) -> Option<u32> {
     list.0.first().copied()
 }
 
-/// The lowest processor that shares the last level of cache.
+/// Returns the lowest CPU that shares the last-level cache.
 fn last_cache(cpu: &Path) -> Option<u32> {
     let level = |index: u32| {
         let cache = cpu.join(format!("cache/index{index}"));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_directory_is_read() {
+    fn the_layout_of_sysfs_is_read() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "cpu/online", "0-3\n");
         write(root.path(), "node/node0/cpulist", "0-1\n");
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_tells_little_is_one_group() {
+    fn a_host_without_information_is_one_group() {
         let root = tempfile::tempdir().unwrap();
         assert!(Topology::read(root.path()).is_err());
         write(root.path(), "cpu/online", "0,5");
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_has_processors() {
-        assert!(!Topology::of_this_host().unwrap().cpus.is_empty());
+    fn this_host_has_cpus() {
+        assert!(!Topology::detect().unwrap().cpus.is_empty());
     }
 }

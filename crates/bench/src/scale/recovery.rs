@@ -80,7 +80,7 @@ pub fn measure_recovery(
             reactors: Vec::new(),
             nonce: 2,
             now: Arc::new(|| 0),
-            memory: None,
+            state_store: None,
             accept_stale: false,
         };
         let (pool, report) = engine::open(&drives, &opening).await?;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::{AttachedVolume, DriveSource, NewVolume};
-use export::vhost::{Disk, Server};
+use export::vhost::{VhostDisk, VhostServer};
 use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
@@ -182,14 +182,14 @@ async fn serve_here(
         let name = format!("disk{number}");
         let wanted =
             NewVolume { size: shape.volume_bytes, sector: 4096, thick: false, shards: shape.shards, now: 0 };
-        pool.create_volume_as(&name, wanted).await?;
+        pool.create_volume_with(&name, wanted).await?;
         let volume = pool.open_volume(&name).await?;
         let place =
             DiskSocket { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
         let listener =
             Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();
-        let server = Server::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
+        let server = VhostServer::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
         Reactor::current().spawn(server.listen(listener)).detach();
         places.push(place);
     }
@@ -209,7 +209,7 @@ struct MemoryDisk {
     poll: Duration,
 }
 
-impl Disk for MemoryDisk {
+impl VhostDisk for MemoryDisk {
     type Volume = ServedVolume;
 
     fn name(&self) -> String {

@@ -47,7 +47,8 @@ impl Tables {
     /// else.
     pub unsafe fn encode(&self, length: usize, inputs: &[*mut u8], outputs: &[*mut u8]) {
         assert!(inputs.len() == self.k && outputs.len() == self.rows);
-        // SAFETY: the shapes are those that ISA-L requires; it does not write the tables, its prototype only lacks the const.
+        // SAFETY: the shapes match ISA-L's requirements. It does not write the tables; its
+        // prototype only lacks the const.
         unsafe {
             ec_encode_data(
                 length as c_int,

@@ -1,11 +1,13 @@
-//! Drives that do not answer reads as they should: counted in the superblock, said, and emptied when it is too much.
+//! Read errors of drives: counted in the superblock, reported as events, and drives with too many
+//! errors drained.
 //!
-//! A drive that errs loses nothing: what it does not give is computed, and written elsewhere. So it is no lost drive, but one that
-//! is to be emptied as soon as that takes nothing from anybody: when no other drive is lost, and the others have room. Until then it
-//! stays, and the pool's status says that it fails.
+//! Read errors lose no data: the blocks are reconstructed and relocated. Therefore a failing drive
+//! stays online and is drained as soon as no other drive is lost and the other drives have enough
+//! space. Until then the pool's status reports the drive as failing.
 //!
-//! Always true: emptying it never lowers what the pool bears. Counts are published when a zone counts anew, or with whatever is
-//! published next; a crash loses no more than what was counted in between.
+//! Always true: draining a failing drive does not reduce the pool's redundancy. Counts are
+//! published when a new zone counts, or with the next publish; a crash loses only the counts since
+//! then.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,25 +20,25 @@ use super::Control;
 use crate::bad_reads::{BadRead, DriveErrorLog, is_failing, zone_error_limit};
 use crate::error::ErrorKind;
 
-/// What is known of the drives' errors, beside what the superblock says.
+/// Error state of the drives in addition to the superblock.
 pub(super) struct ErrorTracking {
-    known: RefCell<Vec<DriveErrorLog>>,
+    log: RefCell<Vec<DriveErrorLog>>,
     /// See [`crate::Tuning::retire_after`].
     retire_after: u32,
-    /// Somebody is looking for drives to empty, and is to look again.
+    /// Set while a task looks for drives to drain; `again` makes it start over.
     retiring: Cell<bool>,
     again: Cell<bool>,
-    /// A drive was not emptied because the others have no room.
+    /// A failing drive was not drained because the other drives lack space.
     wants_space: Cell<bool>,
-    /// Lost blocks of each shard.
+    /// Number of lost blocks of each shard.
     lost: RefCell<BTreeMap<ShardIndex, u64>>,
 }
 
 impl ErrorTracking {
     pub(super) fn new(superblock: &Superblock, retire_after: u32) -> Self {
-        let known = superblock.drives.iter().map(|record| DriveErrorLog::of(&record.errors)).collect();
+        let log = superblock.drives.iter().map(|record| DriveErrorLog::of(&record.errors)).collect();
         Self {
-            known: RefCell::new(known),
+            log: RefCell::new(log),
             retire_after,
             retiring: Cell::default(),
             again: Cell::default(),
@@ -47,7 +49,7 @@ impl ErrorTracking {
 }
 
 impl Control {
-    /// A shard has so many lost blocks now: an event says so when they have become more.
+    /// Stores the number of lost blocks of a shard; emits an event if the number has increased.
     pub(super) fn record_lost_blocks(&self, shard: ShardIndex, count: u64) {
         let mut lost = self.errors.lost.borrow_mut();
         let before = lost.insert(shard, count).unwrap_or(0);
@@ -57,64 +59,64 @@ impl Control {
         }
     }
 
-    /// Counts reads that drives did not answer as they should. A drive for which that is too many is emptied, in the background.
+    /// Counts bad reads. Drives with too many errors are drained in the background.
     pub(super) async fn record_bad_reads(self: &Rc<Self>, reads: &[BadRead]) {
-        let mut counts = false;
+        let mut new_zone = false;
         for read in reads {
-            counts |= self.count(read);
+            new_zone |= self.count_bad_read(read);
         }
         self.report_errors();
-        if counts {
+        if new_zone {
             self.schedule_retirement();
-            // A pool that has failed counts no more.
+            // A failed pool does not store counts.
             let _ = self.publish(|_| ()).await;
         }
     }
 
-    /// True if something counts against a drive that did not before.
-    fn count(&self, read: &BadRead) -> bool {
+    /// Counts one bad read. Returns true if its zone was not counted before.
+    fn count_bad_read(&self, read: &BadRead) -> bool {
         let limit = self.limit(read.drive);
         let zone = read.offset.and_then(|offset| self.geometry.zone_at(offset));
         let now = self.events.now();
-        self.with_errors(read.drive, |known, errors| known.count(errors, (zone, read.wrong), limit, now))
+        self.with_errors(read.drive, |log, errors| log.count(errors, (zone, read.wrong), limit, now))
             .unwrap_or(false)
     }
 
-    /// What `change` gives, of a drive's errors.
+    /// Calls `change` with the error state of a drive.
     fn with_errors<T>(
         &self,
         drive: DriveIndex,
         change: impl FnOnce(&mut DriveErrorLog, &mut DriveErrors) -> T,
     ) -> Option<T> {
-        let mut known = self.errors.known.borrow_mut();
+        let mut log = self.errors.log.borrow_mut();
         let mut state = self.state.borrow_mut();
         let record = state.superblock.drives.get_mut(drive.index())?;
-        if known.len() <= drive.index() {
-            known.resize_with(drive.index() + 1, DriveErrorLog::default);
+        if log.len() <= drive.index() {
+            log.resize_with(drive.index() + 1, DriveErrorLog::default);
         }
-        known.get_mut(drive.index()).map(|known| change(known, &mut record.errors))
+        log.get_mut(drive.index()).map(|log| change(log, &mut record.errors))
     }
 
-    /// In how many zones a drive may err.
+    /// Number of zones with errors at which the drive fails.
     fn limit(&self, drive: DriveIndex) -> Option<u32> {
         let state = self.state.borrow();
         zone_error_limit(self.errors.retire_after, state.superblock.drive(drive)?.zones)
     }
 
-    fn numbers(&self) -> impl Iterator<Item = DriveIndex> + use<> {
+    fn drive_indexes(&self) -> impl Iterator<Item = DriveIndex> + use<> {
         let count = self.state.borrow().superblock.drives.len();
         (0..u16::try_from(count).unwrap_or(u16::MAX)).map(DriveIndex::new)
     }
 
     fn report_errors(&self) {
         let now = self.events.now();
-        for drive in self.numbers() {
-            let say = |known: &mut DriveErrorLog, errors: &mut DriveErrors| {
-                Some((known.take_unreported(errors, now)?, *errors))
+        for drive in self.drive_indexes() {
+            let take = |log: &mut DriveErrorLog, errors: &mut DriveErrors| {
+                Some((log.take_unreported(errors, now)?, *errors))
             };
-            let Some((amount, errors)) = self.with_errors(drive, say).flatten() else { continue };
+            let Some((amount, errors)) = self.with_errors(drive, take).flatten() else { continue };
             let text = format!(
-                "{}: reads that it failed in its life: {}, answered wrongly: {}",
+                "{}: read errors: {}, corrupt reads: {} (total)",
                 self.path_of(drive),
                 errors.unreadable,
                 errors.wrong
@@ -123,7 +125,7 @@ impl Control {
         }
     }
 
-    /// Drives that err in too many places, and belong to the pool.
+    /// Drives of the pool that have reached the limit of zones with errors.
     pub(crate) fn failing(&self) -> Vec<DriveIndex> {
         let state = self.state.borrow();
         let fails = |drive: &DriveIndex| {
@@ -137,13 +139,13 @@ impl Control {
         (0..count).map(DriveIndex::new).filter(fails).collect()
     }
 
-    /// What counted against a drive does not any more: somebody wants to keep it.
+    /// Resets the count of zones with errors, because an administrator keeps the drive.
     pub(super) fn clear_errors(&self, drive: DriveIndex) {
         let now = self.events.now();
-        self.with_errors(drive, |known, errors| known.clear(errors, now));
+        self.with_errors(drive, |log, errors| log.clear(errors, now));
     }
 
-    /// Has drives that fail emptied, if that is possible by now. In the background.
+    /// Drains failing drives if possible, in the background.
     pub(crate) fn schedule_retirement(self: &Rc<Self>) {
         if self.failing().is_empty() {
             return;
@@ -162,7 +164,7 @@ impl Control {
         Reactor::current().spawn(retire).detach();
     }
 
-    /// There is more space than there was.
+    /// Tries again to drain failing drives after space was freed.
     pub(super) fn retire_if_short(self: &Rc<Self>) {
         if self.errors.wants_space.take() {
             self.schedule_retirement();
@@ -171,28 +173,28 @@ impl Control {
 
     async fn retire_failing(&self) {
         for drive in self.failing() {
-            let errors = self.with_errors(drive, |known, errors| {
-                (!std::mem::replace(&mut known.failure_reported, true)).then_some(*errors)
+            let errors = self.with_errors(drive, |log, errors| {
+                (!std::mem::replace(&mut log.failure_reported, true)).then_some(*errors)
             });
             if let Some(errors) = errors.flatten() {
                 let path = self.path_of(drive);
-                tracing::warn!(%drive, path, zones = errors.zones, "a drive errs in many places: it is to go");
+                tracing::warn!(%drive, path, zones = errors.zones, "too many zones with read errors: the drive is failing");
                 self.events.emit_drive_amount(drive, EventKind::DriveFailing, u64::from(errors.zones), &path);
             }
             let online = |state| state == Some(DriveState::Online);
             let state = self.state.borrow().superblock.drive(drive).map(|record| record.state);
-            // What is missing comes first, and wants the space.
-            if !online(state) || self.counts_a_loss() {
+            // Repair of lost columns comes first and needs the space.
+            if !online(state) || self.has_lost_drive() {
                 continue;
             }
             if let Err(error) = self.evacuate_drive(drive, true).await {
                 self.errors.wants_space.set(error.kind() == ErrorKind::NoSpace);
-                tracing::debug!(%drive, %error, "a drive that fails is not emptied");
+                tracing::debug!(%drive, %error, "a failing drive cannot be drained");
             }
         }
     }
 
-    fn counts_a_loss(&self) -> bool {
+    fn has_lost_drive(&self) -> bool {
         self.state.borrow().superblock.drives.iter().any(|record| record.state.counts_as_lost())
     }
 }

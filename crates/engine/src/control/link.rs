@@ -1,4 +1,4 @@
-//! A shard's way to the pool's control, from whichever reactor the shard is on.
+//! Access to the pool's control for shards on other reactors.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::scrub::ScrubFindings;
 use crate::segments::AllocPriority;
 
-/// A shard's way to the pool's control.
+/// A shard's handle to the pool's control.
 #[derive(Clone)]
 pub(crate) struct ControlLink {
     pub(crate) control: Handle<Control>,
@@ -34,7 +34,7 @@ impl ControlLink {
         self.control.call(allocate).await?
     }
 
-    /// Publishes the shard's state.
+    /// Publishes the shard's record in the superblock.
     pub(crate) async fn publish(&self, record: ShardRecord) -> Result<()> {
         let index = self.shard.index();
         let publish = move |control: Rc<Control>| async move {
@@ -52,15 +52,15 @@ impl ControlLink {
     pub(crate) async fn drive_failed(
         &self,
         drive: DriveIndex,
-        doing: &'static str,
+        operation: &'static str,
         error: IoError,
     ) -> Result<()> {
         let failed =
-            move |control: Rc<Control>| async move { control.drive_failed(drive, doing, error).await };
+            move |control: Rc<Control>| async move { control.drive_failed(drive, operation, error).await };
         self.control.call(failed).await?
     }
 
-    /// Gives zones back, in the background.
+    /// Releases zones in the background.
     pub(crate) fn release(&self, zones: Vec<(DriveIndex, ZoneIndex)>) {
         let control = self.control.clone();
         let _ = self.control.remote().post(move || {
@@ -80,14 +80,14 @@ impl ControlLink {
     /// See [`Control::record_bad_reads`].
     pub(crate) async fn record_bad_reads(&self, reads: Vec<BadRead>) {
         let note = move |control: Rc<Control>| async move { control.record_bad_reads(&reads).await };
-        // A pool that is gone counts nothing.
+        // A failed or closed pool ignores this.
         let _ = self.control.call(note).await;
     }
 
     /// See [`Control::record_lost_blocks`].
     pub(crate) async fn record_lost_blocks(&self, count: u64) {
         let shard = self.shard;
-        // A pool that is gone notes nothing.
+        // A failed or closed pool ignores this.
         let _ =
             self.control.call(move |control| async move { control.record_lost_blocks(shard, count) }).await;
     }
@@ -98,19 +98,20 @@ impl ControlLink {
         let note = move |control: Rc<Control>| async move {
             control.record_scrub_progress(run, shard, position, &found).await;
         };
-        // A pool that is gone notes nothing.
+        // A failed or closed pool ignores this.
         let _ = self.control.call(note).await;
     }
 
-    /// Has the other shards clean; true if that gained anything.
+    /// Cleans in the other shards; returns true if this freed space.
     pub(crate) async fn clean_other_shards(&self) -> bool {
         let shard = self.shard.index();
         let clean = move |control: Rc<Control>| async move { control.clean_others(shard).await };
         self.control.call(clean).await.unwrap_or(false)
     }
 
-    /// The shard has nothing left to repair, or cannot go on: see [`Control::finish_drive_changes`].
-    pub(crate) async fn repair_finished(&self, whole: bool) {
-        let _ = self.control.call(move |control| async move { control.finish_drive_changes(whole) }).await;
+    /// Reports that repair in this shard has finished or cannot continue; see
+    /// [`Control::finish_drive_changes`].
+    pub(crate) async fn repair_finished(&self, complete: bool) {
+        let _ = self.control.call(move |control| async move { control.finish_drive_changes(complete) }).await;
     }
 }

@@ -1,7 +1,8 @@
-//! Losing drives: the superblocks say so first, then everybody takes it out of use, and only then does anybody count on it (C3).
+//! Drive loss: publish it in the superblocks, then take the drive offline in every shard (C3).
 //!
-//! Until a shard is told it goes on writing to the drive; what the drive fails then waits for the loss to be settled. So no record
-//! is ever answered that a drive misses without a superblock saying that it may.
+//! Until a shard is notified, it keeps writing to the drive; a failed write waits until the loss is
+//! published. Therefore no record is acknowledged that lacks a column on the drive before a
+//! superblock records the loss.
 
 use std::rc::Rc;
 
@@ -13,56 +14,57 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Shard;
 
 impl Control {
-    /// Takes a drive out of use everywhere and makes the superblocks say so (C3).
+    /// Takes a drive offline in all shards and publishes the loss in the superblocks (C3).
     ///
     /// # Errors
-    /// When that is more than the scheme bears: the pool has failed then.
+    /// If the scheme does not tolerate the loss; the pool has then failed.
     pub(super) async fn drive_failed(
         self: &Rc<Self>,
         drive: DriveIndex,
-        doing: &'static str,
+        operation: &'static str,
         error: IoError,
     ) -> Result<()> {
-        self.drive_error(drive, doing, error);
+        self.drive_error(drive, operation, error);
         self.loss_propagated(drive).await
     }
 
-    /// Loses a drive for what it answered: one that is gone may come back as it was.
-    pub(super) fn drive_error(self: &Rc<Self>, drive: DriveIndex, doing: &'static str, error: IoError) {
+    /// Handles a drive error; a drive that was removed counts as missing and may return.
+    pub(super) fn drive_error(self: &Rc<Self>, drive: DriveIndex, operation: &'static str, error: IoError) {
         let gone = error.kind() == IoErrorKind::Gone;
         let state = if gone { DriveState::Missing } else { DriveState::Failed };
-        self.remove_from_use(state, drive, doing, error);
+        self.remove_from_use(state, drive, operation, error);
     }
 
-    /// Takes a drive out of use on request.
+    /// Takes a drive offline on request.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use, `PoolFailed` if the pool could not bear that; nothing has changed then.
+    /// `NotFound` if it is not online, `PoolFailed` if the pool does not tolerate the loss; then
+    /// nothing has changed.
     pub(crate) async fn fail_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         {
             let state = self.state.borrow();
             if !state.is_in_use(drive) {
-                return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not in use")));
+                return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not online")));
             }
             if state.lost_with(drive) > usize::from(self.geometry.scheme.parity()) {
                 let message = format!(
-                    "the pool cannot bear the loss of drive {drive}: {} lost already, or not whole yet",
+                    "the pool cannot tolerate the loss of drive {drive}: {} lost or incomplete",
                     state.lost()
                 );
                 return Err(Error::new(ErrorKind::PoolFailed, message));
             }
         }
         let error = IoError::new(IoErrorKind::Gone);
-        self.remove_from_use(DriveState::Failed, drive, "taken out of use on request", error);
+        self.remove_from_use(DriveState::Failed, drive, "taken offline on request", error);
         self.loss_propagated(drive).await
     }
 
-    /// Takes a drive out of use: [`Control::loss_propagated`] tells when that is done.
+    /// Takes a drive offline. [`Control::loss_propagated`] waits for completion.
     fn remove_from_use(
         self: &Rc<Self>,
-        becomes: DriveState,
+        new_state: DriveState,
         drive: DriveIndex,
-        doing: &'static str,
+        operation: &'static str,
         error: IoError,
     ) {
         let first = {
@@ -71,15 +73,17 @@ impl Control {
             if !online {
                 false
             } else if state.lost_with(drive) > usize::from(self.geometry.scheme.parity()) {
-                let why = Error::new(
+                let failure = Error::new(
                     ErrorKind::PoolFailed,
-                    format!("{doing} on drive {drive} ({error}), and the pool cannot bear another loss"),
+                    format!(
+                        "{operation} on drive {drive} ({error}), and the pool cannot tolerate another loss"
+                    ),
                 );
-                tracing::error!(%drive, %error, doing, "too many drives are lost: the pool takes no more writes");
-                state.failure.get_or_insert(why);
+                tracing::error!(%drive, %error, operation, "too many drives are lost: the pool is read-only");
+                state.failure.get_or_insert(failure);
                 false
             } else {
-                state.mark_lost(drive, becomes);
+                state.mark_lost(drive, new_state);
                 state.cancel_draining_drives(&self.events);
                 true
             }
@@ -90,14 +94,14 @@ impl Control {
         }
         if first {
             self.count_space();
-            tracing::error!(%drive, %error, doing, "a drive is lost: the pool is degraded");
+            tracing::error!(%drive, %error, operation, "drive lost: the pool is degraded");
             let path = self.path_of(drive);
-            let (kind, text) = match becomes {
-                DriveState::Missing => (EventKind::DriveLost, format!("{path}: {doing}: {error}")),
+            let (kind, text) = match new_state {
+                DriveState::Missing => (EventKind::DriveLost, format!("{path}: {operation}: {error}")),
                 _ if error.kind() == IoErrorKind::Gone => {
-                    (EventKind::DriveFailed, format!("{path}: {doing}"))
+                    (EventKind::DriveFailed, format!("{path}: {operation}"))
                 }
-                _ => (EventKind::DriveFailed, format!("{path}: {doing}: {error}")),
+                _ => (EventKind::DriveFailed, format!("{path}: {operation}: {error}")),
             };
             self.events.emit_drive(drive, kind, &text);
             self.state.borrow_mut().propagating.push(drive);
@@ -106,18 +110,18 @@ impl Control {
         }
     }
 
-    /// Publishes that a drive is lost, then tells the shards, each of which publishes what that changes for it.
+    /// Publishes a loss and then notifies the shards, which update and publish their own state.
     async fn propagate_loss(self: Rc<Self>, drive: DriveIndex) {
         if self.publish(|_| ()).await.is_ok() {
             let shards = self.shards.borrow().clone();
             for shard in shards {
-                let leaving = self.leaving();
-                let leave = move |shard: Rc<Shard>| async move {
-                    shard.set_draining(&leaving);
+                let draining = self.draining();
+                let take_offline = move |shard: Rc<Shard>| async move {
+                    shard.set_draining(&draining);
                     shard.detach_drive(drive).await
                 };
-                // One that is closed, or fails, counts on nothing any more.
-                let _ = shard.call(leave).await;
+                // A closed or failed shard does not use the drive.
+                let _ = shard.call(take_offline).await;
             }
         }
         if let Some(place) = self.drives.borrow_mut().get_mut(drive.index()) {
@@ -127,7 +131,7 @@ impl Control {
         self.loss_done.wake_all();
     }
 
-    /// Waits until everybody knows that a drive is lost.
+    /// Waits until a loss is published and all shards are notified.
     pub(super) async fn loss_propagated(&self, drive: DriveIndex) -> Result<()> {
         let settled = || {
             let state = self.state.borrow();
@@ -139,10 +143,10 @@ impl Control {
         self.loss_done.until(settled).await
     }
 
-    /// Introduces a shard before it writes anything, and tells it what has been lost since its drives were opened.
+    /// Registers a shard before its first write and notifies it of all lost drives.
     ///
     /// # Errors
-    /// When the pool has failed.
+    /// If the pool has failed.
     pub(crate) async fn add_shard(&self, shard: Handle<Shard>) -> Result<()> {
         self.shards.borrow_mut().push(shard.clone());
         let drives = self.state.borrow().superblock.drives.clone();
@@ -150,8 +154,8 @@ impl Control {
             let drive = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
             shard.call(move |shard| async move { shard.detach_drive(drive).await }).await??;
         }
-        let leaving = self.leaving();
-        shard.call(move |shard| async move { shard.set_draining(&leaving) }).await?;
+        let draining = self.draining();
+        shard.call(move |shard| async move { shard.set_draining(&draining) }).await?;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
-//! Drives that join the pool while it is in service, come back to it, or are to be emptied.
+//! Membership changes of a running pool: adding, returning and draining drives.
 //!
-//! Always true (C4): a drive that joins has the state that calls it in use, flushed, before any other drive has. So whatever the
-//! newest state is that a crash leaves, the drives that it calls in use belong together.
+//! Always true (C4): a joining drive stores and flushes the state that lists it as online before
+//! any other drive does. Therefore, after a crash, all drives online in the newest state are
+//! consistent.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,35 +18,35 @@ use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
 use crate::pool::{
-    DriveSource, DriveSuperblock, OnDrive, check_zones, prepare_drive, read_superblocks, short_path,
+    DriveSource, DriveSuperblock, SuperblockRead, check_zones, prepare_drive, read_superblocks, short_path,
 };
 use crate::shard::Shard;
 use crate::space::Reserve;
 
-/// Segments for each shard that must be free without a drive that is to be emptied, besides what is kept back.
+/// Free segments per shard required to drain a drive, in addition to the reserve.
 const ROOM_PER_SHARD: u32 = 4;
 
-/// A drive that is to join.
+/// A drive about to join.
 pub(super) struct JoiningDrive {
     index: DriveIndex,
     record: DriveRecord,
     drive: Rc<dyn Drive>,
-    /// The slot that its first superblock goes to.
+    /// Slot of its first superblock.
     slot: SuperblockSlot,
 }
 
-/// A lost drive that is there again.
+/// A lost drive that is available again.
 struct ReturningDrive {
     index: DriveIndex,
-    /// The slot of its newest superblock.
+    /// Slot of its newest superblock.
     slot: SuperblockSlot,
-    /// The state that it holds.
-    held: StateStamp,
+    /// State stored on the drive.
+    stamp: StateStamp,
 }
 
 impl JoiningDrive {
-    /// Has a superblock call the drive in use.
-    fn put_into(&self, superblock: &mut Superblock) {
+    /// Marks the drive as online in a superblock.
+    fn set_online_in(&self, superblock: &mut Superblock) {
         let record = DriveRecord { since: superblock.generation, ..self.record.clone() };
         match superblock.drives.get_mut(self.index.index()) {
             Some(place) => *place = record,
@@ -55,17 +56,17 @@ impl JoiningDrive {
 }
 
 impl Control {
-    /// Takes a new drive into the pool, whatever it holds; gives its number. `id` is random.
+    /// Adds a new drive to the pool and overwrites its contents; returns its index. `id` is random.
     ///
     /// # Errors
-    /// `Invalid` if it is too small or there are too many; `Exists` if it belongs to the pool already; `Io` or `NoSpace` if it
-    /// cannot be written. Nothing has changed then.
+    /// `Invalid` if the drive is too small or the pool has too many drives; `Exists` if the drive
+    /// belongs to the pool; `Io` or `NoSpace` if it cannot be written. Then nothing has changed.
     pub(crate) async fn add_drive(
         self: &Rc<Self>,
         source: Arc<dyn DriveSource>,
         id: DriveId,
     ) -> Result<DriveIndex> {
-        let _alone = self.begin_change().await?;
+        let _permit = self.begin_change().await?;
         let source = latched(source);
         let drive = source.open();
         let path = source.path();
@@ -91,47 +92,50 @@ impl Control {
             path: short_path(&path),
         };
         self.join(JoiningDrive { index, record, drive, slot: SuperblockSlot::First }, source).await?;
-        tracing::info!(drive = %index, path, size, "a drive was added");
+        tracing::info!(drive = %index, path, size, "drive added");
         self.events.emit_drive(index, EventKind::DriveAdded, &path);
         Ok(index)
     }
 
-    /// Takes a drive of the pool that was lost back into use; gives its number. What it missed is completed.
+    /// Takes a lost drive of the pool back into use; returns its index. Missing columns are
+    /// resynced.
     ///
     /// # Errors
-    /// `NotFound` if it is none of the pool's, `Exists` if it is in use, `Invalid` if it cannot be what it was. Nothing has changed then.
+    /// `NotFound` if the drive does not belong to the pool, `Exists` if it is online, `Invalid` if
+    /// its state or size does not match. Then nothing has changed.
     pub(crate) async fn return_drive(self: &Rc<Self>, source: Arc<dyn DriveSource>) -> Result<DriveIndex> {
-        let _alone = self.begin_change().await?;
+        let _permit = self.begin_change().await?;
         let source = latched(source);
         let drive = source.open();
         let path = source.path();
-        let ReturningDrive { index, slot, held } = self.check_returning(&*drive, &path).await?;
-        // It still knows the loss only from others: what was begun before must have ended, by shards and by ourselves.
+        let ReturningDrive { index, slot, stamp } = self.check_returning(&*drive, &path).await?;
+        // Operations started before the loss must have ended, here and in the shards.
         self.loss_propagated(index).await?;
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.wait_until_unused(index).await }).await?;
         }
-        // What was found may be in its cache only: it must be safe before the other slot is written.
-        drive.flush().await.map_err(|error| Error::io(format!("{path} does not flush"), index, error))?;
+        // The newest superblock may be only in the drive's cache: flush it before overwriting the
+        // other slot.
+        drive.flush().await.map_err(|error| Error::io(format!("flush of {path} failed"), index, error))?;
         let record = self.state.borrow().superblock.drive(index).cloned();
         let Some(record) = record.filter(|record| record.state.is_lost()) else {
-            return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is lost no more")));
+            return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is not lost any more")));
         };
-        if held.is_before(&record.confirmed) {
+        if stamp.is_before(&record.confirmed) {
             self.invalidate(index, &path).await?;
         }
         let (state, path_now) = (DriveState::Returning, short_path(&path));
-        let record = DriveRecord { state, path: path_now, confirmed: held, ..record };
+        let record = DriveRecord { state, path: path_now, confirmed: stamp, ..record };
         self.join(JoiningDrive { index, record, drive, slot: slot.other() }, source).await?;
-        tracing::info!(drive = %index, path, "a drive has come back");
+        tracing::info!(drive = %index, path, "drive returned");
         self.events.emit_drive(index, EventKind::DriveReturned, &path);
         Ok(index)
     }
 
-    /// A drive that comes back is an old copy of itself: has every shard take all of its columns as missing, durably, before
-    /// anything on it is believed.
+    /// The returning drive holds an older state than confirmed: marks all of its columns as missing
+    /// in every shard, durably, before any of its contents are used.
     async fn invalidate(&self, index: DriveIndex, path: &str) -> Result<()> {
-        tracing::warn!(drive = %index, path, "the drive holds an older state than it was given: all of it is rebuilt");
+        tracing::warn!(drive = %index, path, "the drive holds an outdated state: rebuilding all of its columns");
         self.events.emit_drive(index, EventKind::DriveStale, path);
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.invalidate_drive(index).await }).await??;
@@ -139,82 +143,83 @@ impl Control {
         Ok(())
     }
 
-    /// Finds out which lost drive of the pool this is.
+    /// Identifies the lost drive.
     async fn check_returning(&self, drive: &dyn Drive, path: &str) -> Result<ReturningDrive> {
         let found = read_superblocks(drive).await;
         let state = self.state.borrow();
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-        let OnDrive::Superblock(found) = found else {
+        let SuperblockRead::Superblock(found) = found else {
             return invalid(format!("{path} holds no superblock of a pool: it can only join as a new drive"));
         };
-        let DriveSuperblock { superblock: theirs, drive: id, slot, .. } = *found;
+        let DriveSuperblock { superblock: found, drive: id, slot, .. } = *found;
         let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
         let known =
-            numbered.filter(|_| theirs.pool == state.superblock.pool).find(|(_, record)| record.id == id);
+            numbered.filter(|_| found.pool == state.superblock.pool).find(|(_, record)| record.id == id);
         let Some((index, record)) = known.filter(|(_, record)| record.state != DriveState::Removed) else {
-            let message = format!("{path} is no drive of this pool, or was removed from it");
+            let message = format!("{path} is not a drive of this pool, or was removed from it");
             return Err(Error::new(ErrorKind::NotFound, message));
         };
         if !record.state.is_lost() {
-            return Err(Error::new(ErrorKind::Exists, format!("drive {index}, {path}, is in use")));
+            return Err(Error::new(ErrorKind::Exists, format!("drive {index}, {path}, is already online")));
         }
-        if !state.superblock.accounts_for(&theirs, id) {
+        if !state.superblock.accounts_for(&found, id) {
             return invalid(format!(
-                "{path} was used without the pool's other drives: it can only join as a new drive"
+                "{path} was written without the pool's other drives: it can only join as a new drive"
             ));
         }
         if drive.properties().size < record.size {
-            return invalid(format!("{path} has become smaller: it can only join as a new drive"));
+            return invalid(format!("{path} is smaller than before: it can only join as a new drive"));
         }
-        Ok(ReturningDrive { index, slot, held: theirs.stamp() })
+        Ok(ReturningDrive { index, slot, stamp: found.stamp() })
     }
 
-    /// Has a drive emptied, to be removed from the pool then; or, if not `leaves`, keeps it after all, whatever its errors.
+    /// Starts to drain a drive, which is removed when it is empty. If `drain` is false, cancels the
+    /// drain and clears the drive's error count.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use; `Invalid` if too few drives would be left; `Busy` if it has come back and is being completed, or
-    /// another one counts as lost.
-    pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, leaves: bool) -> Result<()> {
-        let _alone = self.begin_change().await?;
-        if !leaves {
+    /// `NotFound` if the drive is not online; `Invalid` if too few drives would remain; `Busy` if
+    /// the drive is returning and incomplete or another drive counts as lost; `NoSpace` if the
+    /// other drives lack space.
+    pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, drain: bool) -> Result<()> {
+        let _permit = self.begin_change().await?;
+        if !drain {
             self.clear_errors(drive);
         }
-        let becomes = {
+        let new_state = {
             let mut state = self.state.borrow_mut();
-            let becomes = match (state.superblock.drive(drive).map(|record| record.state), leaves) {
+            let new_state = match (state.superblock.drive(drive).map(|record| record.state), drain) {
                 (Some(DriveState::Online), true) => DriveState::Draining,
                 (Some(DriveState::Draining), false) => DriveState::Online,
                 (Some(DriveState::Online | DriveState::Draining), _) => return Ok(()),
                 (Some(DriveState::Returning), _) => {
-                    let message =
-                        format!("drive {drive} has come back, and what it missed is being completed");
+                    let message = format!("drive {drive} has returned and is still being resynced");
                     return Err(Error::new(ErrorKind::Busy, message));
                 }
-                _ => return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not in use"))),
+                _ => return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not online"))),
             };
             let lost = state.superblock.drives.iter().position(|record| record.state.counts_as_lost());
-            if let (true, Some(lost)) = (leaves, lost) {
+            if let (true, Some(lost)) = (drain, lost) {
                 let message = format!(
-                    "drive {lost} is lost or not complete yet: drive {drive} can be emptied when the pool is whole again"
+                    "drive {lost} is lost or incomplete: drive {drive} can be drained after the pool is healthy again"
                 );
                 return Err(Error::new(ErrorKind::Busy, message));
             }
             let width = u32::from(self.geometry.scheme.width());
-            if leaves && state.zones.drives() <= width {
+            if drain && state.zones.drives() <= width {
                 let message = format!(
-                    "scheme {} needs {width} drives, and the pool has no more: add one before drive {drive} is emptied",
+                    "scheme {} needs {width} drives, and the pool has no spare one: add a drive before draining drive {drive}",
                     self.geometry.scheme
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
-            state.zones.set_online(drive, !leaves);
-            if let Some(reserve) = self.reserve_if(&state, drive, becomes) {
+            state.zones.set_online(drive, !drain);
+            if let Some(reserve) = self.reserve_if(&state, drive, new_state) {
                 self.reserve.set(reserve);
-                becomes
+                new_state
             } else {
                 state.zones.set_online(drive, true);
                 let message = format!(
-                    "the other drives have no room for what the pool holds: drive {drive} cannot be emptied"
+                    "the other drives have no room for the data of drive {drive}: add a drive before draining it"
                 );
                 return Err(Error::new(ErrorKind::NoSpace, message));
             }
@@ -223,34 +228,35 @@ impl Control {
         let change = |superblock: &mut Superblock| {
             let since = superblock.generation;
             if let Some(record) = superblock.drives.get_mut(drive.index()) {
-                (record.state, record.since) = (becomes, since);
+                (record.state, record.since) = (new_state, since);
             }
         };
         self.publish(change).await?;
         for shard in self.all_shards() {
-            let leaving = self.leaving();
-            shard.call(move |shard| async move { shard.set_draining(&leaving) }).await?;
+            let draining = self.draining();
+            shard.call(move |shard| async move { shard.set_draining(&draining) }).await?;
         }
-        let kind = if leaves { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
+        let kind = if drain { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
         self.events.emit_drive(drive, kind, &self.path_of(drive));
         Ok(())
     }
 
-    /// What must be kept back when a drive is to be emptied, as its zones say already; `None` if what the pool holds would not fit.
-    fn reserve_if(&self, state: &State, drive: DriveIndex, becomes: DriveState) -> Option<Reserve> {
+    /// Returns the reserve for a drive state change that the zones already reflect; `None` if the
+    /// pool's data would not fit.
+    fn reserve_if(&self, state: &State, drive: DriveIndex, new_state: DriveState) -> Option<Reserve> {
         let mut superblock = state.superblock.clone();
-        superblock.drives.get_mut(drive.index()).into_iter().for_each(|record| record.state = becomes);
+        superblock.drives.get_mut(drive.index()).into_iter().for_each(|record| record.state = new_state);
         let reserve = self.reserve.get().grown(&superblock);
-        if becomes != DriveState::Draining {
+        if new_state != DriveState::Draining {
             return Some(reserve);
         }
         let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
-        let kept = reserve.with_drives(state.zones.drives());
+        let reserved = reserve.with_drives(state.zones.drives());
         let scheme = self.geometry.scheme;
-        let has_room = state.zones.full_width(scheme) > kept + ROOM_PER_SHARD * shards;
-        // What lies on the drive finds no place where the others are too unequal, however much is free on them.
+        let has_room = state.zones.full_width(scheme) > reserved + ROOM_PER_SHARD * shards;
+        // If the other drives are too unequal, their free zones cannot hold the data of the drive.
         let total = state.zones.capacity(scheme).min(state.zones.capacity_if_rewritten(scheme));
-        let fits = self.space.live() <= self.space.capacity_of(total, kept);
+        let fits = self.space.live() <= self.space.capacity_of(total, reserved);
         (has_room && fits).then_some(reserve)
     }
 
@@ -258,14 +264,14 @@ impl Control {
         self.shards.borrow().clone()
     }
 
-    /// The drives that are to be emptied.
-    pub(super) fn leaving(&self) -> Vec<DriveIndex> {
+    /// The draining drives.
+    pub(super) fn draining(&self) -> Vec<DriveIndex> {
         let state = self.state.borrow();
         let numbered = (0..).map(DriveIndex::new).zip(&state.superblock.drives);
         numbered.filter(|(_, record)| record.state == DriveState::Draining).map(|(index, _)| index).collect()
     }
 
-    /// Drives join and leave one at a time, and not while the pool is being closed.
+    /// Serializes membership changes, and fails if the pool is being closed.
     pub(super) async fn begin_change(&self) -> Result<Permit> {
         let permit = self.membership.acquire().await;
         let state = self.state.borrow();
@@ -276,7 +282,7 @@ impl Control {
         }
     }
 
-    /// The number that a new drive gets.
+    /// Checks a new drive and returns the index it will get.
     async fn check_new(&self, drive: &dyn Drive, path: &str) -> Result<DriveIndex> {
         let found = read_superblocks(drive).await;
         let state = self.state.borrow();
@@ -290,24 +296,25 @@ impl Control {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if superblock.drives.len() >= DRIVES_MAX {
-            let message = format!("the pool has had {DRIVES_MAX} drives: it takes no more");
+            let message = format!("the pool has had {DRIVES_MAX} drives, which is the maximum");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         check_zones(superblock, self.geometry.zones(size))?;
-        if let OnDrive::Superblock(found) = found
+        if let SuperblockRead::Superblock(found) = found
             && found.superblock.pool == superblock.pool
             && superblock
                 .drives
                 .iter()
                 .any(|record| record.id == found.drive && record.state != DriveState::Removed)
         {
-            let message = format!("{path} belongs to the pool already");
+            let message = format!("{path} already belongs to the pool");
             return Err(Error::new(ErrorKind::Exists, message));
         }
         Ok(DriveIndex::new(u16::try_from(superblock.drives.len()).unwrap_or(u16::MAX)))
     }
 
-    /// Has the superblocks call a drive in use, it first, then everybody use it.
+    /// Marks a drive as online in the superblocks, first on the drive itself, then adds it to all
+    /// shards.
     async fn join(self: &Rc<Self>, joiner: JoiningDrive, source: Arc<dyn DriveSource>) -> Result<()> {
         let index = joiner.index;
         {
@@ -316,25 +323,25 @@ impl Control {
             state.joining = Some(joiner);
         }
         let published = self.publish(|_| ()).await;
-        let refused = {
+        let join_error = {
             let mut state = self.state.borrow_mut();
             state.joining = None;
-            state.refused.take()
+            state.join_error.take()
         };
         published?;
-        refused.map_or(Ok(()), Err)?;
+        join_error.map_or(Ok(()), Err)?;
         for shard in self.all_shards() {
             let source = source.clone();
-            let joins = shard.call(move |shard| async move { shard.attach_drive(index, source.open()) });
-            joins.await?;
+            let added = shard.call(move |shard| async move { shard.attach_drive(index, source.open()) });
+            added.await?;
         }
         self.use_for_segments(index).await
     }
 
-    /// Lets new segments lie on a drive that every shard knows of.
+    /// Allows new segments on a drive that every shard has added.
     ///
     /// # Errors
-    /// If it has been lost again meanwhile.
+    /// If the drive has been lost again.
     async fn use_for_segments(self: &Rc<Self>, index: DriveIndex) -> Result<()> {
         {
             let mut state = self.state.borrow_mut();
@@ -351,20 +358,21 @@ impl Control {
             self.schedule_retirement();
             return Ok(());
         }
-        // Before a shard knew of it, perhaps.
+        // A shard may have added the drive after the loss.
         self.loss_propagated(index).await?;
         for shard in self.all_shards() {
             shard.call(move |shard| async move { shard.detach_drive(index).await }).await??;
         }
-        Err(Error::new(ErrorKind::Io, format!("drive {index} was lost as soon as it had joined")))
+        Err(Error::new(ErrorKind::Io, format!("drive {index} was lost directly after joining")))
     }
 
-    /// Gives a drive that is to join the superblock that says so, before anybody else gets one (C4).
+    /// Writes the superblock with the joining drive to that drive, before any other drive gets it
+    /// (C4).
     pub(super) async fn admit(&self) {
         let Some(joiner) = self.state.borrow_mut().joining.take() else { return };
         let superblock = {
             let mut superblock = self.state.borrow_mut().next_generation();
-            joiner.put_into(&mut superblock);
+            joiner.set_online_in(&mut superblock);
             superblock
         };
         let copy = encoded(&superblock, joiner.record.id);
@@ -374,11 +382,11 @@ impl Control {
         };
         let mut state = self.state.borrow_mut();
         if let Err(error) = written {
-            let error = Error::io("the drive did not take its superblock", joiner.index, error);
-            state.refused = Some(error);
+            let error = Error::io("the superblock write failed", joiner.index, error);
+            state.join_error = Some(error);
             return;
         }
-        joiner.put_into(&mut state.superblock);
+        joiner.set_online_in(&mut state.superblock);
         if joiner.index.index() == self.slots.borrow().len() {
             state.zones.add_drive(joiner.index, joiner.record.zones);
             self.slots.borrow_mut().push(joiner.slot);

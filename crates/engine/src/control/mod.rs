@@ -1,9 +1,13 @@
-//! The pool's own state: one task of the pool's home reactor that owns the superblock and the free zones.
+//! The pool's control: a task on the pool's home reactor that owns the superblock and the free
+//! zones.
 //!
-//! Shards ask it for zones, tell it of lost drives, and have it publish what recoveries start from. Always true:
-//! - C1: what a publish promises is on every drive in use, flushed, before its caller goes on.
-//! - C2: two superblocks of one opening differ in their generation, and of two openings in their lineage.
-//! - C3: a drive is taken out of use by every shard, and the superblocks say so, before anybody counts on it.
+//! Shards allocate zones from it, report lost drives to it, and publish their recovery state
+//! through it. Always true:
+//! - C1: a published state is flushed on every online drive before [`Control::publish`] returns.
+//! - C2: superblocks of one opening differ in their generation, those of two openings in their
+//!   lineage.
+//! - C3: before any code relies on a drive's loss, the superblocks record the loss and every shard
+//!   has taken the drive offline.
 //!
 //! Must not know: records, maps, volumes.
 
@@ -29,7 +33,7 @@ use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, SuperblockSlot};
-use crate::pool::StateMemory;
+use crate::pool::PoolStateStore;
 use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
@@ -40,44 +44,45 @@ pub(crate) use link::ControlLink;
 use members::JoiningDrive;
 pub(crate) use repair::ZoneGrant;
 
-/// See the module.
+/// The control of a pool.
 pub(crate) struct Control {
     state: RefCell<State>,
     geometry: Geometry,
-    /// The drives as this reactor opened them; `None` where they are not in use.
+    /// The drives, as opened on this reactor; `None` for offline ones.
     drives: RefCell<Vec<Option<Rc<dyn Drive>>>>,
-    /// The slot that holds each drive's last superblock.
+    /// Slot of each drive's newest superblock.
     slots: RefCell<Vec<SuperblockSlot>>,
     shards: RefCell<Vec<Handle<Shard>>>,
-    /// Free segments that only the pool's own records may use.
+    /// Segments reserved for internal operations.
     reserve: Cell<Reserve>,
-    /// How full the pool is, for the shards.
+    /// Fill level of the pool, shared with the shards.
     space: Arc<Space>,
-    /// Where is said what happens to drives.
+    /// Event log.
     events: Arc<Events>,
-    /// Keeps the newest state beside the drives.
-    memory: Option<Arc<dyn StateMemory>>,
+    /// Storage outside of the pool that remembers the newest state.
+    memory: Option<Arc<dyn PoolStateStore>>,
     changed: Notify,
     published: WaitList,
-    /// This opening has begun to write superblocks.
+    /// This opening has started to write superblocks.
     has_published: Cell<bool>,
-    /// [`Control::run`] has not ended.
+    /// [`Control::run`] is running.
     running: Cell<bool>,
     loss_done: WaitList,
-    /// Zones came back, or [`Control::stop`].
+    /// Signalled when zones are released, and by [`Control::stop`].
     zones_freed: Notify,
-    /// Drives join and leave one at a time.
+    /// Serializes membership changes.
     membership: Rc<Semaphore>,
-    /// Lost drives are being looked at: does anything still refer to them?
+    /// Set while a task checks if removed and returning drives are complete; `finish_again` makes
+    /// it start over.
     finishing_changes: Cell<bool>,
     finish_again: Cell<bool>,
-    /// What is known of the drives' errors.
+    /// Error state of the drives.
     errors: errors::ErrorTracking,
     scrubbing: scrub::ScrubControl,
-    /// What is done to free zones, one at a time.
+    /// Reservations and discards of backing space exclude each other.
     reserving: Cell<bool>,
-    /// How many wait to reserve: discards let them go first.
-    to_reserve: Cell<usize>,
+    /// Number of waiting reservations, which have priority over discards.
+    waiting_reservations: Cell<usize>,
     discarding: Cell<bool>,
     idle: WaitList,
 }
@@ -85,38 +90,38 @@ pub(crate) struct Control {
 struct State {
     superblock: Superblock,
     zones: Zones,
-    /// Publishes asked for, and those that are done.
-    wanted: u64,
-    done: u64,
-    /// The newest state of this opening that is on every drive in use.
+    /// Number of publishes requested, and of those completed.
+    requested: u64,
+    completed: u64,
+    /// Newest state of this opening that is on every online drive.
     published: Option<StateStamp>,
-    /// What the memory beside the pool was last told of: whether the pool is closed, and the states of its drives.
-    remembered: Option<(bool, Vec<DriveState>)>,
+    /// Clean flag and drive states last passed to the [`PoolStateStore`].
+    memory_state: Option<(bool, Vec<DriveState>)>,
     failure: Option<Error>,
-    /// Lost drives of which not everybody knows yet.
+    /// Lost drives that are not yet marked lost in the superblocks, or still in use by a shard.
     propagating: Vec<DriveIndex>,
-    /// The drive that is to join with the next publish, and why the last one could not.
+    /// Drive to join with the next publish, and the error of the last join.
     joining: Option<JoiningDrive>,
-    refused: Option<Error>,
+    join_error: Option<Error>,
     stopping: bool,
 }
 
-/// Fill of a pool, in segments of its scheme.
+/// Fill level of a pool, in segments of its scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceCounters {
-    /// Zones of drives in use.
+    /// Zones of online drives.
     pub zones: u64,
-    /// Those that are free.
+    /// Free zones of online drives.
     pub free_zones: u64,
-    /// Segments that could be opened for user data.
+    /// Segments that can still be opened for user data.
     pub free_segments: u32,
-    /// Segments kept back for the pool's own records.
+    /// Segments reserved for internal operations.
     pub reserve_segments: u32,
-    /// Blocks that live: data, map and tables.
+    /// Live blocks: data, map and tables.
     pub live_blocks: u64,
-    /// Live blocks that the pool takes; beyond that, writes that need more room are refused.
+    /// Maximum number of live blocks; beyond it, writes that need more space fail.
     pub capacity_blocks: u64,
-    /// Blocks that room is kept for in thick volumes, beside those that live.
+    /// Blocks reserved for thick volumes and not written yet.
     pub reservation_blocks: u64,
 }
 
@@ -127,7 +132,7 @@ impl Control {
         drives: Vec<Option<Rc<dyn Drive>>>,
         slots: Vec<SuperblockSlot>,
         reserve: Reserve,
-        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn StateMemory>>),
+        (space, events, memory): (Arc<Space>, Arc<Events>, Option<Arc<dyn PoolStateStore>>),
         (retire_after, scrub): (u32, Arc<Scrub>),
     ) -> Rc<Self> {
         let geometry = Geometry::of(&superblock);
@@ -135,14 +140,14 @@ impl Control {
         let state = State {
             superblock,
             zones,
-            wanted: 0,
-            done: 0,
+            requested: 0,
+            completed: 0,
             published: None,
-            remembered: None,
+            memory_state: None,
             failure: None,
             propagating: Vec::new(),
             joining: None,
-            refused: None,
+            join_error: None,
             stopping: false,
         };
         let control = Rc::new(Self {
@@ -167,7 +172,7 @@ impl Control {
             errors,
             scrubbing: scrub::ScrubControl::new(scrub),
             reserving: Cell::default(),
-            to_reserve: Cell::default(),
+            waiting_reservations: Cell::default(),
             discarding: Cell::default(),
             idle: WaitList::default(),
         });
@@ -175,7 +180,7 @@ impl Control {
         control
     }
 
-    /// Tells the shards how many segments there are, after zones were taken, given back or lost.
+    /// Updates the shared segment counts after zones were allocated, freed or lost.
     fn count_space(&self) {
         {
             let mut state = self.state.borrow_mut();
@@ -189,23 +194,23 @@ impl Control {
         self.space.set_segments(total, available, self.reserve.get().with_drives(state.zones.drives()));
     }
 
-    /// A copy of the superblock as it is now.
+    /// Returns a copy of the current superblock.
     pub(crate) fn superblock(&self) -> Superblock {
         self.state.borrow().superblock.clone()
     }
 
-    /// The path by which a drive was last known.
+    /// Last known path of a drive.
     fn path_of(&self, drive: DriveIndex) -> String {
         let state = self.state.borrow();
         state.superblock.drive(drive).map(|record| record.path.clone()).unwrap_or_default()
     }
 
-    /// Why the pool takes no more writes, if so.
+    /// Returns the reason if the pool is read-only.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.state.borrow().failure.clone()
     }
 
-    /// How full the pool is.
+    /// Returns the fill level of the pool.
     pub(crate) fn space(&self) -> SpaceCounters {
         let state = self.state.borrow();
         let (zones, free_zones) = state.zones.totals();
@@ -222,29 +227,30 @@ impl Control {
         }
     }
 
-    /// Has every shard but one clean, for that one. True if it gained anything.
+    /// Cleans in every shard except one, on behalf of that one. Returns true if space was freed.
     async fn clean_others(&self, except: usize) -> bool {
         let shards = self.shards.borrow().clone();
         let others = shards.into_iter().enumerate().filter(|(index, _)| *index != except);
-        let gained = Cell::new(false);
+        let freed = Cell::new(false);
         let clean = others.map(|(_, shard)| async {
             let shard = shard;
             let clean = shard.call(|shard| async move { shard.clean_for_others().await });
-            gained.set(clean.await.unwrap_or(false) || gained.get());
+            freed.set(clean.await.unwrap_or(false) || freed.get());
             Ok(())
         });
-        join_all(clean).await.is_ok() && gained.get()
+        join_all(clean).await.is_ok() && freed.get()
     }
 
-    /// Free zones of each drive.
+    /// Number of free zones of each drive.
     pub(crate) fn free_zones(&self) -> Vec<u32> {
         self.state.borrow().zones.free_by_drive()
     }
 
-    /// Zones for a new segment, and who may use it.
+    /// Allocates zones for a new segment; also returns the lowest priority that may use it.
     ///
     /// # Errors
-    /// `NoSpace` if none are left for this use, or a file under a drive cannot grow.
+    /// `NoSpace` if no segment is available at this priority, or if a file under a drive cannot
+    /// grow.
     async fn allocate(
         &self,
         scheme: Scheme,
@@ -265,8 +271,8 @@ impl Control {
                 ));
             }
             let allocated = state.zones.allocate(scheme);
-            let none = "the pool has no free zones: bring back drives that are missing, or add one";
-            (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, none))?, level)
+            let message = "the pool has no free zones: return missing drives, or add a drive";
+            (allocated.ok_or_else(|| Error::new(ErrorKind::NoSpace, message))?, level)
         };
         self.count_space();
         let AllocatedZones { columns, unbacked } = allocated;
@@ -285,7 +291,7 @@ impl Control {
         Ok((record, level))
     }
 
-    /// Takes zones back.
+    /// Frees zones.
     fn release(&self, zones: &[(DriveIndex, ZoneIndex)]) {
         for (index, zone) in zones {
             self.state.borrow_mut().zones.free(*index, *zone);
@@ -294,7 +300,7 @@ impl Control {
         self.notify_space_freed();
     }
 
-    /// There is more space than there was: who waits for some looks again.
+    /// Updates the shared counts and wakes tasks that wait for space.
     fn notify_space_freed(&self) {
         self.count_space();
         for shard in self.shards.borrow().iter() {
@@ -305,21 +311,22 @@ impl Control {
         }
     }
 
-    /// A drive as this reactor opened it; `None` if it is missing.
+    /// Returns a drive as opened on this reactor; `None` if it is offline.
     fn drive(&self, index: DriveIndex) -> Option<Rc<dyn Drive>> {
         self.drives.borrow().get(index.index()).cloned().flatten()
     }
 }
 
-/// Columns that segments of the pool may miss: one for each drive that belongs to it and is not in use, or has come back and misses
-/// something; more if too few drives are left for all columns of a segment.
+/// Maximum number of columns that segments of the pool may lack: one per drive that is lost or
+/// incomplete, more if too few drives are left for all columns.
 pub(crate) fn columns_missing(superblock: &Superblock) -> usize {
     let count = |is: fn(DriveState) -> bool| superblock.drives.iter().filter(|drive| is(drive.state)).count();
     let (lost, in_use) = (count(DriveState::counts_as_lost), count(DriveState::is_in_use));
     lost.max(usize::from(superblock.scheme.width()).saturating_sub(in_use))
 }
 
-/// Drives that were to be emptied stay while others count as lost: what those held comes first, and wants the space. Gives those that stay.
+/// Cancels drains while other drives count as lost: repair comes first and needs the space. Returns
+/// the drives that stay.
 pub(crate) fn cancel_draining(
     superblock: &mut Superblock,
     since: Generation,
@@ -332,7 +339,7 @@ pub(crate) fn cancel_draining(
     let mut kept = Vec::new();
     for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Draining) {
         (record.state, record.since) = (DriveState::Online, since);
-        tracing::warn!(drive = %index, "a drive that was to be emptied stays: another one is lost");
+        tracing::warn!(drive = %index, "drain cancelled: another drive is lost");
         events.emit_drive(
             index,
             EventKind::DriveDrainCancelled,
@@ -344,17 +351,17 @@ pub(crate) fn cancel_draining(
 }
 
 impl State {
-    /// Columns that a segment of the pool may miss, as far as drives tell.
+    /// Maximum number of columns that a segment of the pool may lack, by the drive states.
     fn lost(&self) -> usize {
         columns_missing(&self.superblock)
     }
 
-    /// True if a drive is read and written.
+    /// Returns true if a drive is online.
     fn is_in_use(&self, drive: DriveIndex) -> bool {
         self.superblock.drive(drive).is_some_and(|record| record.state.is_in_use())
     }
 
-    /// The same when this drive is lost too.
+    /// The same after the loss of one more drive.
     fn lost_with(&self, drive: DriveIndex) -> usize {
         let mut superblock = self.superblock.clone();
         superblock
@@ -365,16 +372,16 @@ impl State {
         columns_missing(&superblock)
     }
 
-    fn mark_lost(&mut self, drive: DriveIndex, becomes: DriveState) {
-        assert!(becomes.is_lost(), "a lost drive is missing or has failed");
+    fn mark_lost(&mut self, drive: DriveIndex, new_state: DriveState) {
+        assert!(new_state.is_lost(), "a lost drive is missing or has failed");
         let (since, left_at) = (self.superblock.generation, self.superblock.stamp());
         if let Some(record) = self.superblock.drives.get_mut(drive.index()) {
-            (record.state, record.since, record.left_at) = (becomes, since, left_at);
+            (record.state, record.since, record.left_at) = (new_state, since, left_at);
         }
         self.zones.set_online(drive, false);
     }
 
-    /// A drive was lost: those that were to be emptied stay.
+    /// Cancels drains after a drive loss.
     fn cancel_draining_drives(&mut self, events: &Events) {
         let since = self.superblock.generation;
         for index in cancel_draining(&mut self.superblock, since, events) {

@@ -1,4 +1,4 @@
-//! Publishing: the superblock onto every drive in use, one round for everybody who asked before it began.
+//! Publishing: writes the superblock to all online drives, one round for all waiting callers.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::in_flight::InFlight;
 
 impl Control {
-    /// Changes the superblock and waits until the change is on the drives (C1).
+    /// Changes the superblock and waits until the change is flushed on all online drives (C1).
     pub(crate) async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let ticket = {
             let mut state = self.state.borrow_mut();
@@ -22,8 +22,8 @@ impl Control {
                 return Err(Error::new(ErrorKind::Closed, "the pool was closed"));
             }
             change(&mut state.superblock);
-            state.wanted += 1;
-            state.wanted
+            state.requested += 1;
+            state.requested
         };
         self.changed.notify();
         self.published
@@ -31,13 +31,13 @@ impl Control {
                 let state = self.state.borrow();
                 match &state.failure {
                     Some(failure) => Some(Err(failure.clone())),
-                    None => (state.done >= ticket).then_some(Ok(())),
+                    None => (state.completed >= ticket).then_some(Ok(())),
                 }
             })
             .await
     }
 
-    /// Writes superblocks whenever one is wanted, until [`Control::stop`]. One task a pool.
+    /// Writes superblocks on request until [`Control::stop`]. One task per pool.
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.changed.notified().await;
@@ -54,10 +54,10 @@ impl Control {
 
     fn has_work(&self) -> bool {
         let state = self.state.borrow();
-        state.failure.is_none() && state.done < state.wanted
+        state.failure.is_none() && state.completed < state.requested
     }
 
-    /// Ends the tasks; when this ends, nothing is done to the drives any more.
+    /// Stops the control's tasks; afterwards no I/O to the drives is running.
     pub(crate) async fn stop(self: Rc<Self>) {
         let membership = self.membership.acquire().await;
         self.state.borrow_mut().stopping = true;
@@ -69,36 +69,37 @@ impl Control {
         self.discards_finished().await;
     }
 
-    /// Writes the superblock as it is now to every drive in use, and loses the drives that do not take it.
+    /// Writes the current superblock to every online drive; drives that fail are lost.
     async fn publish_round(self: &Rc<Self>) {
         self.admit().await;
         let (superblock, ticket) = {
             let mut state = self.state.borrow_mut();
-            (state.next_generation(), state.wanted)
+            (state.next_generation(), state.requested)
         };
         let failed = self.write_superblock(&superblock).await;
         if failed.is_empty() {
             self.state.borrow_mut().published = Some(superblock.stamp());
             self.remember(&superblock).await;
-            self.state.borrow_mut().done = ticket;
+            self.state.borrow_mut().completed = ticket;
             self.published.wake_all();
             return;
         }
         for (drive, error) in failed {
-            // The state has changed; the next round writes it to the drives that are left.
+            // The state has changed; the next round writes it to the remaining drives.
             self.drive_error(drive, "a superblock write failed", error);
         }
         self.published.wake_all();
     }
 
-    /// Has the memory beside the pool keep a state that is on the drives, if other drives could show an older one later.
+    /// Stores the published state in the [`StateMemory`] if drive states or the clean flag have
+    /// changed.
     async fn remember(&self, superblock: &Superblock) {
         let Some(memory) = self.memory.clone() else { return };
         let members: Vec<DriveState> = superblock.drives.iter().map(|drive| drive.state).collect();
         let now = Some((superblock.clean, members));
-        if self.state.borrow().remembered != now {
+        if self.state.borrow().memory_state != now {
             memory.remember(superblock.pool, superblock.stamp()).await;
-            self.state.borrow_mut().remembered = now;
+            self.state.borrow_mut().memory_state = now;
         }
     }
 
@@ -106,8 +107,8 @@ impl Control {
         let mut failed = Vec::new();
         let drives = self.in_use(superblock);
         if !self.has_published.replace(true) {
-            // What was found may be in the drives' caches only, left there by a process that died: each drive must have it
-            // safe before its other slot is written.
+            // After a crash, the newest superblock may be only in a drive's volatile cache: flush
+            // it before overwriting the other slot.
             let flushes: Vec<_> =
                 drives.iter().map(|(index, _, drive)| (*index, InFlight::new(drive.flush()))).collect();
             for (index, flush) in flushes {
@@ -151,12 +152,13 @@ impl Control {
 }
 
 impl State {
-    /// The superblock to be written next.
+    /// Returns the next superblock to write.
     pub(super) fn next_generation(&mut self) -> Superblock {
-        // The state before is on every drive that was in use; one that has joined since got it as it did.
+        // The previous state is on every online drive; drives that joined since got it when they
+        // joined.
         if let Some(published) = self.published {
-            let held = self.superblock.drives.iter_mut().filter(|record| record.state.is_in_use());
-            held.for_each(|record| record.confirmed = published);
+            let online = self.superblock.drives.iter_mut().filter(|record| record.state.is_in_use());
+            online.for_each(|record| record.confirmed = published);
         }
         self.superblock.generation = Generation::new(self.superblock.generation.get() + 1);
         self.superblock.clone()

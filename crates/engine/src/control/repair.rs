@@ -1,9 +1,9 @@
-//! The pool's part in repair: zones for columns, and deciding on drives when segments are complete.
+//! The control's part in repair: zones for columns, and final drive states after repair.
 //!
-//! A drive that was lost counts against what the pool bears until every segment is whole without it. Then it is removed,
-//! and the pool bears as much as it did before; so is one that was to be emptied. One that has come back counts until no segment
-//! misses anything for it. Always true (Z2): a drive is removed only when no checkpoint that a recovery
-//! could start from, and no segment since, refers to it or misses a column.
+//! A lost drive reduces the pool's redundancy until every segment is complete without it; then the
+//! drive is removed. A draining drive is removed in the same way. A returned drive counts as lost
+//! until it lacks nothing. Always true (Z2): a drive is removed only when no checkpoint usable by a
+//! recovery, and no later segment, refers to it or lacks a column.
 
 use std::rc::Rc;
 
@@ -14,30 +14,30 @@ use super::Control;
 use crate::error::{ErrorKind, Result};
 use crate::shard::{Completeness, Shard};
 
-/// The answer to a wish for a zone.
+/// Result of a zone allocation for a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneGrant {
-    /// Here it is.
+    /// An allocated zone.
     Zone((DriveIndex, ZoneIndex)),
-    /// There is too little space; what is left is needed more elsewhere.
+    /// Too little free space, or the rest is reserved.
     NoSpace,
-    /// Every drive in use has a column of the segment.
+    /// Every online drive holds a column of the segment.
     NoDrive,
 }
 
-/// Drives of which it is not decided what becomes of them.
+/// Drives that change state when segments are complete.
 #[derive(Debug, PartialEq, Eq)]
 struct PendingDrives {
-    /// Lost, or to be emptied.
+    /// Lost or draining; to be removed.
     removing: Vec<DriveIndex>,
-    /// Lost once, and in use again.
+    /// Returned; to be online.
     returning: Vec<DriveIndex>,
 }
 
 impl PendingDrives {
-    fn decide(&self, superblock: &mut Superblock, removes: bool) {
+    fn apply(&self, superblock: &mut Superblock, remove: bool) {
         let (since, now) = (superblock.generation, superblock.stamp());
-        let removing = self.removing.iter().filter(|_| removes).map(|drive| (drive, DriveState::Removed));
+        let removing = self.removing.iter().filter(|_| remove).map(|drive| (drive, DriveState::Removed));
         let returning = self.returning.iter().map(|drive| (drive, DriveState::Online));
         for (drive, state) in removing.chain(returning) {
             if let Some(record) = superblock.drives.get_mut(drive.index()) {
@@ -51,11 +51,12 @@ impl PendingDrives {
 }
 
 impl Control {
-    /// A zone for a column of a segment whose others are on the drives `avoid`. Repair takes no more than users may, and
-    /// leaves a segment for each shard: otherwise overwriting in a full pool would end with the loss of a drive.
+    /// Allocates a zone for one column of a segment. The segment's other columns are on the drives
+    /// `avoid`. Repair has the same limit as user data and leaves one segment per shard; otherwise
+    /// a full pool could not be overwritten after a drive loss.
     ///
     /// # Errors
-    /// When the pool has failed.
+    /// If the pool has failed.
     pub(super) async fn allocate_one(&self, avoid: &[DriveIndex]) -> Result<ZoneGrant> {
         let (zone, backed) = {
             let mut state = self.state.borrow_mut();
@@ -66,9 +67,10 @@ impl Control {
                 return Ok(ZoneGrant::NoDrive);
             }
             let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
-            let kept = self.reserve.get().with_drives(state.zones.drives()) + shards;
-            // Zones that no segment could use, for want of others, are there for it in any case.
-            let only_unused = state.zones.available(self.geometry.scheme) <= kept;
+            let reserved = self.reserve.get().with_drives(state.zones.drives()) + shards;
+            // Zones that no segment can use, for lack of zones on other drives, are always
+            // available.
+            let only_unused = state.zones.available(self.geometry.scheme) <= reserved;
             match state.zones.allocate_one(self.geometry.scheme, avoid, only_unused) {
                 Some(taken) => taken,
                 None => return Ok(ZoneGrant::NoSpace),
@@ -86,11 +88,11 @@ impl Control {
         Ok(ZoneGrant::Zone(zone))
     }
 
-    /// Removes the drives that are lost or were to be emptied, if nothing refers to them any more, and takes those that came back for
-    /// as good as others, if nothing misses anything for them. In the background.
-    /// If a shard is not `whole`, only drives that came back can be decided on.
-    pub(super) fn finish_drive_changes(self: Rc<Self>, whole: bool) {
-        if !whole && self.pending_drives().returning.is_empty() {
+    /// Removes lost and draining drives that nothing refers to, and sets returned drives that lack
+    /// nothing to online. Runs in the background. If a shard is not `complete`, only returned
+    /// drives are considered.
+    pub(super) fn finish_drive_changes(self: Rc<Self>, complete: bool) {
+        if !complete && self.pending_drives().returning.is_empty() {
             return;
         }
         self.finish_again.set(true);
@@ -107,22 +109,22 @@ impl Control {
         Reactor::current().spawn(finish).detach();
     }
 
-    /// Waits while lost drives are being looked at.
+    /// Waits while drive states are being checked.
     pub(crate) async fn drive_changes_finished(&self) {
         self.idle.until(|| (!self.finishing_changes.get()).then_some(())).await;
     }
 
     async fn try_finish_drive_changes(self: &Rc<Self>) {
-        // Whoever is to be emptied, or has come back, is known to every shard.
-        let Ok(_alone) = self.begin_change().await else { return };
+        // Drives that drain or have returned are known to every shard.
+        let Ok(_permit) = self.begin_change().await else { return };
         let before = self.pending_drives();
-        let parts = !before.removing.is_empty() && self.may_remove();
+        let removable = !before.removing.is_empty() && self.may_remove();
         let shards = self.shards.borrow().clone();
-        let all_known = shards.len() == self.state.borrow().superblock.shards.len();
-        if !all_known || !parts && before.returning.is_empty() {
+        let all_shards = shards.len() == self.state.borrow().superblock.shards.len();
+        if !all_shards || !removable && before.returning.is_empty() {
             return;
         }
-        // The shards must know of all of them.
+        // The shards must know all lost drives.
         for drive in &before.removing {
             if self.loss_propagated(*drive).await.is_err() {
                 return;
@@ -132,43 +134,37 @@ impl Control {
         let only_whole = before.returning.is_empty();
         for shard in &shards {
             match shard.call(move |shard| async move { shard.confirm(only_whole).await }).await {
-                Ok(Some(of_shard)) => complete = complete.and(of_shard),
+                Ok(Some(shard_state)) => complete = complete.and(shard_state),
                 _ => return,
             }
         }
-        // A drive that was lost meanwhile was not asked about; segments that are opened from here on have all their columns.
+        // A drive lost meanwhile was not checked. Segments opened from now on have all columns.
         if self.pending_drives() != before {
             return;
         }
-        let removes = parts && complete.is_whole() && self.may_remove();
+        let remove = removable && complete.is_whole() && self.may_remove();
         let lost = self.lost_drives();
-        let returns = removes || complete.missing <= lost && self.has_room_with(lost);
-        if !removes && (!returns || before.returning.is_empty()) {
+        let restore = remove || complete.missing <= lost && self.has_room_with(lost);
+        if !remove && (!restore || before.returning.is_empty()) {
             return;
         }
-        let decided = self.publish(|superblock| before.decide(superblock, removes));
-        if decided.await.is_ok() {
-            let say = |drives: &[DriveIndex], kind| {
+        let applied = self.publish(|superblock| before.apply(superblock, remove));
+        if applied.await.is_ok() {
+            let emit = |drives: &[DriveIndex], kind| {
                 drives.iter().for_each(|drive| self.events.emit_drive(*drive, kind, &self.path_of(*drive)));
             };
             let numbers = |drives: &[DriveIndex]| drives.iter().map(|drive| drive.get()).collect::<Vec<_>>();
-            if removes {
+            if remove {
                 let drives = numbers(&before.removing);
-                tracing::info!(
-                    ?drives,
-                    "everything lies on other drives: these are no part of the pool any more"
-                );
-                say(&before.removing, EventKind::DriveRemoved);
+                tracing::info!(?drives, "drives removed: all data is on other drives");
+                emit(&before.removing, EventKind::DriveRemoved);
             }
             if !before.returning.is_empty() {
                 let drives = numbers(&before.returning);
-                tracing::info!(
-                    ?drives,
-                    "what they missed is there: these drives are as good as the others again"
-                );
-                say(&before.returning, EventKind::DriveResynced);
+                tracing::info!(?drives, "drives are complete again");
+                emit(&before.returning, EventKind::DriveResynced);
             }
-            if removes {
+            if remove {
                 let reserve = self.reserve.get().grown(&self.state.borrow().superblock);
                 self.reserve.set(reserve);
                 self.forget(&before.removing, &shards).await;
@@ -178,7 +174,7 @@ impl Control {
         self.schedule_retirement();
     }
 
-    /// Lets go of drives that belong to the pool no more.
+    /// Drops removed drives in all shards and in the control.
     async fn forget(&self, drives: &[DriveIndex], shards: &[Handle<Shard>]) {
         for drive in drives.iter().copied() {
             for shard in shards {
@@ -190,38 +186,40 @@ impl Control {
         }
     }
 
-    /// The drives that are decided on when segments are complete.
+    /// The drives that change state when segments are complete.
     fn pending_drives(&self) -> PendingDrives {
         let state = self.state.borrow();
         let numbered = || (0..).map(DriveIndex::new).zip(&state.superblock.drives);
-        let those = |wanted: fn(DriveState) -> bool| {
+        let drives_in = |wanted: fn(DriveState) -> bool| {
             numbered().filter(|(_, record)| wanted(record.state)).map(|(index, _)| index).collect()
         };
         PendingDrives {
-            removing: those(|state| state.is_lost() || state == DriveState::Draining),
-            returning: those(|state| state == DriveState::Returning),
+            removing: drives_in(|state| state.is_lost() || state == DriveState::Draining),
+            returning: drives_in(|state| state == DriveState::Returning),
         }
     }
 
-    /// Drives that are lost.
+    /// Number of lost drives.
     fn lost_drives(&self) -> usize {
         self.state.borrow().superblock.drives.iter().filter(|record| record.state.is_lost()).count()
     }
 
-    /// True if the pool does without the lost drives: a segment finds a drive for each of its columns, and room for them.
+    /// Returns true if segments have enough drives and space for all columns without the lost
+    /// drives.
     fn may_remove(&self) -> bool {
         let drives = self.state.borrow().zones.drives();
         drives >= u32::from(self.geometry.scheme.width()) && self.has_room_with(0)
     }
 
-    /// True if there is room for segments when so few drives count as lost. The drives may be too unequal for that; segments may do
-    /// without columns as long as others count as lost.
+    /// Returns true if there is space for segments when only `lost` drives count as lost. Segments
+    /// may lack one column per lost drive, so unequal drives may have room only while more drives
+    /// count as lost.
     fn has_room_with(&self, lost: usize) -> bool {
         let state = self.state.borrow();
         let (zones, scheme) = (&state.zones, self.geometry.scheme);
         let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
-        let kept = self.reserve.get().with_drives(zones.drives()) + shards;
-        let then = zones.available_with(scheme, u32::try_from(lost).unwrap_or(u32::MAX));
-        then >= zones.available(scheme).min(kept)
+        let reserved = self.reserve.get().with_drives(zones.drives()) + shards;
+        let available = zones.available_with(scheme, u32::try_from(lost).unwrap_or(u32::MAX));
+        available >= zones.available(scheme).min(reserved)
     }
 }

@@ -1,7 +1,7 @@
-//! The pool's part in scrubbing: when one begins, how far the shards are, what it found, and that it goes on after a restart.
+//! The control's part in scrubbing: schedule, progress, findings, and resumption after a restart.
 //!
-//! Where each shard is stands in the superblock, and is published from time to time or with whatever is published besides: a crash
-//! costs no more than reading a little again.
+//! The superblock stores each shard's position, which is published from time to time or with other
+//! changes. After a crash, only the segments since then are read again.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use crate::error::Result;
 use crate::scrub::{Scrub, ScrubFindings, ScrubStatus};
 use crate::volume::join_all;
 
-/// Bytes read after which the position is published.
-const NOTE_BYTES: u64 = 1 << 30;
-/// Events about damage that a scrub writes at most: the log keeps other things besides.
+/// Number of bytes read after which the position is published.
+const PUBLISH_BYTES: u64 = 1 << 30;
+/// Maximum number of damage events per scrub, so that the event log keeps other events.
 const EVENTS_MAX: u64 = 100;
 
-/// The pool's scrubbing.
+/// Scrub state of the control.
 pub(super) struct ScrubControl {
     shared: Arc<Scrub>,
-    /// Bytes since the position was published.
+    /// Bytes read since the position was published.
     unpublished_bytes: Cell<u64>,
-    /// Events that it has written.
-    said: Cell<u64>,
+    /// Damage events emitted in this run.
+    events: Cell<u64>,
     changed: WaitList,
 }
 
@@ -35,7 +35,7 @@ impl ScrubControl {
         Self {
             shared,
             unpublished_bytes: Cell::default(),
-            said: Cell::default(),
+            events: Cell::default(),
             changed: WaitList::default(),
         }
     }
@@ -46,13 +46,13 @@ impl ScrubControl {
 }
 
 impl Control {
-    /// Begins to scrub. False if that is under way already.
+    /// Starts a scrub. Returns false if one is running.
     ///
     /// # Errors
-    /// When the pool has failed or was closed.
+    /// If the pool has failed or is closed.
     pub(crate) async fn start_scrub(self: &Rc<Self>) -> Result<bool> {
-        // Not while a drive joins, or the pool is being closed.
-        let _alone = self.begin_change().await?;
+        // Not during a membership change or while the pool is being closed.
+        let _permit = self.begin_change().await?;
         if self.state.borrow().superblock.scrub.running {
             return Ok(false);
         }
@@ -71,7 +71,7 @@ impl Control {
         Ok(true)
     }
 
-    /// Begins to scrub if it is time for it.
+    /// Starts a scrub if one is due.
     ///
     /// # Errors
     /// As [`Control::start_scrub`].
@@ -79,21 +79,21 @@ impl Control {
         let is_due = {
             let state = self.state.borrow();
             let scrub = &state.superblock.scrub;
-            // What is new has just been written; one that was called off is not begun again at once.
+            // A new pool needs no scrub yet, and a cancelled scrub is not restarted immediately.
             let last = scrub.last.began.max(scrub.current.began).max(state.superblock.created);
-            // A beginning far in the future was noted by a clock that was wrong.
+            // `abs_diff`, because a wrong clock may have stored a start far in the future.
             scrub.every > 0 && !scrub.running && self.events.now().abs_diff(last) >= scrub.every
         };
         if is_due { self.start_scrub().await } else { Ok(false) }
     }
 
-    /// Goes on with a scrub that is under way by what the superblock says. In the background.
+    /// Resumes a scrub that the superblock lists as running, in the background.
     pub(crate) fn resume_scrub(self: &Rc<Self>) {
         if !self.state.borrow().superblock.scrub.running {
             return;
         }
         let run = self.scrubbing.shared.next_run();
-        self.scrubbing.said.set(0);
+        self.scrubbing.events.set(0);
         let control = self.clone();
         let scrub = async move {
             if control.scrub_all(run).await {
@@ -104,7 +104,7 @@ impl Control {
         Reactor::current().spawn(scrub).detach();
     }
 
-    /// Has every shard scrub; true if all of them came to the end.
+    /// Scrubs in every shard; returns true if all shards finished.
     async fn scrub_all(&self, run: u64) -> bool {
         let (positions, until) = {
             let state = self.state.borrow();
@@ -135,13 +135,13 @@ impl Control {
         if ended.await.is_ok() {
             let last = self.state.borrow().superblock.scrub.last;
             let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
-            let text = format!("{mib} MiB read in {seconds} s, {} rows could not be computed", last.lost);
-            tracing::info!(?last, "a scrub has ended");
+            let text = format!("{mib} MiB read in {seconds} s, {} rows cannot be reconstructed", last.lost);
+            tracing::info!(?last, "scrub finished");
             self.events.emit(EventKind::ScrubFinished, last.damaged, &text);
         }
     }
 
-    /// A shard has read up to a segment, and found this.
+    /// Records a shard's position and findings.
     pub(super) async fn record_scrub_progress(
         &self,
         run: u64,
@@ -160,10 +160,10 @@ impl Control {
             scrub.positions.get_mut(shard.index()).into_iter().for_each(|place| *place = position);
         };
         for damage in &found.damage {
-            if self.scrubbing.said.get() < EVENTS_MAX {
-                self.scrubbing.said.set(self.scrubbing.said.get() + 1);
+            if self.scrubbing.events.get() < EVENTS_MAX {
+                self.scrubbing.events.set(self.scrubbing.events.get() + 1);
                 let text = format!(
-                    "{}: shard {shard}, segment {}, column {}, from row {} on: {} blocks unreadable, {} wrong",
+                    "{}: shard {shard}, segment {}, column {}, from row {}: {} blocks unreadable, {} corrupt",
                     self.path_of(damage.drive),
                     damage.segment,
                     damage.column,
@@ -176,22 +176,22 @@ impl Control {
             }
         }
         let unpublished_bytes = self.scrubbing.unpublished_bytes.get() + found.bytes;
-        let is_due = unpublished_bytes >= NOTE_BYTES;
+        let is_due = unpublished_bytes >= PUBLISH_BYTES;
         self.scrubbing.unpublished_bytes.set(if is_due { 0 } else { unpublished_bytes });
         if is_due {
-            // A pool that has failed scrubs no more.
+            // A failed pool does not store progress.
             let _ = self.publish(change).await;
         } else {
             change(&mut self.state.borrow_mut().superblock);
         }
     }
 
-    /// Calls off the scrub that is under way. False if there is none.
+    /// Cancels the running scrub. Returns false if there is none.
     ///
     /// # Errors
-    /// When the pool has failed or was closed.
+    /// If the pool has failed or is closed.
     pub(crate) async fn cancel_scrub(&self) -> Result<bool> {
-        let _alone = self.begin_change().await?;
+        let _permit = self.begin_change().await?;
         if !self.state.borrow().superblock.scrub.running {
             return Ok(false);
         }
@@ -207,7 +207,7 @@ impl Control {
         Ok(true)
     }
 
-    /// Has the shards and whoever waits look at the limits, and at whether there is a scrub.
+    /// Notifies shards and waiting tasks of changed limits or a changed scrub state.
     pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
@@ -216,25 +216,26 @@ impl Control {
         self.scrubbing.wake();
     }
 
-    /// Sets how many seconds after the beginning of a scrub the next one begins; 0 for only when asked.
+    /// Sets the interval between starts of scheduled scrubs, in seconds; 0 disables them.
     ///
     /// # Errors
-    /// When the pool has failed or was closed.
+    /// If the pool has failed or is closed.
     pub(crate) async fn set_scrub_every(&self, seconds: u64) -> Result<()> {
         self.publish(|superblock| superblock.scrub.every = seconds).await
     }
 
-    /// Waits until no scrub is under way, or it is told to pause.
+    /// Waits until no scrub is running, or scrubbing is paused.
     pub(crate) async fn scrub_idle(&self) {
-        let settled = || {
+        let idle = || {
             let state = self.state.borrow();
-            let goes_on = state.superblock.scrub.running && !state.stopping && state.failure.is_none();
-            !goes_on || self.scrubbing.shared.limits.is_paused()
+            let running = state.superblock.scrub.running && !state.stopping && state.failure.is_none();
+            !running || self.scrubbing.shared.limits.is_paused()
         };
-        self.scrubbing.changed.until(|| settled().then_some(())).await;
+        self.scrubbing.changed.until(|| idle().then_some(())).await;
     }
 
-    /// What the superblock says of scrubbing, and where the shards are.
+    /// Returns the scrub status from the superblock, the shards' positions, and the last segment to
+    /// read.
     pub(crate) fn scrub_status(&self) -> (ScrubStatus, Vec<Incarnation>, Incarnation) {
         let state = self.state.borrow();
         let scrub = &state.superblock.scrub;

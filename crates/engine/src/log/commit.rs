@@ -1,4 +1,4 @@
-//! The commit task: requests into records, records onto the drives, landing in order.
+//! The commit task: packs requests into records, writes them, and applies them in order.
 
 use std::rc::Rc;
 
@@ -19,20 +19,20 @@ use crate::ledger::Payload;
 use crate::map::NodeRef;
 use crate::segments::AppendRoom;
 
-/// The streams that take turns with the checkpoint's.
+/// The write classes that alternate with the checkpoint's.
 const OTHERS: [WriteClass; 4] = [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
-/// Times as many full records as others may be in flight.
+/// Full records may reach this multiple of the depth that other records are limited to.
 const FULL_DEPTH: usize = 4;
 
 type Writes = SmallVec<[(DriveIndex, InFlight); 8]>;
 type Results = SmallVec<[(DriveIndex, IoResult); 8]>;
 
 impl Log {
-    /// Commits what is queued, until [`Log::stop`]. One task a log.
+    /// Commits queued requests until [`Log::stop`]. One task per log.
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.work.notified().await;
-            while let Some(write_class) = self.next_stream() {
+            while let Some(write_class) = self.next_write_class() {
                 if !self.may_start(write_class) || self.failure().is_some() {
                     break;
                 }
@@ -45,8 +45,8 @@ impl Log {
         }
     }
 
-    /// True if one more record may be in flight. With [`Log::depth`] of them, a record that could still grow waits for more to
-    /// go into it; one that is full has nothing to wait for.
+    /// Returns true if one more record may be in flight. At [`Log::depth`], a record with room left
+    /// waits for more requests to join it; a full one has nothing to wait for.
     fn may_start(&self, write_class: WriteClass) -> bool {
         let in_flight = self.in_flight.borrow().len();
         if in_flight < self.depth {
@@ -63,8 +63,9 @@ impl Log {
         in_flight < FULL_DEPTH * self.depth && full()
     }
 
-    /// The queue to serve next: the checkpoint's and the others' in turns, so that neither holds the other up.
-    fn next_stream(&self) -> Option<WriteClass> {
+    /// Returns the write class to serve next. The checkpoint's and the others alternate, so that
+    /// neither starves.
+    fn next_write_class(&self) -> Option<WriteClass> {
         let queues = self.queues.borrow();
         let waits = self.waits.get();
         let is_throttled = |write_class: WriteClass| {
@@ -81,7 +82,7 @@ impl Log {
         if self.others_first.get() { other.or(checkpoint) } else { checkpoint.or(other) }
     }
 
-    /// Remembers whose turn it is next.
+    /// Records that a write class was served, for the alternation.
     fn note_served(&self, write_class: WriteClass) {
         self.others_first.set(write_class == WriteClass::Checkpoint);
         if write_class != WriteClass::Checkpoint {
@@ -89,21 +90,23 @@ impl Log {
         }
     }
 
-    /// Writes one record from a queue, or opens or seals a segment on the way to it.
+    /// Writes one record from a queue, or opens or seals a segment that it needs.
     async fn commit_one(self: &Rc<Self>, write_class: WriteClass) {
         let class = self.class_for(write_class);
-        // Before any room is used: what is left in the open segments by now is the checkpoint's.
+        // Checked before room is used: from here on the rest of the open segments is reserved for
+        // the checkpoint.
         if self.recent_is_full(write_class.priority()) {
             return self
                 .wait_or_refuse(write_class, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
         }
-        let privilege = self.priority(write_class);
-        if let Some((segment, room)) = self.current(class, privilege)
+        let priority = self.priority(write_class);
+        if let Some((segment, room)) = self.current(class, priority)
             && room.rows > 0
         {
             let scheme = self.scheme_of(class);
             let atomic = self.geometry.atomic_blocks();
-            // Whoever comes after the last that may be in flight waits anyway, and is gathered.
+            // Requests that arrive after the last record of the allowed depth have to wait, and can
+            // be batched.
             let more_to_come = self.in_flight.borrow().len() + 1 >= self.depth;
             let batch = {
                 let mut queues = self.queues.borrow_mut();
@@ -118,19 +121,20 @@ impl Log {
                 return;
             }
         }
-        match self.open_next(class, privilege).await {
+        match self.open_next(class, priority).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => self.wait_for_space(write_class, &error),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Lets a write_class wait for a checkpoint; if none can be made, or this is one, says so instead.
+    /// Makes a write class wait for a checkpoint, or refuses its requests if no checkpoint can be
+    /// made or if the checkpoint itself depends on them.
     fn wait_or_refuse(&self, write_class: WriteClass, error: &Error) {
-        // The checkpoint after what is being compacted waits for that.
-        let waits_for_it =
+        // During compaction the next checkpoint waits for moved data.
+        let blocks_checkpoint =
             write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get();
-        if waits_for_it || self.checkpoint_failure.borrow().is_some() || self.no_reclaim.get() {
+        if blocks_checkpoint || self.checkpoint_failure.borrow().is_some() || self.no_reclaim.get() {
             return self.refuse_all(write_class, error);
         }
         let needs_less = |other: &&WriteClass| other.priority() <= write_class.priority();
@@ -138,7 +142,8 @@ impl Log {
         self.checkpoint_due.notify();
     }
 
-    /// True for what the next checkpoint waits for: it cannot wait for one.
+    /// Returns true for write classes that the next checkpoint waits for: they must not wait for
+    /// it.
     fn needed_by_checkpoint(&self, write_class: WriteClass) -> bool {
         write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get()
     }
@@ -149,17 +154,18 @@ impl Log {
         self.waits.set(waits);
     }
 
-    /// There is no free segment for a write_class. What was freed comes with a checkpoint; beyond that the cleaner makes space,
-    /// unless it has said that it cannot, and those of the other shards too.
+    /// Handles a write class that found no free segment. Freed segments become usable with a
+    /// checkpoint; otherwise the cleaner gains space, unless it has reported that it cannot, and
+    /// those of the other shards too.
     fn wait_for_space(self: &Rc<Self>, write_class: WriteClass, error: &Error) {
         if self.no_reclaim.get() {
-            // Nobody makes space any more.
+            // No space is reclaimed any more.
             return self.refuse_all(write_class, error);
         }
         match self.pacer.count_failed_attempt(write_class) {
-            // Whether there is nothing to clean shows when the cleaner has looked for this one.
+            // The cleaner has to look again for this request before its verdict counts.
             1 => self.exhausted.set(false),
-            // What cleaning gains goes to headers and checkpoints.
+            // Headers and checkpoints use up all that cleaning gains.
             attempts if attempts > ATTEMPTS_MAX => return self.refuse_all(write_class, error),
             _ => {}
         }
@@ -167,20 +173,20 @@ impl Log {
         if cleanable {
             self.pacer.wake();
         }
-        let coming = self.rows.segments.borrow_mut().free_emptied() > 0
+        let is_freeing = self.rows.segments.borrow_mut().free_emptied() > 0
             || self.rows.segments.borrow().freed_count() > 0;
-        if coming {
+        if is_freeing {
             return self.wait_or_refuse(write_class, error);
         }
         if !cleanable {
             return self.refuse_all(write_class, error);
         }
         if self.exhausted.replace(false) {
-            match self.asked.replace(PeerSpace::Pending) {
-                PeerSpace::No => self.ask_other_shards(),
+            match self.peer_space.replace(PeerSpace::Pending) {
+                PeerSpace::NotAsked => self.ask_other_shards(),
                 PeerSpace::Pending => {}
-                PeerSpace::InVain => {
-                    self.asked.set(PeerSpace::No);
+                PeerSpace::Exhausted => {
+                    self.peer_space.set(PeerSpace::NotAsked);
                     return self.refuse_all(write_class, error);
                 }
             }
@@ -188,19 +194,19 @@ impl Log {
         self.mark_waiting(write_class);
     }
 
-    /// Has the other shards clean, before anybody is refused.
+    /// Makes the other shards clean before requests are refused.
     fn ask_other_shards(self: &Rc<Self>) {
         let log = self.clone();
-        let ask = async move {
+        let request = async move {
             let gained = log.link.clean_other_shards().await;
-            log.asked.set(if gained { PeerSpace::No } else { PeerSpace::InVain });
+            log.peer_space.set(if gained { PeerSpace::NotAsked } else { PeerSpace::Exhausted });
             log.exhausted.set(!gained);
             log.retry_waiting();
         };
-        self.reactor.spawn(ask).detach();
+        self.reactor.spawn(request).detach();
     }
 
-    /// Answers everything that a write_class has queued with an error.
+    /// Answers all queued requests of a write class with an error.
     fn refuse_all(&self, write_class: WriteClass, error: &Error) {
         self.pacer.reset_attempts(write_class);
         self.refused_before.set(self.next.get());
@@ -212,7 +218,7 @@ impl Log {
         self.count_answered(write_class, count);
     }
 
-    /// Which kind of segment the next record of a write_class goes to.
+    /// Returns the segment class for the next record of a write class.
     fn class_for(&self, write_class: WriteClass) -> SegmentClass {
         match write_class {
             WriteClass::Cold => return SegmentClass::Cold,
@@ -221,12 +227,12 @@ impl Log {
         }
         let queues = self.queues.borrow();
         let payload: u32 = queues.of(write_class).iter().take(8).map(super::Request::payload).sum();
-        // One header block does for anything that a mirror is chosen for.
+        // One header block is enough for every record that a mirror is chosen for.
         let small = queues.of(write_class).len() <= 8 && prefers_mirror(self.geometry.scheme, 1 + payload);
         if small { SegmentClass::Mirror } else { SegmentClass::Hot }
     }
 
-    /// Lays out a record at the end of a segment and starts writing it.
+    /// Builds a record at the end of a segment and starts to write it.
     fn write_record(
         self: &Rc<Self>,
         segment: SegmentId,
@@ -278,8 +284,9 @@ impl Log {
         self.finish_or_wait(record, writes);
     }
 
-    /// Writes a record where it lies, if all columns are memory of this process: only its first rows are staged, nobody has to wait, and
-    /// what was written is waited for once. False, and nothing is written, if they are not.
+    /// Writes a record directly if all of its columns are memory of this process. Only its first
+    /// rows are buffered, and the writer does not wait. Returns false, and writes nothing, if they
+    /// are not.
     fn write_in_place(
         &self,
         place: &RecordLocation,
@@ -306,7 +313,7 @@ impl Log {
         written == Some(true)
     }
 
-    /// Starts one write for each column that is on a drive in use.
+    /// Starts one write per column that is on a drive in use.
     fn start_writes(&self, place: &RecordLocation, scheme: Scheme, rows: &StripeColumns) -> Writes {
         let segments = self.rows.segments.borrow();
         let write = |column| {
@@ -316,7 +323,8 @@ impl Log {
         (0..scheme.width()).filter_map(write).collect()
     }
 
-    /// Finishes a record at once if its writes are done (memory drives), else in a task of its own.
+    /// Finishes a record immediately if its writes are done (memory drives), else in a separate
+    /// task.
     fn finish_or_wait(self: &Rc<Self>, record: Rc<PendingRecord>, mut writes: Writes) {
         if writes.iter().all(|(_, io)| io.is_done()) {
             let results: Results =
@@ -340,8 +348,8 @@ impl Log {
         self.reactor.spawn(wait).detach();
     }
 
-    /// Ends a record whose writes have ended. A drive that failed one is lost, and known to be lost by the superblocks,
-    /// before the record counts as written (L2).
+    /// Finishes a record whose writes have completed. A drive that failed a write is reported as
+    /// failed, and the superblocks say so, before the record counts as written (L2).
     async fn finish(&self, record: Rc<PendingRecord>, results: Results) {
         for (drive, result) in results {
             let lost = match result {
@@ -356,13 +364,13 @@ impl Log {
             }
         }
         if !self.has_enough_columns(&record) {
-            let message = "too many drives are lost: a record has too few columns";
+            let message = "too many drives have failed: a record has too few columns";
             return self.fail(&Error::new(ErrorKind::PoolFailed, message));
         }
         self.written(&record);
     }
 
-    /// True if a record's rows can be read: k of its columns are on drives in use that took them.
+    /// Returns true if a record's rows can be read: k of its columns were written to drives in use.
     fn has_enough_columns(&self, record: &PendingRecord) -> bool {
         let segments = self.rows.segments.borrow();
         let scheme = segments.scheme(record.segment);
@@ -375,12 +383,12 @@ impl Log {
 
     fn written(&self, record: &PendingRecord) {
         record.written.set(true);
-        self.land_written();
+        self.apply_written();
         self.work.notify();
     }
 
-    /// Lands every record that is written and has no unwritten one before it (L1).
-    pub(super) fn land_written(&self) {
+    /// Applies every written record that has no unwritten one before it (L1).
+    pub(super) fn apply_written(&self) {
         loop {
             let record = {
                 let mut in_flight = self.in_flight.borrow_mut();
@@ -392,15 +400,15 @@ impl Log {
             let Some(record) = record else { return };
             match self.failure() {
                 Some(error) => self.abandon(&record, &error),
-                None => self.land(record),
+                None => self.apply(record),
             }
         }
     }
 
-    fn land(&self, record: Rc<PendingRecord>) {
-        assert_eq!(record.sequence, self.applied.get().next(), "L1: records land in order");
+    fn apply(&self, record: Rc<PendingRecord>) {
+        assert_eq!(record.sequence, self.applied.get().next(), "L1: records are applied in order");
         let batch = record.batch.take();
-        let mut at = LandingCursor { next_block: record.header_blocks, next_crc: 0 };
+        let mut at = ApplyCursor { next_block: record.header_blocks, next_crc: 0 };
         let mut entries = Vec::new();
         for request in &batch.requests {
             let leaves: &[NodeRef] = match &request.effect {
@@ -409,7 +417,7 @@ impl Log {
             };
             let first = entries.len();
             for item in &request.items {
-                self.land_item(&record, &mut at, item, leaves, &mut entries);
+                self.apply_item(&record, &mut at, item, leaves, &mut entries);
             }
             match &request.effect {
                 Effect::Nodes(nodes) => {
@@ -436,11 +444,11 @@ impl Log {
         self.answer(record.write_class, batch, entries);
     }
 
-    /// Lets one item change the map; collects the entries of nodes and table blocks.
-    fn land_item(
+    /// Applies one item to the map; collects the entries of nodes and table blocks.
+    fn apply_item(
         &self,
         record: &PendingRecord,
-        at: &mut LandingCursor,
+        at: &mut ApplyCursor,
         item: &Item,
         leaves: &[NodeRef],
         entries: &mut Vec<format::MapEntry>,
@@ -456,14 +464,14 @@ impl Log {
             Item::Unmap { block, count, mode, .. } => self.ledger.unmap(leaves, block, count, mode),
             Item::Node { .. } | Item::Table { .. } => entries.push(payload.entry(0)),
             Item::DropLayer { layer } => self.ledger.drop_layer(layer),
-            // Of two layers: the request has the leaves of both.
+            // Changes two layers; applied by the request's effect, which has the leaves of both.
             Item::Merge { .. } => {}
         }
     }
 
-    /// Tells a landed record's writers, those of table blocks with their entries.
+    /// Answers the writers of an applied record; those of table blocks get their entries.
     fn answer(&self, write_class: WriteClass, batch: Batch, entries: Vec<format::MapEntry>) {
-        // A front part split off a request is no request of its own.
+        // The front part of a split request has no reply channel and is not counted.
         let whole = batch.requests.iter().filter(|request| request.reply.is_some()).count();
         self.ledger.unpin(&batch.shared_pins);
         let mut entries = entries.into_iter();
@@ -485,7 +493,7 @@ impl Log {
         self.count_answered(write_class, whole);
     }
 
-    /// Answers the writers of a record that will not land (L3).
+    /// Answers the writers of a record that will not be applied (L3).
     fn abandon(&self, record: &PendingRecord, error: &Error) {
         self.rows.segments.borrow_mut().record_applied(record.segment, record.layout.end());
         let batch = record.batch.take();
@@ -520,8 +528,8 @@ impl Log {
     }
 }
 
-/// How far into a record's payload landing has come.
-struct LandingCursor {
+/// The position in a record's payload up to which its items were applied.
+struct ApplyCursor {
     next_block: u32,
     next_crc: usize,
 }

@@ -1,4 +1,4 @@
-//! Making what has landed durable.
+//! Flushing: makes applied records durable.
 
 use std::rc::Rc;
 
@@ -8,16 +8,16 @@ use super::Log;
 use crate::error::Result;
 
 impl Log {
-    /// Makes every record that has landed by now durable. Calls that come together share one round of flushes.
+    /// Makes every record applied by now durable. Concurrent calls share one round of flushes.
     ///
     /// # Errors
-    /// When so many drives fail their flush that the pool fails. A drive that fails one alone is lost instead, and
-    /// what it held counts as never written (promise 4).
+    /// If so many drives fail their flush that the pool fails. A single drive that fails its flush
+    /// is taken out of use, and its cells of the flushed rows count as never written (promise 4).
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<()> {
         self.flush_to(self.applied.get()).await
     }
 
-    /// Makes every record up to `target`, which has landed, durable.
+    /// Makes every record up to `target`, which is applied, durable.
     async fn flush_to(self: &Rc<Self>, target: Sequence) -> Result<()> {
         loop {
             if let Some(error) = self.failure() {
@@ -41,7 +41,7 @@ impl Log {
         }
     }
 
-    /// Flushes every drive that was written, whether or not its records have landed.
+    /// Flushes every drive that was written, including for records that are not applied yet.
     async fn flush_round(&self) -> Result<()> {
         let upto = self.applied.get();
         let mark = self.rows.segments.borrow().flush_mark();

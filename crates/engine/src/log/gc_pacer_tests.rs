@@ -1,4 +1,4 @@
-//! Cleaning for repair: as long as that helps it.
+//! Bounded cleaning for repair, and the debt of the cleaner.
 
 use super::*;
 
@@ -9,7 +9,8 @@ fn pacer() -> GcPacer {
     GcPacer::new(Arc::new(space))
 }
 
-/// How often repair is cleaned for that finds space in between, and as much to do as before.
+/// Returns how many rounds of cleaning repair gets that finds space in between but makes no
+/// progress.
 fn rounds(pacer: &GcPacer, left: u64) -> usize {
     let mut rounds = 0;
     while rounds < 1000 {
@@ -25,18 +26,18 @@ fn rounds(pacer: &GcPacer, left: u64) -> usize {
 }
 
 #[test]
-fn repair_is_not_cleaned_for_without_end() {
+fn cleaning_for_repair_is_bounded() {
     let pacer = pacer();
     assert_eq!(rounds(&pacer, 70), 15);
-    // It has come further than ever.
+    // Progress.
     assert_eq!(rounds(&pacer, 69), 15);
-    // That was there before.
+    // No progress.
     assert_eq!(rounds(&pacer, 69), 0);
     assert_eq!(rounds(&pacer, 75), 0);
 }
 
 #[test]
-fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
+fn cleaning_for_repair_restarts_after_deletions_or_a_reset() {
     let pacer = pacer();
     rounds(&pacer, 70);
     pacer.repair_needs_space(70);
@@ -48,11 +49,12 @@ fn repair_is_cleaned_for_again_when_much_was_deleted_or_it_begins_anew() {
     assert_eq!(rounds(&pacer, 90), 15);
 }
 
-/// A chunk is moved for the first block of it that is owed; the rest of it is paid for before the next one.
+/// A chunk is moved when its first block is owed; the rest of it is paid for before the next one is
+/// moved.
 #[test]
-fn what_was_moved_ahead_is_paid_for_first() {
+fn credit_is_used_up_before_more_is_moved() {
     let pacer = pacer();
-    // Half of what is wanted is free: users owe what they write.
+    // Half of the target is free: clients owe one block per block.
     pacer.space.set_segments(1000, 10 + 25, 10);
     assert!(pacer.max_live_share(0).is_some());
     pacer.set_victim_share(0.5);
@@ -63,7 +65,7 @@ fn what_was_moved_ahead_is_paid_for_first() {
     assert!(pacer.debt.get() <= 0.0);
     pacer.on_user_write(1, 0);
     assert!(pacer.debt.get() > 0.0 && pacer.may_write());
-    // What was moved for others, who waited for space, is no leave to write as much for nothing.
+    // Blocks moved for an urgent request do not allow as many client writes for free.
     pacer.on_moved(100_000);
     pacer.on_user_write(3 * u64::from(CHUNK_BLOCKS), 0);
     assert!(pacer.debt.get() > 0.0);

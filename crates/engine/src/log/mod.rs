@@ -1,12 +1,15 @@
-//! A shard's log: requests become records, records become the map, writers are answered in order.
+//! A shard's log: it packs requests into records, writes the records, and applies them in order.
 //!
-//! Owns the queues, the open segments, the records in flight and the shard's sequence numbers. One task commits; what
-//! is waiting when it comes round goes into one record, so that batches grow with load and a lone write waits for
-//! nobody. Always true (docs/invariants.md):
-//! - L1: records land (change the map, answer their writers) in the order of their sequence numbers, without gaps.
-//! - L2: a record lands only when every column on a drive in use is written, and never with fewer than k columns.
-//! - L3: after a record has failed, nothing lands any more: the pool goes on read-only.
-//! - L4: `durable` is the sequence of a record up to which everything was flushed after it was written.
+//! Owns the request queues, the open segments, the records in flight and the shard's sequence
+//! numbers. One task commits. Each time it runs, it packs all queued requests of a write class into
+//! one record, so that records grow with the load and a single write does not wait. A record is
+//! applied when it changes the map and its writers are answered. Always true (docs/invariants.md):
+//! - L1: records are applied in the order of their sequence numbers, without gaps.
+//! - L2: a record is applied only when every column on a drive in use is written, and never with
+//!   fewer than k columns.
+//! - L3: after a record has failed, no record is applied any more: the pool becomes read-only.
+//! - L4: `durable` is the sequence of a record up to which everything was flushed after it was
+//!   written.
 
 mod commit;
 mod flush;
@@ -34,7 +37,7 @@ use crate::row_reader::RowReader;
 use crate::space::Space;
 use gc_pacer::GcPacer;
 
-/// Who a shard is.
+/// The identity of a shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) pool: PoolId,
@@ -54,16 +57,16 @@ struct PendingRecord {
     written: Cell<bool>,
 }
 
-/// What a shard counted since it was started.
+/// Counters of a shard's log since the shard was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
-    /// Payload blocks that users wrote.
+    /// Payload blocks of client writes.
     pub user_blocks: u64,
     /// Payload blocks of map nodes and tables.
     pub map_blocks: u64,
-    /// Payload blocks of the catalogue, of zeroed parts and of blocks that were healed.
+    /// Payload blocks of the catalogue and of healed blocks.
     pub freeing_blocks: u64,
-    /// Payload blocks that the engine moved.
+    /// Payload blocks that the cleaner moved.
     pub moved_blocks: u64,
     /// Header blocks.
     pub header_blocks: u64,
@@ -75,7 +78,7 @@ pub struct LogCounters {
     pub records: u64,
 }
 
-/// See the module.
+/// A shard's log.
 pub(crate) struct Log {
     identity: Identity,
     geometry: Geometry,
@@ -96,70 +99,70 @@ pub(crate) struct Log {
     flushing: Cell<bool>,
     flushed: WaitList,
     failure: RefCell<Option<Error>>,
-    /// The checkpoint that recoveries start from.
+    /// Root and sequence of the checkpoint that recovery starts from.
     pub(crate) anchor: Cell<(format::MapEntry, Sequence)>,
-    /// Raised when a checkpoint is due.
+    /// Notified when a checkpoint is due.
     pub(crate) checkpoint_due: Notify,
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
-    /// Who waits for space or a checkpoint.
+    /// The write classes that wait for space or a checkpoint.
     waits: Cell<PerClass<bool>>,
-    /// There is no space to come: who waited for it is refused, unless other shards have some.
+    /// The cleaner gains nothing: waiting requests are refused unless other shards gain space.
     exhausted: Cell<bool>,
-    /// Other shards were asked for space.
-    asked: Cell<PeerSpace>,
-    /// Users and the cleaner, in step.
+    /// The state of the request for space to the other shards.
+    peer_space: Cell<PeerSpace>,
+    /// Paces the cleaner and throttles client writes.
     pub(crate) pacer: GcPacer,
-    /// A checkpoint is being made.
+    /// A checkpoint is in progress.
     checkpointing: Cell<bool>,
-    /// Checkpoints cannot be made now: waiting for one would be in vain.
+    /// The error of the last checkpoint; while it is set, no request waits for a checkpoint.
     checkpoint_failure: RefCell<Option<Error>>,
-    /// Whose turn it is: the checkpoint's, or everybody else's.
+    /// The other write classes are served before the checkpoint's next.
     others_first: Cell<bool>,
     /// Which of the others was reset_attempts last.
     last_served: Cell<WriteClass>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
-    /// What is moved may take of checkpoints' own space, and waits for none.
+    /// Moved data may use the checkpoint reserve, and does not wait for a checkpoint.
     compacting: Cell<bool>,
-    /// Nobody makes checkpoints or cleans any more: who would wait for that is refused.
+    /// Checkpoints and cleaning have ended: requests that would wait for them are refused.
     no_reclaim: Cell<bool>,
     /// The commit task has not ended.
     running: Cell<bool>,
     ended: WaitList,
-    /// Requests with somebody to answer, queued and answered so far, by write_class.
+    /// Requests that have a reply channel, queued and answered so far, by write class.
     queued: Cell<PerClass<u64>>,
     answered: Cell<PerClass<u64>>,
     settled: WaitList,
-    /// Records before this one may hold front parts of requests that were refused.
+    /// Records before this one may contain the front parts of refused requests.
     refused_before: Cell<Sequence>,
 }
 
-/// Whether other shards have space.
+/// The state of the request for space to the other shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PeerSpace {
-    /// Nobody has asked.
+    /// They were not asked.
     #[default]
-    No,
-    /// They are looking.
+    NotAsked,
+    /// They are cleaning.
     Pending,
-    /// They have none.
-    InVain,
+    /// They gained nothing.
+    Exhausted,
 }
 
-/// What a log starts with.
+/// The parameters of a new log.
 pub(crate) struct LogStart {
     pub(crate) identity: Identity,
     pub(crate) geometry: Geometry,
-    /// Records in flight at most.
+    /// Maximum number of records in flight.
     pub(crate) depth: usize,
-    /// Blocks written after which a checkpoint is due.
+    /// Number of blocks written after which a checkpoint is due.
     pub(crate) checkpoint_blocks: u64,
-    /// Segments opened since the last checkpoint at most.
+    /// Maximum number of segments opened since the last checkpoint.
     pub(crate) recent_max: usize,
-    /// How full the pool is.
+    /// The space accounting of the pool.
     pub(crate) space: Arc<Space>,
-    /// The last record of the shard's history so far; it and all before it are durable.
+    /// The last record of the shard's history so far; it and all records before it are durable.
     pub(crate) last: Sequence,
     pub(crate) anchor: (format::MapEntry, Sequence),
 }
@@ -196,7 +199,7 @@ impl Log {
             blocks_since_checkpoint: Cell::new(0),
             waits: Cell::default(),
             exhausted: Cell::new(false),
-            asked: Cell::default(),
+            peer_space: Cell::default(),
             pacer: GcPacer::new(start.space),
             checkpointing: Cell::new(false),
             checkpoint_failure: RefCell::default(),
@@ -215,13 +218,14 @@ impl Log {
         })
     }
 
-    /// Commits a request and waits until it has landed. Gives the entries of table blocks.
+    /// Commits a request and waits until it is applied. Returns the entries of table blocks.
+    ///
+    /// The request is queued when this is called, not when the future is first polled, so that the
+    /// futures of writers need no room for it.
     ///
     /// # Errors
-    /// `NoSpace` for user data in a full pool; `PoolFailed` when too many drives are lost. The request's pins are
-    /// taken back in every case.
-    ///
-    /// It is queued when this is called, so that the future, of which every writer has one, need not have room for it.
+    /// `NoSpace` for client data in a full pool; `PoolFailed` when too many drives have failed. The
+    /// request's pins are released in every case.
     pub(crate) fn commit(
         &self,
         write_class: WriteClass,
@@ -234,8 +238,9 @@ impl Log {
         async move { receiver.await.unwrap_or_else(closed) }
     }
 
-    /// As [`Log::commit`], for requests that carry their own way to answer. Of several that are queued together it is
-    /// enough that the last one does: the records of a write_class land in order.
+    /// Queues a request that has its own reply channel, or none. If several requests are queued
+    /// together, it is enough that the last one has one: the records of a write class are applied
+    /// in order.
     pub(crate) fn enqueue(&self, write_class: WriteClass, request: Request) {
         if let Some(error) = self.failure().or_else(|| self.closed()) {
             self.refuse(request, &error);
@@ -248,16 +253,16 @@ impl Log {
         self.work.notify();
     }
 
-    /// Waits until everything queued by now has landed or will never.
+    /// Waits until everything queued by now is applied or has failed.
     pub(crate) async fn settle(&self) {
         let queued = self.queued.get();
         let answered = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
-        // The front part of a request that was refused may still be on its way.
+        // The front part of a refused request may still be in flight.
         let reached = || answered() && self.applied.get().next() >= self.refused_before.get();
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
-    /// Requests of a write_class were answered.
+    /// Counts requests of a write class as answered.
     fn count_answered(&self, write_class: WriteClass, requests: usize) {
         let mut answered = self.answered.get();
         *answered.of_mut(write_class) += requests as u64;
@@ -265,45 +270,45 @@ impl Log {
         self.settled.wake_all();
     }
 
-    /// Why nothing lands any more, if so.
+    /// Returns the error that ended the log, if it has failed (L3).
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()
     }
 
-    /// The last record that has landed.
+    /// Returns the sequence of the last applied record.
     pub(crate) fn applied(&self) -> Sequence {
         self.applied.get()
     }
 
-    /// The state that the superblocks hold of this shard.
+    /// Returns the shard's state as the superblocks store it.
     pub(crate) fn shard_record(&self) -> ShardRecord {
         let (root, checkpointed) = self.anchor.get();
         ShardRecord { root, checkpointed, recent: self.rows.segments.borrow().recent() }
     }
 
-    /// A checkpoint is being made.
+    /// Returns true while a checkpoint is in progress.
     pub(crate) fn is_checkpointing(&self) -> bool {
         self.checkpointing.get()
     }
 
-    /// A checkpoint begins.
+    /// Notes that a checkpoint has begun.
     pub(crate) fn checkpoint_started(&self) {
         self.checkpointing.set(true);
     }
 
-    /// A checkpoint was made, or could not be: who waited for it goes on.
+    /// Notes that a checkpoint has ended, and retries the requests that waited for it.
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
         self.checkpointing.set(false);
         *self.checkpoint_failure.borrow_mut() = result.as_ref().err().cloned();
         self.retry_waiting();
     }
 
-    /// Why the last checkpoint could not be made, if that is so and no space has come back since.
+    /// Returns the error of the last checkpoint, if it failed and no space was freed since.
     pub(crate) fn checkpoint_failure(&self) -> Option<Error> {
         self.checkpoint_failure.borrow().clone()
     }
 
-    /// Space was given back: who waits looks again.
+    /// Notes that space was freed, and retries the requests that waited for it.
     pub(crate) fn space_freed(&self) {
         if self.checkpoint_failure.take().is_some() {
             self.checkpoint_due.notify();
@@ -312,25 +317,27 @@ impl Log {
         self.pacer.wake();
     }
 
-    /// The cleaner is about to move `blocks`: users may write that much more.
+    /// Notes that the cleaner is about to move `blocks` blocks, which pays for client writes.
     pub(crate) fn on_cleaner_moved(&self, blocks: usize) {
         self.pacer.on_moved(blocks);
         self.work.notify();
     }
 
-    /// The cleaner finds nothing to do while `coming` segments wait for the next checkpoint.
-    pub(crate) fn on_cleaner_idle(&self, coming: usize) {
-        self.pacer.set_idle(coming);
+    /// Notes that the cleaner found nothing to do; the next checkpoint frees `freed_segments`
+    /// segments.
+    pub(crate) fn on_cleaner_idle(&self, freed_segments: usize) {
+        self.pacer.set_idle(freed_segments);
         self.work.notify();
     }
 
-    /// The cleaner has done what it could: a segment's worth, or nothing at all.
+    /// Notes that the cleaner has gained about a segment, or, if `gained` is false, that it cannot
+    /// gain any.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
         self.exhausted.set(!gained);
-        let somebody_waits =
+        let is_waited_for =
             self.waits.get().iter().any(|waits| *waits) || self.pacer.is_cleaning_for_others();
         self.pacer.cleaning_ended(gained);
-        if gained && somebody_waits {
+        if gained && is_waited_for {
             self.checkpoint_due.notify();
         } else if !gained {
             self.retry_waiting();
@@ -342,7 +349,7 @@ impl Log {
         self.work.notify();
     }
 
-    /// The shard begins to stop: what needs no space is still done.
+    /// Begins to stop: requests that need no reclaimed space are still committed.
     pub(crate) fn begin_stop(&self) {
         self.no_reclaim.set(true);
         self.checkpoint_due.notify();
@@ -350,7 +357,7 @@ impl Log {
         self.retry_waiting();
     }
 
-    /// Ends the commit task once the queues are empty; what comes later is refused.
+    /// Ends the commit task once the queues are empty; later requests are refused.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
         self.retry_waiting();
@@ -362,18 +369,17 @@ impl Log {
             .then(|| Error::new(ErrorKind::Closed, "the pool was closed"))
     }
 
-    /// The commit task has ended.
     fn has_ended(&self) {
         self.running.set(false);
         self.ended.wake_all();
     }
 
-    /// True if nothing is queued or in flight.
+    /// Returns true if nothing is queued or in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.borrow().iter().all(VecDeque::is_empty) && self.in_flight.borrow().is_empty()
     }
 
-    /// Fails the log (L3): everything queued and in flight is answered with the error.
+    /// Fails the log (L3): all requests, queued or in flight, are answered with the error.
     pub(crate) fn fail(&self, error: &Error) {
         if self.failure.borrow().is_some() {
             return;
@@ -386,13 +392,13 @@ impl Log {
         for flight in in_flight {
             flight.written.set(true);
         }
-        self.land_written();
+        self.apply_written();
         self.flushed.wake_all();
         self.settled.wake_all();
         self.checkpoint_due.notify();
     }
 
-    /// Answers a request that will not be committed.
+    /// Answers a request that will not be committed with `error`.
     fn refuse(&self, request: Request, error: &Error) {
         match &request.effect {
             Effect::Leaves(pins) => self.ledger.unpin(pins),

@@ -1,4 +1,4 @@
-//! What the log is asked to commit, and how requests are gathered into one record. Plain state and pure choices.
+//! Requests to the log, and how they are packed into records. Plain state and pure decisions.
 
 use std::collections::VecDeque;
 
@@ -11,44 +11,44 @@ use crate::error::Result;
 use crate::map::{NodeRef, Pins};
 use crate::segments::AllocPriority;
 
-/// Payload blocks that a record gathers at most; the last row is filled up beyond it.
+/// Maximum payload blocks packed into a record, not counting those that fill up its last row.
 pub(super) const GATHER_BLOCKS: u32 = 320;
-/// Payload blocks of one request at most.
+/// Maximum payload blocks of one request.
 pub(crate) const REQUEST_BLOCKS_MAX: u32 = 256;
 
-/// What becomes of the map once a request is stored.
+/// The effect of a stored request on the map.
 pub(crate) enum Effect {
-    /// Items change these leaves, which are pinned.
+    /// The items change these leaves, which are pinned.
     Leaves(Pins),
-    /// What is in the leaves of one layer goes over to those of another; both are pinned.
+    /// The entries in the leaves of one layer move to those of another; both are pinned.
     Merge {
-        /// The layer that is given up.
+        /// Leaves of the layer that is merged.
         from: Pins,
-        /// A leaf for each of those, at least.
+        /// Leaves of the target layer, at least one for each leaf in `from`.
         into: Pins,
     },
-    /// The payload blocks are these nodes, handed out by a checkpoint.
+    /// The payload blocks are these map nodes of a checkpoint.
     Nodes(Vec<NodeRef>),
-    /// The items concern no node in memory: table blocks, dropped layers.
+    /// The items change no map node: table blocks, dropped layers.
     Nothing,
 }
 
-/// Something to commit.
+/// A request to commit items and their payload.
 pub(crate) struct Request {
-    /// What it says.
+    /// The items that the record will list.
     pub(crate) items: SmallVec<[Item; 1]>,
-    /// Its payload, each span whole blocks.
+    /// The payload; each span is whole blocks.
     pub(crate) data: SmallVec<[Span; 1]>,
-    /// What follows.
+    /// The effect on the map.
     pub(crate) effect: Effect,
-    /// Who is told. The entries are those of the payload blocks, for table blocks only.
+    /// Receives the result. The entries are those of the payload blocks, for table blocks only.
     pub(crate) reply: Option<LocalSender<Result<Vec<MapEntry>>>>,
 }
 
-/// Which queue a request waits in.
+/// The class of a write: it selects the queue, the allocation priority and the segment class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteClass {
-    /// New data.
+    /// New data of clients.
     User,
     /// Trims, zeros and healed blocks.
     Trim,
@@ -56,11 +56,11 @@ pub(crate) enum WriteClass {
     Cold,
     /// Deleted volumes, and the catalogue.
     Freeing,
-    /// What a checkpoint stores.
+    /// Map nodes and tables of a checkpoint.
     Checkpoint,
 }
 
-/// A value for each write_class.
+/// A value for each write class.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PerClass<T>([T; 5]);
 
@@ -87,19 +87,19 @@ impl<T> PerClass<T> {
         }
     }
 
-    /// All of them; the same order for every value.
+    /// Iterates over all values; the order is the same for every value.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }
 
-    /// All of them.
+    /// Iterates over all values.
     pub(super) fn into_iter(self) -> impl Iterator<Item = T> {
         self.0.into_iter()
     }
 }
 
 impl WriteClass {
-    /// What its space is wanted for.
+    /// Returns the allocation priority of the class.
     pub(super) fn priority(self) -> AllocPriority {
         match self {
             Self::Checkpoint => AllocPriority::Checkpoint,
@@ -111,7 +111,7 @@ impl WriteClass {
 }
 
 impl Request {
-    /// Payload blocks.
+    /// Returns the number of payload blocks.
     pub(super) fn payload(&self) -> u32 {
         self.items.iter().map(Item::payload).sum()
     }
@@ -120,8 +120,8 @@ impl Request {
         self.items.iter().map(Item::encoded_bytes).sum()
     }
 
-    /// Takes the first `blocks` blocks off a large plain write. They need no answer of their own: records land in
-    /// order, so the rest answers for both.
+    /// Splits the first `blocks` blocks off a large plain write. They need no reply of their own:
+    /// records are applied in order, so the rest answers for both.
     fn split_front(&mut self, blocks: u32, atomic: u32) -> Option<Request> {
         let (Effect::Leaves(_), [Item::Write { layer, block, count }]) =
             (&self.effect, self.items.as_mut_slice())
@@ -148,18 +148,18 @@ impl Request {
             }
             left -= length;
         }
-        // Its leaves are those of the rest: see `Batch::shared_pins`.
+        // The leaves are those of the rest: see `Batch::shared_pins`.
         let effect = Effect::Leaves(Pins::new());
         Some(Request { items: SmallVec::from_elem(front, 1), data, effect, reply: None })
     }
 }
 
-/// Requests that become one record.
+/// The requests of one record.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
-    /// Leaves that a split-off front part changes: those of its rest, pinned once more for the batch, because the rest
-    /// may be refused while the front is being written.
+    /// Leaves that a split-off front part changes: those of its rest, pinned once more for the
+    /// batch, because the rest may be refused while the front is being written.
     pub(super) shared_pins: Pins,
     pub(super) payload: u32,
     pub(super) header_blocks: u32,
@@ -168,7 +168,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Header and payload blocks.
+    /// Returns the number of header and payload blocks.
     pub(super) fn blocks(&self) -> u32 {
         self.header_blocks + self.payload
     }
@@ -178,8 +178,9 @@ impl Batch {
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
-    /// True if a request of this size can join without passing `cells` blocks or a limit of the format. The header's
-    /// blocks must lie one below the other in the first column, where recovery reads them.
+    /// Returns true if a request can join without exceeding `cells` blocks or a limit of the
+    /// format. The header's blocks must be in consecutive rows of the first column, where recovery
+    /// reads them.
     fn fits(&self, request: &Request, scheme: Scheme, cells: u32) -> bool {
         let (items_bytes, payload) = (request.items_bytes(), request.payload());
         let header = self.header_blocks_with(items_bytes, payload);
@@ -197,10 +198,11 @@ impl Batch {
         self.requests.push(request);
     }
 
-    /// Takes from `queue` what goes into one record of `scheme` within `rows` rows: whole requests up to
-    /// [`GATHER_BLOCKS`], then a piece of a large one to fill the last row. Empty if the first request does not fit.
-    /// Writes of up to `atomic` blocks are never taken apart. If others come after it soon (`more_to_come`), what would leave cells of the
-    /// last row unused is left to them.
+    /// Takes the requests for one record of `scheme` within `rows` rows from `queue`: whole
+    /// requests up to [`GATHER_BLOCKS`], then a part of a large one to fill the last row. Empty if
+    /// the first request does not fit. Writes of up to `atomic` blocks are never split. If more
+    /// requests follow soon (`more_to_come`), requests that would leave cells of the last row
+    /// unused stay in the queue.
     pub(super) fn gather(
         queue: &mut VecDeque<Request>,
         scheme: Scheme,
@@ -227,7 +229,8 @@ impl Batch {
         batch
     }
 
-    /// Gives back the last requests, if these are what goes beyond the last whole row.
+    /// Returns the last requests to the queue, if they are exactly the blocks beyond the last whole
+    /// row.
     fn trim_to_whole_rows(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme) {
         let row = u32::from(scheme.data());
         let beyond = self.blocks() % row;
@@ -250,7 +253,7 @@ impl Batch {
         queue.extend(back);
     }
 
-    /// Fills the last row, or the rest of the segment, with the front of a large write.
+    /// Fills the last row, or the rest of the segment, with the front part of a large write.
     fn fill_last_row(&mut self, queue: &mut VecDeque<Request>, scheme: Scheme, cells: u32, atomic: u32) {
         let Some(next) = queue.front_mut() else { return };
         let items_bytes = next.items.first().map_or(0, Item::encoded_bytes);
@@ -264,7 +267,7 @@ impl Batch {
             let row = u32::from(scheme.data());
             (used.next_multiple_of(row) - used).min(cells.saturating_sub(used))
         };
-        // A header that would grow by a block for this is not worth it.
+        // Not if the header would grow by a block for it.
         if room == 0
             || (!self.requests.is_empty() && self.header_blocks_with(items_bytes, room) != self.header_blocks)
         {
@@ -283,8 +286,8 @@ impl Batch {
     }
 }
 
-/// True if a record of `blocks` blocks is better mirrored than striped: it would not even fill a row, costs no more
-/// blocks on the drives, and fewer writes.
+/// Returns true if a record of `blocks` blocks is better mirrored than striped: it would not fill a
+/// row, and takes no more blocks on the drives, in fewer writes.
 pub(super) fn prefers_mirror(scheme: Scheme, blocks: u32) -> bool {
     if scheme.data() == 1 || blocks > u32::from(scheme.data()) {
         return false;

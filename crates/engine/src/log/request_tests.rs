@@ -1,4 +1,4 @@
-//! What goes into one record, and when a mirror is chosen.
+//! Which requests go into one record, and when a mirror is chosen.
 
 use format::{LayerBlock, LayerId};
 use reactor::Buffer;
@@ -24,7 +24,7 @@ fn gather(queue: &mut VecDeque<Request>, rows: u32) -> Batch {
 }
 
 #[test]
-fn small_writes_are_gathered_whole() {
+fn small_writes_are_packed_whole() {
     let mut queue: VecDeque<_> = (0..10).map(|index| write(index * 10, 3)).collect();
     let batch = gather(&mut queue, 256);
     assert_eq!((batch.requests.len(), batch.payload, batch.blocks()), (10, 30, 31));
@@ -43,12 +43,12 @@ fn the_last_row_is_filled_with_the_front_of_a_large_write() {
 }
 
 #[test]
-fn a_row_that_would_not_be_full_is_left_to_those_that_come() {
+fn requests_beyond_the_last_whole_row_wait_for_more() {
     let mut queue: VecDeque<_> = (0..32).map(|index| write(index * 10, 1)).collect();
     let batch = Batch::gather(&mut queue, scheme("4+1"), 256, 64, true);
     assert_eq!((batch.blocks(), batch.header_blocks, queue.len()), (32, 1, 1));
     assert_eq!(queue.front().unwrap().items[0], write(310, 1).items[0]);
-    // Not a larger one in part, and not where hardly anything would be left.
+    // Not if that would split a larger request, or leave too small a record.
     let mut queue: VecDeque<_> = (0..10).map(|index| write(index * 10, 3)).collect();
     assert_eq!(Batch::gather(&mut queue, scheme("4+1"), 256, 64, true).blocks(), 28);
     let mut queue: VecDeque<_> = [write(0, 30), write(40, 4)].into();
@@ -58,7 +58,7 @@ fn a_row_that_would_not_be_full_is_left_to_those_that_come() {
 }
 
 #[test]
-fn a_write_that_must_stay_whole_is_left_for_the_next_segment() {
+fn an_atomic_write_waits_for_the_next_segment() {
     let mut queue: VecDeque<_> = [write(0, 64)].into();
     assert!(gather(&mut queue, 16).requests.is_empty());
     assert_eq!(queue.len(), 1);
@@ -69,7 +69,7 @@ fn a_write_that_must_stay_whole_is_left_for_the_next_segment() {
 }
 
 #[test]
-fn mirrors_are_for_what_would_not_fill_a_row() {
+fn records_smaller_than_a_row_are_mirrored() {
     for (text, most) in [("4+1", 2), ("4+2", 2), ("8+2", 3), ("1+1", 0), ("2+2", 1), ("3+0", 3)] {
         let preferred: Vec<u32> = (1..20).filter(|blocks| prefers_mirror(scheme(text), *blocks)).collect();
         let expected: Vec<u32> = (1..=most).collect();

@@ -1,8 +1,9 @@
 //! A record in memory, ready to be written: header, payload and parity, column by column.
 //!
-//! The payload is copied exactly once, because its owner (a guest) may change it at any time: the CRC and the parity
-//! are those of the copy. Unused cells are zero, so that every row is a codeword (R2). All of a record may be laid out together, or
-//! row by row in the same place, those of the header last, because it has the crcs of all others.
+//! The payload is copied exactly once, because its owner (a guest) may change it at any time: the
+//! CRC and the parity are those of the copy. Unused cells are zero, so that every row is a codeword
+//! (R2). A record is either built as a whole, or row by row in one buffer; the rows of the header
+//! come last, because it holds the CRCs of all others.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -16,30 +17,30 @@ use smallvec::SmallVec;
 use super::request::Batch;
 use crate::geometry::RecordLayout;
 
-/// A record that is laid out.
+/// Builds the columns of a record.
 pub(super) struct StripeBuilder<'a> {
     batch: &'a Batch,
     code: &'a Code,
     shape: RecordShape,
-    /// What each data cell holds, in the order of the blocks, which is column by column.
+    /// The source of each data cell, in the order of the blocks, which is column by column.
     cells: Cells,
-    /// CRC32C of each, as far as they have been laid out.
+    /// CRC32C of each cell that was built so far.
     crcs: Vec<u32>,
 }
 
-/// Room for a short record's; what is longer is worth an allocation.
+/// Inline storage for short records; longer ones are allocated.
 type Cells = SmallVec<[Source; 16]>;
 
-/// The first rows of a record, or all.
+/// The columns of the first rows of a record, or of all rows.
 pub(super) struct StripeColumns {
     buffer: Buffer,
     column_bytes: usize,
-    /// A mirror's columns all hold the same bytes, which are kept once.
+    /// The columns of a mirror hold the same bytes, which are stored once.
     mirrored: bool,
 }
 
 impl<'a> StripeBuilder<'a> {
-    /// A batch as a record of `scheme`, nothing of it laid out.
+    /// Prepares a batch as a record of `scheme`; nothing is copied yet.
     pub(super) fn new(batch: &'a Batch, scheme: Scheme, code: &'a Code, layout: RecordLayout) -> Self {
         let data = usize::from(scheme.data());
         let shape = RecordShape {
@@ -53,18 +54,19 @@ impl<'a> StripeBuilder<'a> {
         Self { batch, code, shape, cells, crcs }
     }
 
-    /// StripeColumns of the record.
+    /// Returns the number of rows of the record.
     pub(super) fn rows(&self) -> usize {
         self.shape.rows
     }
 
-    /// StripeColumns that are laid out together, the first ones: those of the header. All rows of mirrors, whose columns are short and equal.
+    /// Returns the number of first rows that are built in one buffer: those of the header, or all
+    /// rows of a mirror, whose columns are short and equal.
     pub(super) fn buffered_rows(&self) -> usize {
         if self.shape.data == 1 { self.shape.rows } else { self.shape.header_rows() }
     }
 
-    /// Lays out all other rows, one after the other in the same place, where it stays in the processor's first cache: `take` is given each
-    /// cell, with the numbers of its column and row.
+    /// Builds the remaining rows one after the other in a buffer that stays in the L1 cache. `take`
+    /// receives each cell with its column and row.
     pub(super) fn emit_remaining(&mut self, take: impl FnMut(usize, usize, &[u8])) {
         let rows = self.buffered_rows()..self.shape.rows;
         if rows.is_empty() {
@@ -77,7 +79,7 @@ impl<'a> StripeBuilder<'a> {
         }
     }
 
-    /// Lays out the first `count` rows, at least those of the header, when all others have been.
+    /// Builds the first `count` rows, at least those of the header, after all others.
     pub(super) fn build(&mut self, count: usize, place: &RecordLocation, key: &PoolKey) -> StripeColumns {
         let column_bytes = count * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
@@ -99,7 +101,7 @@ impl<'a> StripeBuilder<'a> {
         StripeColumns { buffer, column_bytes, mirrored }
     }
 
-    /// CRC32C of each payload block, when everything has been laid out.
+    /// Returns the CRC32C of each payload block of a complete record.
     fn crcs(&self) -> &[u32] {
         let header = self.shape.header_blocks;
         match self.crcs.get(header..header + self.batch.payload as usize) {
@@ -108,7 +110,7 @@ impl<'a> StripeBuilder<'a> {
         }
     }
 
-    /// The same, when nothing else is wanted any more.
+    /// Returns the CRC32C of each payload block, and consumes the builder.
     pub(super) fn into_crcs(mut self) -> Vec<u32> {
         let count = self.crcs().len();
         self.crcs.drain(..self.shape.header_blocks);
@@ -116,7 +118,7 @@ impl<'a> StripeBuilder<'a> {
         self.crcs
     }
 
-    /// Writes the header into its cells, which are zero: the first ones of the first column, one below the other.
+    /// Writes the header into its cells, which are zero: the first rows of the first column.
     fn write_header(&self, place: &RecordLocation, key: &PoolKey, bytes: &mut [u8]) {
         let items: SmallVec<[Item; 64]> =
             self.batch.requests.iter().flat_map(|request| request.items.iter().copied()).collect();
@@ -125,7 +127,7 @@ impl<'a> StripeBuilder<'a> {
         Header::encode(place, &items, self.crcs(), key, cells);
     }
 
-    /// Fills the one column of a mirror: nothing is encoded.
+    /// Fills the single stored column of a mirror; there is no parity.
     fn copy(&mut self, bytes: &mut [u8]) {
         for ((cell, source), crc) in bytes.chunks_exact_mut(BLOCK).zip(&self.cells).zip(&mut self.crcs) {
             match source {
@@ -136,8 +138,8 @@ impl<'a> StripeBuilder<'a> {
         }
     }
 
-    /// Fills all cells of the first `count` rows, zero where they are the header's or nobody's, and encodes all but the first `buffered_rows` of
-    /// them, which hold the header.
+    /// Fills all cells of the first `count` rows, with zeros for header and unused cells, and
+    /// encodes all but the first `buffered_rows` of them, which hold the header.
     fn copy_and_encode(&mut self, count: usize, buffered_rows: usize, bytes: &mut [u8]) {
         let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
         if count == self.shape.rows {
@@ -162,7 +164,7 @@ impl<'a> StripeBuilder<'a> {
         }
     }
 
-    /// Encodes the first rows, which had to wait for the header.
+    /// Encodes the first rows, after the header was written.
     fn encode_rows(&self, count: usize, column_bytes: usize, bytes: &mut [u8]) {
         let rows = ..count * BLOCK;
         let (data, mut parity) = columns(bytes, column_bytes, self.shape.data);
@@ -173,12 +175,12 @@ impl<'a> StripeBuilder<'a> {
 }
 
 impl StripeColumns {
-    /// What to write to a column.
+    /// Returns the bytes to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         self.buffer.span().slice(self.place(usize::from(column)))
     }
 
-    /// The bytes of a column, as long as nobody has been given them.
+    /// Returns the bytes of a column, before any span of it was handed out.
     pub(super) fn bytes(&self, column: usize) -> &[u8] {
         match self.buffer.as_slice().get(self.place(column)) {
             Some(bytes) => bytes,
@@ -196,30 +198,30 @@ impl StripeColumns {
 struct RecordShape {
     rows: usize,
     data: usize,
-    /// Columns that are laid out.
+    /// Columns that are stored.
     columns: usize,
     header_blocks: usize,
 }
 
 impl RecordShape {
-    /// StripeColumns that hold blocks of the header.
+    /// Returns the number of rows that hold header blocks.
     fn header_rows(&self) -> usize {
         self.header_blocks.min(self.rows)
     }
 
-    /// What the data cells are to hold, in the order of the blocks, which is column by column: the header's (for now)
-    /// nothing, then the payload, then nothing.
+    /// Returns the sources of the data cells, in the order of the blocks, which is column by
+    /// column: zeros for the header (for now), then the payload, then zeros.
     fn cells(&self, batch: &Batch) -> Cells {
         let mut cells = Cells::with_capacity(self.rows * self.data);
         cells.resize(self.header_blocks, Source::Zero);
         for span in batch.requests.iter().flat_map(|request| &request.data) {
-            assert!(span.len().is_multiple_of(BLOCK), "payload comes in whole blocks");
+            assert!(span.len().is_multiple_of(BLOCK), "the payload is whole blocks");
             let start = span.as_ptr().cast_const();
             let blocks = (0..span.len() / BLOCK).map(|index| start.wrapping_add(index * BLOCK));
             cells.extend(blocks.map(Source::Copy));
         }
         let payload = cells.len() - self.header_blocks;
-        assert_eq!(payload, batch.payload as usize, "payload is as long as its items say");
+        assert_eq!(payload, batch.payload as usize, "the payload has the length that its items list");
         cells.resize(self.rows * self.data, Source::Zero);
         cells
     }
@@ -227,7 +229,7 @@ impl RecordShape {
 
 type Columns<'a> = SmallVec<[&'a mut [u8]; 32]>;
 
-/// The data and parity columns of some rows.
+/// Splits rows into their data and parity columns.
 fn columns(bytes: &mut [u8], column_bytes: usize, data: usize) -> (Columns<'_>, Columns<'_>) {
     let mut columns: Columns<'_> = bytes.chunks_exact_mut(column_bytes).collect();
     let parity = columns.drain(data..).collect();

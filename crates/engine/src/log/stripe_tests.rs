@@ -37,7 +37,7 @@ fn batch(blocks: u16, scheme: Scheme) -> (Batch, Vec<u8>) {
     (Batch::gather(&mut queue, scheme, 1 << 20, 64, false), bytes)
 }
 
-/// The columns of a record as its drives would have them.
+/// Returns the columns of a record as the drives would store them.
 fn columns_of(builder: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec<Vec<u8>> {
     let mut columns = vec![vec![0xEE; builder.rows() * BLOCK]; usize::from(width)];
     let left = if in_place { builder.buffered_rows() } else { builder.rows() };
@@ -50,7 +50,7 @@ fn columns_of(builder: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec
     }
     let rows = builder.build(left, &place(), &KEY);
     for (index, column) in (0..).zip(&mut columns) {
-        assert!(column[..left * BLOCK].iter().all(|byte| *byte == 0xEE), "what is left was not handed out");
+        assert!(column[..left * BLOCK].iter().all(|byte| *byte == 0xEE), "the first rows were not emitted");
         let place = &mut column[..left * BLOCK];
         match in_place {
             true => place.copy_from_slice(rows.bytes(usize::from(index))),
@@ -60,7 +60,8 @@ fn columns_of(builder: &mut StripeBuilder<'_>, width: u8, in_place: bool) -> Vec
     columns
 }
 
-/// Every shape of record is a codeword whose blocks lie where the layout says, padded with zeros, all together or row by row.
+/// Records of every shape are codewords with their blocks where the layout puts them, padded with
+/// zeros, whether built whole or row by row.
 #[test]
 fn records_are_codewords_laid_out_column_by_column() {
     let schemes = ["4+1", "4+2", "8+2", "2+2", "3+0", "1+1", "1+2", "16+4"];

@@ -142,7 +142,7 @@ impl Map {
             Some(parent) => {
                 if self.nodes[parent].dirty.is_none() && self.nodes[parent].entry(slot) != entry {
                     // A root added above this node since the freeze, which is not stored yet (M2).
-                    self.touch(parent);
+                    self.mark_dirty(parent);
                 }
                 let parent = &mut self.nodes[parent];
                 if let Some(place) = parent.frozen.as_mut().and_then(|frozen| frozen.get_mut(slot)) {
@@ -169,7 +169,7 @@ impl Map {
     /// Marks a node as dirty again after its image could not be stored.
     pub(crate) fn node_failed(&mut self, at: NodeRef) {
         self.unpin(&[at]);
-        self.touch(at);
+        self.mark_dirty(at);
     }
 
     /// Ends the freeze and returns the frozen layers with their stored roots.

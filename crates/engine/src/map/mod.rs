@@ -264,7 +264,7 @@ impl Map {
     }
 
     fn set(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
-        self.touch(leaf);
+        self.mark_dirty(leaf);
         let node = &mut self.nodes[leaf];
         assert_eq!(node.level, 0, "M4: writes change only leaves");
         let id = node.layer;
@@ -309,7 +309,7 @@ impl Map {
 
     /// Marks a node and its ancestors as dirty in the current period, and saves frozen content that
     /// a running checkpoint must still write.
-    fn touch(&mut self, node: NodeRef) {
+    fn mark_dirty(&mut self, node: NodeRef) {
         let mut next = Some(node);
         while let Some(at) = next {
             let period = self.period;

@@ -87,7 +87,7 @@ impl Map {
     /// Replaces an entry of a pinned leaf without updating the counts, which are wrong in a damaged
     /// map anyway. Returns the old entry.
     pub(crate) fn put_uncounted(&mut self, leaf: NodeRef, slot: usize, entry: MapEntry) -> MapEntry {
-        self.touch(leaf);
+        self.mark_dirty(leaf);
         self.nodes[leaf].swap(slot, entry)
     }
 

@@ -179,7 +179,7 @@ impl Map {
         }
     }
 
-    /// Returns the stored entry of a node that is not in memory but whose parent is; `None`
+    /// Returns the stored entry of a missing node if its parent is in memory; `None`
     /// otherwise.
     fn stored_entry(&self, load: MissingNode) -> Option<MapEntry> {
         let layer = self.layers.get(&load.layer)?;
@@ -316,7 +316,7 @@ impl Map {
             WalkEnd::Node(at) => {
                 // A dirty node is rewritten anyway.
                 if self.nodes[at].dirty.is_none() {
-                    self.touch(at);
+                    self.mark_dirty(at);
                 }
                 Ok(true)
             }
@@ -387,7 +387,7 @@ impl Map {
         }
         if !old_entry.is_absent() || old_root.is_some_and(|old| self.nodes[old].dirty.is_some()) {
             // M1, M2: the new root is not stored yet.
-            self.touch(root);
+            self.mark_dirty(root);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Closing a pool in order: everything in a last checkpoint, and the superblocks say so.
+//! Closing a pool: a final checkpoint of every shard, and the clean flag in the superblocks.
 
 use std::rc::Rc;
 
@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::shard::Shard;
 
 impl Pool {
-    /// Closes the pool: ends its tasks, with a last checkpoint, and marks it clean. Operations still running are
-    /// answered first; later ones fail as closed.
+    /// Closes the pool: stops its tasks, writes a final checkpoint and marks the pool clean.
+    /// Running operations complete first; later ones fail with `Closed`.
     ///
     /// # Errors
-    /// When the last checkpoint or superblock cannot be written. The pool is closed all the same, and the next opening
-    /// replays what it must.
+    /// When the final checkpoint or superblock cannot be written. The pool is closed nevertheless,
+    /// and the next open replays the log.
     pub async fn close(self) -> Result<()> {
         let mut result = Ok(());
-        let closed = |journal: Rc<Journal>| async move { journal.stop().await };
+        let stop = |journal: Rc<Journal>| async move { journal.stop().await };
         let _ = self.emit_event(EventKind::Closed, 0, "").await;
-        let _ = self.inner.journal.call(closed).await;
+        let _ = self.inner.journal.call(stop).await;
         for shard in self.inner.shards.iter() {
             let _ = shard.call(|shard: Rc<Shard>| async move { shard.begin_stop() }).await;
         }
@@ -39,15 +39,15 @@ impl Pool {
         result
     }
 
-    /// Forgets the pool's parts on their reactors.
+    /// Drops the pool's parts on their reactors.
     async fn dismiss(&self) {
         let catalogue = self.inner.catalogue.clone();
         let _ = self.inner.catalogue.call(move |_| async move { catalogue.unregister() }).await;
         let journal = self.inner.journal.clone();
         let _ = self.inner.journal.call(move |_| async move { journal.unregister() }).await;
         for shard in self.inner.shards.iter() {
-            let home = shard.clone();
-            let _ = shard.call(move |_| async move { home.unregister() }).await;
+            let handle = shard.clone();
+            let _ = shard.call(move |_| async move { handle.unregister() }).await;
         }
         let control = self.inner.control.clone();
         let dismiss = move |inner: Rc<Control>| async move {

@@ -1,4 +1,4 @@
-//! Making a pool: nothing but its first superblock, on every drive.
+//! Creating a pool: the first superblock, on every drive.
 
 use std::sync::Arc;
 
@@ -16,52 +16,53 @@ use super::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, SuperblockSlot, data_start_for, drive_bytes_min, zone_bytes_for};
 
-/// Seconds between scrubs, unless somebody wants it otherwise: 30 days.
+/// Default interval between scrubs in seconds: 30 days.
 const SCRUB_EVERY: u64 = 30 * 86_400;
 
-/// What a new pool is to be.
+/// Properties of a new pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its scheme.
+    /// The erasure coding scheme.
     pub scheme: Scheme,
-    /// Shards: on how many cores it can ever run at once. Fixed for its life.
+    /// Number of shards: the most cores the pool can use. Fixed at creation.
     pub shards: u16,
-    /// Bytes of a zone; chosen by the size of the drives if absent.
+    /// Zone size in bytes; derived from the size of the drives if absent.
     pub zone_bytes: Option<u64>,
-    /// Seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub now: u64,
-    /// Random bytes: identity, key and the drives' identities are made of them.
+    /// Random bytes, from which the pool's identity and key and the drives' identities are derived.
     pub entropy: [u8; 32],
 }
 
 /// Checks a pool's or volume's name.
 ///
 /// # Errors
-/// `Invalid`, saying what is wrong with it.
+/// `Invalid`, with the rule that the name violates.
 pub fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let wrong = if name.is_empty() {
+    let problem = if name.is_empty() {
         "is empty"
     } else if name.len() > NAME_MAX {
         "is longer than 63 bytes"
     } else if !name.chars().all(allowed) {
-        "may only hold letters, digits, '.', '_' and '-'"
+        "may only contain letters, digits, '.', '_' and '-'"
     } else if name.starts_with(['.', '-']) {
         "may not start with '.' or '-'"
     } else {
         return Ok(());
     };
     let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
-    Err(Error::new(ErrorKind::Invalid, format!("the name '{shown}' {wrong}")))
+    Err(Error::new(ErrorKind::Invalid, format!("the name '{shown}' {problem}")))
 }
 
-/// Makes a pool on `drives`, whatever they hold: whether they may be used is the caller's to find out. Runs on a
-/// reactor. Gives the pool's identity.
+/// Creates a pool on `drives` and overwrites their contents; the caller checks that the drives may
+/// be used. Runs on a reactor. Returns the pool's identity.
 ///
 /// # Errors
-/// `Invalid` for options that make no pool; `NoSpace` if files cannot grow; `Io` if a drive cannot be written.
+/// `Invalid` for invalid options; `NoSpace` if files cannot grow; `Io` if a drive cannot be
+/// written.
 pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<PoolId> {
     check_options(drives, options)?;
     let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
@@ -76,7 +77,7 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
         }
     }
     let sizes: Vec<_> = opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
-    let superblock = first_superblock(options, zone_bytes, &sizes);
+    let superblock = initial_superblock(options, zone_bytes, &sizes);
     check_zones(&superblock, 0)?;
     for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
         let failed = |error: IoError| {
@@ -98,27 +99,27 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
     Ok(superblock.pool)
 }
 
-/// Checks that the tables of the pool's shards can describe the segments on its drives, and on one
-/// more drive with so many zones.
+/// Checks that the tables of the pool's shards can describe the segments on its drives and on an
+/// additional drive with `extra_zones` zones.
 ///
 /// # Errors
 /// `Invalid`, with the largest number of zones.
-pub(crate) fn check_zones(superblock: &Superblock, more: u32) -> Result<()> {
+pub(crate) fn check_zones(superblock: &Superblock, extra_zones: u32) -> Result<()> {
     let Superblock { scheme, table_width, zone_bytes, .. } = *superblock;
     let shards = superblock.shards.len();
-    let most = pool_zones_max(scheme, shards, table_width, zone_bytes);
-    let belong = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
-    let zones: u64 = belong.map(|drive| u64::from(drive.zones)).sum::<u64>() + u64::from(more);
-    if zones <= most {
+    let max = pool_zones_max(scheme, shards, table_width, zone_bytes);
+    let members = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+    let zones: u64 = members.map(|drive| u64::from(drive.zones)).sum::<u64>() + u64::from(extra_zones);
+    if zones <= max {
         return Ok(());
     }
     let message = format!(
-        "the drives have {zones} zones of {zone_bytes} bytes; the tables of a pool with {shards} shards and scheme {scheme} describe up to {most}: larger zones or more shards, which are fixed when a pool is created, allow for more drives"
+        "the drives have {zones} zones of {zone_bytes} bytes; the tables of a pool with {shards} shards and scheme {scheme} describe up to {max}: create the pool with larger zones or more shards to use these drives"
     );
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Takes what another pool left off a drive, so that it is not taken for this one's, and the space for superblocks.
+/// Erases the superblocks of another pool from a drive and reserves the space for superblocks.
 pub(crate) async fn prepare_drive(drive: &dyn Drive, data_start: u64) -> std::result::Result<(), IoError> {
     let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
     drive.reserve(0, data_start).await.or_else(ignore_unsupported)?;
@@ -144,10 +145,7 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
         ));
     }
     if drives.len() > DRIVES_MAX {
-        return invalid(format!(
-            "{} drives are more than the {DRIVES_MAX} that a pool may have",
-            drives.len()
-        ));
+        return invalid(format!("a pool has at most {DRIVES_MAX} drives, {} are given", drives.len()));
     }
     if options.shards == 0 || usize::from(options.shards) > SHARDS_MAX {
         return invalid(format!("a pool has 1 to {SHARDS_MAX} shards, not {}", options.shards));
@@ -156,7 +154,7 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
         && !(zone.is_power_of_two() && (ZONE_MIN..=ZONE_MAX).contains(&zone))
     {
         return invalid(format!(
-            "a zone of {zone} bytes: it must be a power of two, {ZONE_MIN} to {ZONE_MAX}"
+            "zone size {zone} is invalid: it must be a power of two from {ZONE_MIN} to {ZONE_MAX} bytes"
         ));
     }
     let data = options.scheme.data();
@@ -164,17 +162,17 @@ fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Re
         && zone / BLOCK_BYTES * u64::from(data) < SEGMENT_BLOCKS_MIN
     {
         return invalid(format!(
-            "zones of {zone} bytes with {data} data columns: a segment would have fewer than {SEGMENT_BLOCKS_MIN} blocks"
+            "zone size {zone} is too small for {data} data columns: a segment must have at least {SEGMENT_BLOCKS_MIN} blocks"
         ));
     }
     Ok(())
 }
 
-fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String, u64)]) -> Superblock {
+fn initial_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String, u64)]) -> Superblock {
     let (pool, key) = options.entropy.split_at(16);
     let as_id = |bytes: &[u8]| {
         let mut id = [0; 16];
-        id.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+        id.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
         id
     };
     let pool = PoolId(as_id(pool));
@@ -185,9 +183,9 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
         data_start: data_start_for(zone_bytes),
     };
     let record = |(index, (path, size)): (u16, &(String, u64))| {
-        // Derived from the pool's random identity: unique, and no two drives alike.
+        // Derived from the pool's random identity and the drive's index, so unique.
         let mut id = pool.0;
-        id.iter_mut().zip(index.to_le_bytes()).for_each(|(place, byte)| *place ^= byte);
+        id.iter_mut().zip(index.to_le_bytes()).for_each(|(to, byte)| *to ^= byte);
         if let Some(last) = id.last_mut() {
             *last ^= 0xD5;
         }
@@ -228,11 +226,11 @@ fn first_superblock(options: &CreateOptions, zone_bytes: u64, drives: &[(String,
 
 fn first_eight(bytes: &[u8]) -> [u8; 8] {
     let mut first = [0; 8];
-    first.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte.rotate_left(3));
+    first.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte.rotate_left(3));
     first
 }
 
-/// A path as the superblock has room for it.
+/// Truncates a path to the space in the superblock, at a character boundary.
 pub(crate) fn short_path(path: &str) -> String {
     let mut end = path.len().min(DRIVE_PATH_MAX);
     while !path.is_char_boundary(end) {

@@ -1,76 +1,77 @@
-//! One drive by itself: what of ours is on it, and taking it off.
+//! Single drives: identifies the pool on a drive, and erases its superblocks.
 
 use format::limits::SUPERBLOCK_SLOT;
 use format::{DriveId, DriveState, PoolId, Scheme};
 use reactor::{Buffer, IoError};
 
 use super::DriveSource;
-use super::superblocks::{OnDrive, read_superblocks};
+use super::superblocks::{SuperblockRead, read_superblocks};
 use crate::geometry::SuperblockSlot;
 
-/// What a drive holds, as far as pools go.
+/// The contents of a drive with respect to pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundOnDrive {
-    /// A drive of a pool.
-    Pool(Box<PoolOnDrive>),
-    /// A pool's drive whose superblocks are damaged.
+pub enum DriveContents {
+    /// A member of a pool.
+    Pool(Box<PoolLabel>),
+    /// A member of a pool with damaged superblocks.
     Damaged,
     /// A pool of another format version.
     OtherVersion(u32),
     /// No pool.
-    Nothing,
-    /// It cannot be read.
+    NoPool,
+    /// The drive cannot be read.
     Unreadable(IoError),
 }
 
-/// What a drive says of its pool. Other drives of the pool may know better: see [`PoolOnDrive::written`].
+/// The pool as recorded on one drive. Other drives may hold a newer state: see
+/// [`PoolLabel::written`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolOnDrive {
-    /// The pool.
+pub struct PoolLabel {
+    /// The pool's identity.
     pub pool: PoolId,
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// The scheme of its new data.
+    /// The scheme of new data.
     pub scheme: Scheme,
-    /// Which drive of it this is.
+    /// The drive's identity.
     pub drive: DriveId,
-    /// Opening of the pool and generation within it that this is the state of: the highest of all drives is the newest.
+    /// The epoch and generation of this state. The highest of all drives is the newest.
     pub written: (u64, u64),
-    /// True if the pool was closed in order.
+    /// True if the pool was closed cleanly.
     pub clean: bool,
-    /// Every drive of the pool, by index.
-    pub members: Vec<Member>,
+    /// The drives of the pool, by index.
+    pub members: Vec<MemberDrive>,
 }
 
-/// A drive of a pool, as its superblocks say.
+/// A drive of a pool, as recorded in a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its identity.
+pub struct MemberDrive {
+    /// The drive's identity.
     pub id: DriveId,
-    /// The path by which it was last opened.
+    /// The path under which the drive was last opened.
     pub path: String,
-    /// Usable bytes.
+    /// Usable size in bytes.
     pub size: u64,
-    /// Whether it is in use.
+    /// The state.
     pub state: DriveState,
 }
 
-/// Looks whether a drive belongs to a pool. Runs on a reactor.
-pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
+/// Reads a drive's superblocks and returns the pool it belongs to. Runs on a reactor.
+pub async fn identify(source: &dyn DriveSource) -> DriveContents {
     let (superblock, drive) = match read_superblocks(&*source.open()).await {
-        OnDrive::Superblock(found) => (found.superblock, found.drive),
-        OnDrive::Damaged => return FoundOnDrive::Damaged,
-        OnDrive::OtherVersion(version) => return FoundOnDrive::OtherVersion(version),
-        OnDrive::Nothing => return FoundOnDrive::Nothing,
-        OnDrive::Unreadable(error) => return FoundOnDrive::Unreadable(error),
+        SuperblockRead::Superblock(found) => (found.superblock, found.drive),
+        SuperblockRead::Damaged => return DriveContents::Damaged,
+        SuperblockRead::OtherVersion(version) => return DriveContents::OtherVersion(version),
+        SuperblockRead::Absent => return DriveContents::NoPool,
+        SuperblockRead::Unreadable(error) => return DriveContents::Unreadable(error),
     };
-    let member = |record: &format::DriveRecord| Member {
+    let member = |record: &format::DriveRecord| MemberDrive {
         id: record.id,
         path: record.path.clone(),
         size: record.size,
         state: record.state,
     };
-    FoundOnDrive::Pool(Box::new(PoolOnDrive {
+    DriveContents::Pool(Box::new(PoolLabel {
         pool: superblock.pool,
         scheme: superblock.scheme,
         drive,
@@ -81,10 +82,10 @@ pub async fn identify(source: &dyn DriveSource) -> FoundOnDrive {
     }))
 }
 
-/// Takes a drive's superblocks off it, durably: it holds no pool from then on. Runs on a reactor.
+/// Erases a drive's superblocks durably. The drive then holds no pool. Runs on a reactor.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the drive cannot be written.
 pub async fn erase(source: &dyn DriveSource) -> Result<(), IoError> {
     let drive = source.open();
     let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));

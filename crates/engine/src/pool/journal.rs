@@ -1,7 +1,9 @@
-//! The event log in the pool: writes down what is said, and reads it back. Lives with shard 0.
+//! The event log of a pool: writes emitted events and reads them back. Runs on the reactor of shard
+//! 0.
 //!
-//! Always true: events are numbered without gaps in the order in which they were said; one that is read was written whole. What was
-//! said right before a crash may be missing, and nothing else depends on any of it.
+//! Invariants: events are numbered without gaps in the order of emission; an event that can be read
+//! was written completely. Events emitted shortly before a crash may be missing; nothing depends on
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,11 +18,11 @@ use crate::error::Result;
 use crate::events::Events;
 use crate::shard::Shard;
 
-/// See the module.
+/// The writer and reader of the event log.
 pub(crate) struct Journal {
     shard: Rc<Shard>,
     events: Arc<Events>,
-    /// The newest block, and which of them it is.
+    /// The newest block and its number.
     newest: RefCell<(u64, EventBlock)>,
     writing: Rc<Semaphore>,
     stopping: Cell<bool>,
@@ -45,7 +47,7 @@ impl Journal {
         Ok(Rc::new(journal))
     }
 
-    /// The blocks that can be read, oldest first.
+    /// Returns the readable blocks, oldest first.
     async fn blocks(&self) -> Result<Vec<(u64, EventBlock)>> {
         let (mut blocks, mut next) = (Vec::new(), 0);
         while let Some(found) = self.shard.next_stored(LayerId::EVENTS, next, EVENT_BLOCKS).await? {
@@ -57,7 +59,7 @@ impl Journal {
                 .and_then(|()| EventBlock::decode(buffer.as_slice()).map_err(|error| error.to_string()))
             {
                 Ok(block) => blocks.push((found, block)),
-                // Nothing but itself is lost with it.
+                // Only the events of this block are lost.
                 Err(error) => tracing::warn!(block = found, error, "a block of the event log cannot be read"),
             }
         }
@@ -65,19 +67,19 @@ impl Journal {
         Ok(blocks)
     }
 
-    /// Writes down what has been said.
+    /// Writes the queued events.
     pub(crate) async fn write_queued(&self) {
         let _writing = self.writing.acquire().await;
         if self.stopping.get() {
             return;
         }
-        let said = self.events.take_queued();
-        if said.is_empty() {
+        let queued = self.events.take_queued();
+        if queued.is_empty() {
             return;
         }
         let (mut at, mut block) = self.newest.borrow().clone();
         let mut written = Vec::new();
-        for event in said {
+        for event in queued {
             if !block.has_room(event.text.len()) {
                 written.push((at, Buffer::copy_of(&block.encode()).span()));
                 at = (at + 1) % EVENT_BLOCKS;
@@ -96,27 +98,27 @@ impl Journal {
         }
     }
 
-    /// Writes down what has been said, and nothing more.
+    /// Writes the queued events and refuses later ones.
     pub(crate) async fn stop(&self) {
         self.write_queued().await;
         let _writing = self.writing.acquire().await;
         self.stopping.set(true);
     }
 
-    /// Up to `most` events with numbers higher than `after`, the newest ones, in order.
-    async fn read(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>> {
+    /// Returns the newest events with numbers above `after`, up to `max`, in order.
+    async fn read(&self, after: u64, max: usize) -> Result<Vec<(u64, Event)>> {
         self.write_queued().await;
         let mut events = Vec::new();
         for (_, block) in self.blocks().await? {
             events.extend((block.first..).zip(block.events).filter(|(number, _)| *number > after));
         }
-        events.drain(..events.len().saturating_sub(most));
+        events.drain(..events.len().saturating_sub(max));
         Ok(events)
     }
 }
 
 impl Pool {
-    /// Writes an event down that the pool itself does not know of.
+    /// Emits an event from outside of the engine.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -126,12 +128,12 @@ impl Pool {
         Ok(self.inner.journal.call(emit).await?)
     }
 
-    /// What happened to the pool: up to `most` events with numbers higher than `after`, the newest ones, in order and with their numbers.
-    /// It keeps at least the last 800 of its life.
+    /// Returns the newest events of the pool with numbers above `after`, up to `max`, in order and
+    /// with their numbers. The pool keeps at least the last 800 events.
     ///
     /// # Errors
     /// When the pool was closed; those of reading the map.
-    pub async fn events(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>> {
-        self.inner.journal.call(move |journal| async move { journal.read(after, most).await }).await?
+    pub async fn events(&self, after: u64, max: usize) -> Result<Vec<(u64, Event)>> {
+        self.inner.journal.call(move |journal| async move { journal.read(after, max).await }).await?
     }
 }

@@ -1,4 +1,4 @@
-//! The event log without faults: what is kept of it, and for how long.
+//! The event log without faults: its contents and their retention.
 
 use format::{Event, EventKind};
 
@@ -11,7 +11,7 @@ async fn kinds(pool: &Pool, after: u64) -> Vec<(u64, EventKind, Option<u16>, Str
 }
 
 #[test]
-fn what_happened_is_kept() {
+fn events_survive_a_crash_and_a_close() {
     let drives = drives(6, 64 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -29,7 +29,7 @@ fn what_happened_is_kept() {
             text: "a".into(),
         };
         assert_eq!(first[1], (2, created));
-        // Left as a crash would.
+        // Dropped without closing, as in a crash.
     });
     run(async || {
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
@@ -42,7 +42,7 @@ fn what_happened_is_kept() {
             event(1, EventKind::Opened, None, ""),
             event(2, EventKind::VolumeCreated, None, "a"),
             event(3, EventKind::SnapshotTaken, None, "a@one"),
-            event(4, EventKind::DriveFailed, Some(2), "memory2: taken out of use on request"),
+            event(4, EventKind::DriveFailed, Some(2), "memory2: taken offline on request"),
             event(5, EventKind::DriveRemoved, Some(2), "memory2"),
             event(6, EventKind::Recovered, None, ""),
             event(7, EventKind::Closed, None, ""),
@@ -56,7 +56,7 @@ fn what_happened_is_kept() {
 }
 
 #[test]
-fn only_the_oldest_are_forgotten() {
+fn only_the_oldest_events_are_dropped() {
     let drives = drives(5, 64 << 20);
     let text = "x".repeat(1000);
     run(async || {

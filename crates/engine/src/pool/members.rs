@@ -1,4 +1,4 @@
-//! Drives that come and go while the pool is in service.
+//! Adding, returning and removing drives of an open pool.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,48 +10,51 @@ use crate::control::Control;
 use crate::error::Result;
 
 impl Pool {
-    /// Takes a new drive, of any size, into the pool, whatever it holds: whether it may be used is the caller's to find out. Its
-    /// space is there at once; what misses columns is completed on it. Gives its number. `id` is random.
+    /// Adds a new drive of any size to the pool and overwrites its contents; the caller checks that
+    /// the drive may be used. Its space is available immediately, and segments with missing columns
+    /// are rebuilt on it. Returns the drive's index. `id` is random.
     ///
     /// # Errors
-    /// `Invalid` if it is too small, `Exists` if it belongs to the pool already, `Io` or `NoSpace` if it cannot be written;
-    /// nothing has changed then.
+    /// `Invalid` if the drive is too small, `Exists` if it already belongs to the pool, `Io` or
+    /// `NoSpace` if it cannot be written. The pool is unchanged after an error.
     pub async fn add_drive(&self, source: Arc<dyn DriveSource>, id: [u8; 16]) -> Result<u16> {
         let add = move |control: Rc<Control>| async move { control.add_drive(source, DriveId(id)).await };
         self.inner.control.call(add).await?.map(format::DriveIndex::get)
     }
 
-    /// Takes a drive that was lost back into use, if it is what it was; what it missed is completed. Gives its number.
+    /// Re-adds a failed or missing drive with its data and resyncs the writes it missed. Returns
+    /// the drive's index.
     ///
     /// # Errors
-    /// `NotFound` if it is no drive of the pool, `Exists` if it is in use, `Invalid` if it went on apart from the others or became
-    /// smaller; nothing has changed then.
+    /// `NotFound` if it is no drive of the pool, `Exists` if it is in use, `Invalid` if it has
+    /// diverged from the other drives or become smaller. The pool is unchanged after an error.
     pub async fn return_drive(&self, source: Arc<dyn DriveSource>) -> Result<u16> {
-        let back = move |control: Rc<Control>| async move { control.return_drive(source).await };
-        self.inner.control.call(back).await?.map(format::DriveIndex::get)
+        let rejoin = move |control: Rc<Control>| async move { control.return_drive(source).await };
+        self.inner.control.call(rejoin).await?.map(format::DriveIndex::get)
     }
 
-    /// Has everything that a drive holds written to others; it is no part of the pool any more when that is done. New data goes to the
-    /// others at once. Should too few of them be left meanwhile, the drive stays.
+    /// Drains a drive: migrates its data to the other drives and then removes it from the pool. New
+    /// data goes to the other drives immediately. If too few drives remain in the meantime, the
+    /// drive stays.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use; `Invalid` if segments would not find enough other drives; `Busy` while it is being completed
-    /// after it came back.
+    /// `NotFound` if the drive is not in use; `Invalid` if too few other drives remain for the
+    /// scheme; `Busy` while the drive is being resynced.
     pub async fn evacuate_drive(&self, index: u16) -> Result<()> {
-        self.change_leaving(index, true).await
+        self.set_draining(index, true).await
     }
 
-    /// Keeps a drive that was to be emptied. What has been moved stays where it is.
+    /// Cancels the draining of a drive. Migrated data stays on the other drives.
     ///
     /// # Errors
-    /// `NotFound` if it is not in use.
+    /// `NotFound` if the drive is not in use.
     pub async fn keep_drive(&self, index: u16) -> Result<()> {
-        self.change_leaving(index, false).await
+        self.set_draining(index, false).await
     }
 
-    async fn change_leaving(&self, index: u16, leaves: bool) -> Result<()> {
+    async fn set_draining(&self, index: u16, draining: bool) -> Result<()> {
         let drive = format::DriveIndex::new(index);
-        let change = move |control: Rc<Control>| async move { control.evacuate_drive(drive, leaves).await };
+        let change = move |control: Rc<Control>| async move { control.evacuate_drive(drive, draining).await };
         self.inner.control.call(change).await?
     }
 }

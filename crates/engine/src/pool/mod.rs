@@ -1,6 +1,7 @@
-//! A pool: its shards, its catalogue and its control, brought together; the handle that everybody else holds.
+//! An open pool: a handle on its shards, catalogue, journal and control.
 //!
-//! Must not know: frontends, threads (it is told which reactors to use), the wall clock, where randomness comes from.
+//! Must not know: frontends, threads (the caller names the reactors to use), the wall clock, the
+//! source of randomness.
 
 mod catalogue;
 mod close;
@@ -8,9 +9,9 @@ mod create;
 mod drives;
 mod journal;
 mod members;
-mod memory;
 mod open;
 mod scrub;
+mod state_store;
 mod superblocks;
 
 use std::sync::Arc;
@@ -19,15 +20,17 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{Change, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
+pub use catalogue::{ChangedRange, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
-pub use drives::{FoundOnDrive, Member, PoolOnDrive, erase, identify};
+pub use drives::{DriveContents, MemberDrive, PoolLabel, erase, identify};
 pub(crate) use journal::Journal;
-pub use memory::{StateMemory, StateStamp};
-pub(crate) use open::{Assembled, DriveFindings, Shared, Wanted, assemble, gather, plan_shard};
+pub(crate) use open::{
+    AssembledPool, DriveFilter, DriveFindings, ShardShared, assemble, assemble_unchecked, plan_shard,
+};
 pub use open::{OpenOptions, OpenReport, open};
-pub(crate) use superblocks::{DriveSuperblock, OnDrive, read_superblocks};
+pub use state_store::{PoolStateStore, StateStamp};
+pub(crate) use superblocks::{DriveSuperblock, SuperblockRead, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
@@ -36,31 +39,32 @@ use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
 use crate::volume::Volume;
 
-/// A drive that can be opened on any reactor. Opening is cheap and cannot fail: the file or device is open already.
+/// A drive that can be opened on any reactor. Opening is cheap and cannot fail, because the file or
+/// device is already open.
 pub trait DriveSource: Send + Sync {
-    /// The drive, for the reactor that runs on this thread.
+    /// Returns the drive for the reactor of this thread.
     fn open(&self) -> std::rc::Rc<dyn Drive>;
 
-    /// Its path or name, for messages.
+    /// Returns the path or name, for messages.
     fn path(&self) -> String;
 }
 
-/// Settings of the engine that an operator may change; the defaults suit most machines.
+/// Engine settings that an operator may change. The defaults suit most machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Memory for the map, in bytes, all shards together.
+    /// Memory for the map of all shards, in bytes.
     pub map_bytes: u64,
-    /// Records that each shard keeps in flight before it gathers more into the next one.
+    /// Records in flight for each shard. Further requests are gathered into the next record.
     pub records_in_flight: usize,
-    /// Bytes of log after which a shard makes a checkpoint: what a recovery reads at most.
+    /// Bytes of log between two checkpoints of a shard. Bounds the log that a recovery reads.
     pub checkpoint_bytes: u64,
-    /// How fast repair may go, to begin with.
+    /// The initial speed limits of rebuilds.
     pub repair: RepairLimits,
-    /// In how many of its zones a drive may fail reads, or answer them wrongly, within a day, before it is emptied; or a quarter of
-    /// them, if that is less. 0 for any number.
+    /// Retire a drive after read errors in this many zones within 24 h, or in a quarter of its
+    /// zones if that is fewer. 0 to never retire a drive.
     pub retire_after: u32,
-    /// How many percent of the time that they take by themselves operations may take in the mean beside those of other volumes, before the volume that has
-    /// most of them under way is held back. 0 for any number.
+    /// Target mean latency under contention, in percent of the uncontended latency. 0 for no
+    /// target.
     pub slowdown: u32,
 }
 
@@ -77,13 +81,13 @@ impl Default for Tuning {
     }
 }
 
-/// A pool in service. Cheap to clone; usable from any thread.
+/// An open pool. Cheap to clone; usable from any thread.
 #[derive(Clone)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    inner: Arc<PoolInner>,
 }
 
-struct Inner {
+struct PoolInner {
     id: PoolId,
     name: String,
     scheme: Scheme,
@@ -97,90 +101,91 @@ struct Inner {
     scrub: Arc<Scrub>,
 }
 
-/// A drive, as the pool sees it.
+/// The status of a drive of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveStatus {
-    /// Its number in the pool.
+    /// The index in the pool.
     pub index: u16,
-    /// Its identity.
+    /// The identity.
     pub id: format::DriveId,
-    /// The path it was opened by.
+    /// The path under which the drive was opened.
     pub path: String,
-    /// Capacity in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Whether it is in use.
+    /// The state.
     pub state: DriveState,
-    /// Zones that it has room for.
+    /// Number of zones.
     pub zones: u32,
-    /// Those that are free.
+    /// Number of free zones.
     pub free_zones: u32,
-    /// Reads that it did not answer as it should.
+    /// Failed and corrupt reads.
     pub errors: DriveErrors,
-    /// It does so in too many places: it is to be replaced.
+    /// True if read errors occurred in too many zones: the drive should be replaced.
     pub failing: bool,
 }
 
-/// A pool, as it is now.
+/// The status of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolStatus {
-    /// Identity.
+    /// The identity.
     pub id: PoolId,
-    /// Name.
+    /// The name.
     pub name: String,
-    /// Scheme of new data.
+    /// The scheme of new data.
     pub scheme: Scheme,
-    /// Bytes of a zone.
+    /// The zone size in bytes.
     pub zone_bytes: u64,
-    /// Its drives.
+    /// The drives, by index.
     pub drives: Vec<DriveStatus>,
-    /// How full it is.
+    /// The fill level.
     pub space: SpaceCounters,
-    /// What each shard counted.
+    /// The counters of each shard.
     pub shards: Vec<ShardCounters>,
-    /// How far it is with columns that are missing.
+    /// Progress of the rebuild of missing columns.
     pub repair: RepairStatus,
-    /// How far it is with reading everything.
+    /// Progress of the scrub.
     pub scrub: ScrubStatus,
-    /// How long what users asked for took lately, while one of these was at work; `None` if nobody asked for anything.
-    pub users: Option<RecentLatency>,
-    /// Data that is lost: reading it gives an error until it is overwritten. By volume.
+    /// Recent latency of client I/O during a rebuild or scrub; `None` without client I/O.
+    pub client_latency: Option<RecentLatency>,
+    /// Lost data, by volume. Reads of it fail until it is overwritten.
     pub lost: Vec<LostRange>,
-    /// Lost blocks beyond those: as many as a pool lists are known by their number only.
-    pub lost_more: u64,
-    /// Why it takes no more writes, if so.
+    /// Number of lost blocks beyond the list in `lost`, which is bounded.
+    pub lost_unlisted: u64,
+    /// The reason why the pool accepts no writes, if it has failed.
     pub failure: Option<Error>,
 }
 
 impl PoolStatus {
-    /// Drives that are not in use.
+    /// Returns the number of drives that are missing or failed.
     pub fn lost_drives(&self) -> usize {
         let lost = |drive: &&DriveStatus| drive.state.is_lost();
         self.drives.iter().filter(lost).count()
     }
 
-    /// Bytes of user data that fit into `segments` segments.
+    /// Returns the bytes of user data that fit into `segments` segments.
     pub fn data_bytes(&self, segments: u64) -> u64 {
         segments * self.zone_bytes * u64::from(self.scheme.data())
     }
 }
 
 impl Pool {
-    /// Identity.
+    /// Returns the identity.
     pub fn id(&self) -> PoolId {
         self.inner.id
     }
 
-    /// Name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Scheme of new data.
+    /// Returns the scheme of new data.
     pub fn scheme(&self) -> Scheme {
         self.inner.scheme
     }
 
-    /// Bytes up to which a write within one slice (4 MiB of a volume) is there whole after a crash, or not at all.
+    /// Returns the size in bytes up to which a write within one slice (4 MiB of a volume) is atomic
+    /// with respect to crashes.
     pub fn atomic_write_bytes(&self) -> u64 {
         u64::from(self.inner.atomic_blocks) * format::limits::BLOCK_BYTES
     }
@@ -193,31 +198,31 @@ impl Pool {
         &self.inner.shards
     }
 
-    /// The pool as it is now.
+    /// Returns the current status.
     ///
     /// # Errors
-    /// When it was closed.
+    /// When the pool was closed.
     pub async fn status(&self) -> Result<PoolStatus> {
-        let look = |control: std::rc::Rc<Control>| async move {
+        let query = |control: std::rc::Rc<Control>| async move {
             let (failing, scrub) = (control.failing(), control.scrub_status());
             let (space, free_zones, now) = (control.space(), control.free_zones(), Reactor::current().now());
             (control.superblock(), space, free_zones, control.failure(), failing, (scrub, now))
         };
         let (superblock, space, free_zones, failure, failing, (scrub, now)) =
-            self.inner.control.call(look).await?;
+            self.inner.control.call(query).await?;
         let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
         let mut repair = RepairStatus::default();
-        let (mut lost_blocks, mut lost_more) = (Vec::new(), 0);
+        let (mut lost_blocks, mut lost_unlisted) = (Vec::new(), 0);
         for (number, shard) in self.inner.shards.iter().enumerate() {
             let after = positions.get(number).copied().unwrap_or_default();
-            let look = move |shard: std::rc::Rc<Shard>| async move {
+            let query = move |shard: std::rc::Rc<Shard>| async move {
                 let lost = shard.lost_blocks().await;
                 (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until), lost)
             };
-            let (counters, of_shard, progress, (lost, more)) = shard.call(look).await?;
+            let (counters, of_shard, progress, (lost, more)) = shard.call(query).await?;
             lost_blocks.push(lost);
-            lost_more += more;
+            lost_unlisted += more;
             scrub.add(progress);
             repair.add(&of_shard);
             shards.push(counters);
@@ -248,18 +253,18 @@ impl Pool {
             shards,
             repair,
             scrub,
-            users: self.inner.repair.recent_latency(now),
+            client_latency: self.inner.repair.recent_latency(now),
             lost,
-            lost_more,
+            lost_unlisted,
             failure,
         })
     }
 
-    /// Takes a drive out of use, as if it had failed: for drills, and before pulling one.
+    /// Fails a drive on purpose, for drills and before the drive is pulled.
     ///
     /// # Errors
-    /// `NotFound` if there is no such drive in use; `PoolFailed` if the pool could not bear the loss (then nothing is
-    /// changed).
+    /// `NotFound` if the drive is not in use; `PoolFailed` if the loss would exceed the redundancy.
+    /// The pool is unchanged after an error.
     pub async fn fail_drive(&self, index: u16) -> Result<()> {
         let fail = move |control: std::rc::Rc<Control>| async move {
             control.fail_drive(format::DriveIndex::new(index)).await
@@ -267,12 +272,12 @@ impl Pool {
         self.inner.control.call(fail).await?
     }
 
-    /// How fast repair may go.
+    /// Returns the speed limits of rebuilds.
     pub fn repair_limits(&self) -> RepairLimits {
         self.inner.repair.limits()
     }
 
-    /// Sets how fast repair may go, until the pool is closed.
+    /// Sets the speed limits of rebuilds, until the pool is closed.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -281,7 +286,7 @@ impl Pool {
         self.request_repair().await
     }
 
-    /// Has every shard look for segments that miss columns.
+    /// Makes every shard search for segments with missing columns.
     async fn request_repair(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
             shard.call(|shard| async move { shard.request_repair() }).await?;
@@ -289,8 +294,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until repair has done what it can for now: everything is whole, or it is paused, or a drive or space is wanted.
-    /// [`Pool::status`] tells which. Drives that nothing refers to any more are removed by then.
+    /// Waits until the rebuild can do nothing more for now: all columns are present, the rebuild is
+    /// paused, or it lacks a drive or space; [`Pool::status`] has the state. Drained drives are
+    /// removed by then.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -302,10 +308,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes every shard write a checkpoint now.
+    /// Writes a checkpoint of every shard.
     ///
     /// # Errors
-    /// When one cannot be written.
+    /// When a checkpoint cannot be written.
     pub async fn checkpoint(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
             shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
@@ -316,7 +322,7 @@ impl Pool {
     /// Opens a volume by name.
     ///
     /// # Errors
-    /// `NotFound`, or `Busy` while it is being deleted.
+    /// `NotFound`, or `Busy` while the volume is being deleted.
     pub async fn open_volume(&self, name: &str) -> Result<Volume> {
         let name = name.to_owned();
         let open = move |catalogue: std::rc::Rc<Catalogue>| async move { catalogue.open(&name) };
@@ -325,6 +331,8 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+mod atomic_tests;
 #[cfg(test)]
 mod extents_tests;
 #[cfg(test)]

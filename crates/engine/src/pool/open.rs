@@ -1,8 +1,8 @@
-//! Opening a pool: from drives in any order to shards in service.
+//! Opening a pool: from drives in any order to running shards.
 //!
-//! Steps: read superblocks; decide which state is the newest and which drives take part; let every shard find the end of
-//! its log; publish all that in a new opening; replay; serve. Until the publish nothing is written but cells that a
-//! crash had left out of rows that are complete otherwise.
+//! Steps: read the superblocks; determine the newest state and the drives to use; find the end of
+//! every shard's log; publish a new opening; replay; serve. Before the publish nothing is written
+//! except cells that a crash left unwritten in rows that are otherwise complete.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
 use super::create::short_path;
-use super::superblocks::{DriveSuperblock, OnDrive, newest, read_superblocks};
-use super::{DriveSource, Inner, Journal, Pool, StateMemory, StateStamp, Tuning};
+use super::superblocks::{DriveSuperblock, SuperblockRead, newest, read_superblocks};
+use super::{DriveSource, Journal, Pool, PoolInner, PoolStateStore, StateStamp, Tuning};
 use crate::control::{Control, cancel_draining, columns_missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
@@ -28,72 +28,74 @@ use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
 use crate::zones::Zones;
 
-/// How to open a pool.
+/// Options for opening a pool.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Settings.
+    /// The engine settings.
     pub tuning: Tuning,
-    /// The reactors that the shards are spread over; the one that runs this call if empty.
+    /// The reactors that the shards are distributed over; the calling reactor if empty.
     pub reactors: Vec<Remote>,
-    /// A random number: tells this opening from every other.
+    /// A random number that distinguishes this opening from every other.
     pub nonce: u64,
-    /// The time of day: when something happened, and when it is time to scrub.
+    /// The wall clock, for event times and scheduled scrubs.
     pub now: WallClock,
-    /// Keeps the newest state beside the drives: an older one is refused.
-    pub memory: Option<Arc<dyn StateMemory>>,
-    /// Open an older state all the same: what was written since is lost.
+    /// The store of the newest state outside of the drives. Opening an older state is refused.
+    pub state_store: Option<Arc<dyn PoolStateStore>>,
+    /// Opens an older state nevertheless. Data written since is lost.
     pub accept_stale: bool,
 }
 
-/// What opening a pool found.
+/// The findings of opening a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// True if it was closed in order.
+    /// True if the pool was closed cleanly.
     pub clean: bool,
-    /// Records of the log that were replayed.
+    /// Number of replayed log records.
     pub replayed: usize,
-    /// Records at the log's end that a crash had cut off, and that nobody had been promised.
+    /// Number of incomplete records at the end of the log. They were never acknowledged.
     pub dropped: usize,
-    /// Cells of the last rows that a crash had left unwritten, and that were completed.
+    /// Number of cells of the last rows that a crash left unwritten and that were completed.
     pub completed: u64,
-    /// Drives of the pool that are not in use, by path.
+    /// Paths of the missing and failed drives.
     pub missing: Vec<String>,
-    /// Drives that were missing and have come back, by path: what they missed is completed.
+    /// Paths of drives that were missing and have returned. They are resynced.
     pub returned: Vec<String>,
-    /// Drives that hold an older state than they were given, by path: nothing on them is believed, and all of it is rebuilt.
+    /// Paths of drives that hold an older state than they had confirmed. Their contents are ignored
+    /// and rebuilt.
     pub stale: Vec<String>,
-    /// Drives that are smaller than when they joined, by path and with both sizes: they count as missing.
+    /// Paths and sizes of drives that are smaller than when they joined. They count as missing.
     pub shrunk: Vec<String>,
-    /// Copies of drives of the pool, by path: they are not used.
+    /// Paths of copies of the pool's drives. They are not used.
     pub copies: Vec<String>,
-    /// Drives of which one copy of the superblock is damaged, by path: it is rewritten.
+    /// Paths of drives with one damaged superblock copy, which is rewritten.
     pub damaged_superblocks: Vec<String>,
-    /// Every drive in use shows a damaged copy of its superblock: a newer state than the one that was opened may have been lost.
+    /// True if every drive in use has a damaged superblock copy: a newer state than the opened one
+    /// may have been lost.
     pub uncertain: bool,
 }
 
-/// The drives of a pool, put in order.
-pub(crate) struct Assembled {
+/// The drives of a pool in the order of their indexes.
+pub(crate) struct AssembledPool {
     pub(crate) superblock: Superblock,
-    /// A source for each drive of the pool that may be used.
+    /// The source of each usable drive.
     pub(crate) sources: Vec<Option<Arc<dyn DriveSource>>>,
-    /// The slot that holds each drive's superblock.
+    /// The superblock slot in use on each drive.
     pub(crate) slots: Vec<SuperblockSlot>,
-    /// The state that each drive holds.
-    held: Vec<StateStamp>,
-    /// Drives that belong to the pool and hold nothing that may be believed.
-    stale: Vec<Stale>,
-    pub(crate) found: DriveFindings,
+    /// The state on each drive.
+    stamps: Vec<StateStamp>,
+    /// Drives of the pool with untrusted contents.
+    stale: Vec<StaleDrive>,
+    pub(crate) findings: DriveFindings,
 }
 
-/// A drive of the pool that holds an old copy of itself.
-struct Stale {
+/// A drive of the pool that holds an outdated copy of its contents.
+struct StaleDrive {
     index: DriveIndex,
-    held: StateStamp,
+    stamp: StateStamp,
     source: Arc<dyn DriveSource>,
 }
 
-/// What is wrong with drives of a pool, by path.
+/// Paths of the drives of a pool with problems, by kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DriveFindings {
     pub(crate) stale: Vec<String>,
@@ -103,205 +105,212 @@ pub(crate) struct DriveFindings {
     pub(crate) uncertain: bool,
 }
 
-/// Reads every drive and puts them in the pool's order. Drives that are missing, out of use or not to be believed have no source;
-/// those in `behind` are not to be believed, whatever their superblocks say.
+/// Reads every drive and sorts the drives by index. Missing, failed and untrusted drives have no
+/// source; drives in `behind` are untrusted regardless of their superblocks.
 ///
 /// # Errors
-/// When there is no pool, or more drives are missing than its scheme bears.
+/// When the drives hold no pool, or more drives are missing than the scheme tolerates.
 pub(crate) async fn assemble(
     drives: &[Arc<dyn DriveSource>],
     behind: &BTreeSet<DriveIndex>,
-) -> Result<Assembled> {
-    let assembled = gather(drives, Wanted::InUse(behind)).await?;
-    assembled.check_enough()?;
+) -> Result<AssembledPool> {
+    let assembled = assemble_unchecked(drives, DriveFilter::InUse(behind)).await?;
+    assembled.check_redundancy()?;
     Ok(assembled)
 }
 
-/// The drives of a pool that are put in order.
+/// The drives of a pool that are given a source.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted<'a> {
-    /// Those that an opening uses: not those that are out of use, hold an old copy, have shrunk, or are in this set.
+pub(crate) enum DriveFilter<'a> {
+    /// The drives that an open uses: without failed, outdated and shrunk drives, and without this
+    /// set.
     InUse(&'a BTreeSet<DriveIndex>),
-    /// All that belong to the pool. Whatever is read from them must be verified.
+    /// All drives of the pool. Data read from them must be verified.
     All,
 }
 
-/// As [`assemble`], however few drives there are.
+/// As [`assemble`], with any number of missing drives.
 ///
 /// # Errors
-/// When there is no pool, or the drives contradict one another.
-pub(crate) async fn gather(drives: &[Arc<dyn DriveSource>], wanted: Wanted<'_>) -> Result<Assembled> {
+/// When the drives hold no pool, or have diverged (split brain).
+pub(crate) async fn assemble_unchecked(
+    drives: &[Arc<dyn DriveSource>],
+    filter: DriveFilter<'_>,
+) -> Result<AssembledPool> {
     let mut read = Vec::new();
     for source in drives {
         read.push((source.path(), read_superblocks(&*source.open()).await));
     }
     let superblock = newest(&read)?;
-    let mut found = DriveFindings::default();
-    let chosen = without_copies(&superblock, &read, &mut found)?;
+    let mut findings = DriveFindings::default();
+    let originals = select_originals(&superblock, &read, &mut findings)?;
     let count = superblock.drives.len();
     let (mut sources, mut slots) = (vec![None; count], vec![SuperblockSlot::First; count]);
-    let (mut held, mut stale) = (vec![StateStamp::default(); count], Vec::new());
+    let (mut stamps, mut stale) = (vec![StateStamp::default(); count], Vec::new());
     let mut intact = 0;
-    for (at, on_drive) in chosen {
-        let Some(source) = drives.get(at) else { continue };
-        let DriveSuperblock { superblock: theirs, drive, slot, other_is_damaged } = on_drive;
+    for (number, on_drive) in originals {
+        let Some(source) = drives.get(number) else { continue };
+        let DriveSuperblock { superblock: own, drive, slot, other_is_damaged } = on_drive;
         let numbered = (0..).map(DriveIndex::new).zip(&superblock.drives);
         let Some((index, record)) = numbered.into_iter().find(|(_, record)| record.id == *drive) else {
             continue;
         };
-        // A drive that missed anything that was relied on is not called online by the newest state (C1): one that is,
-        // and holds the state before, merely was not reached by the last publish.
-        let may_be_used = match wanted {
-            Wanted::InUse(_) => record.state.is_in_use() || record.state == DriveState::Missing,
-            Wanted::All => record.state != DriveState::Removed,
+        // The newest state lists no drive as online that missed an acknowledged write (C1): an
+        // online drive with the previous state was merely not reached by the last publish.
+        let is_usable = match filter {
+            DriveFilter::InUse(_) => record.state.is_in_use() || record.state == DriveState::Missing,
+            DriveFilter::All => record.state != DriveState::Removed,
         };
-        if !may_be_used || !superblock.accounts_for(theirs, *drive) {
+        if !is_usable || !superblock.accounts_for(own, *drive) {
             continue;
         }
         let (path, size) = (source.path(), source.open().properties().size);
         if size < record.size {
-            found.shrunk.push(format!("{path} ({size} of {} bytes)", record.size));
+            findings.shrunk.push(format!("{path} ({size} of {} bytes)", record.size));
         }
-        let is_behind = matches!(wanted, Wanted::InUse(behind) if behind.contains(&index));
-        let is_stale = size >= record.size && (theirs.stamp().is_before(&record.confirmed) || is_behind);
+        let is_behind = matches!(filter, DriveFilter::InUse(behind) if behind.contains(&index));
+        let is_stale = size >= record.size && (own.stamp().is_before(&record.confirmed) || is_behind);
         if is_stale {
-            found.stale.push(path.clone());
-            stale.push(Stale { index, held: theirs.stamp(), source: source.clone() });
+            findings.stale.push(path.clone());
+            stale.push(StaleDrive { index, stamp: own.stamp(), source: source.clone() });
         }
-        if matches!(wanted, Wanted::InUse(_)) && (is_stale || size < record.size) {
+        if matches!(filter, DriveFilter::InUse(_)) && (is_stale || size < record.size) {
             continue;
         }
         if *other_is_damaged {
-            found.damaged_superblocks.push(path);
+            findings.damaged_superblocks.push(path);
         } else {
             intact += 1;
         }
-        let place = index.index();
-        sources.get_mut(place).into_iter().for_each(|into| *into = Some(source.clone()));
-        slots.get_mut(place).into_iter().for_each(|into| *into = *slot);
-        held.get_mut(place).into_iter().for_each(|into| *into = theirs.stamp());
+        let position = index.index();
+        sources.get_mut(position).into_iter().for_each(|into| *into = Some(source.clone()));
+        slots.get_mut(position).into_iter().for_each(|into| *into = *slot);
+        stamps.get_mut(position).into_iter().for_each(|into| *into = own.stamp());
     }
-    found.uncertain = intact == 0 && !found.damaged_superblocks.is_empty();
-    Ok(Assembled { superblock, sources, slots, held, stale, found })
+    findings.uncertain = intact == 0 && !findings.damaged_superblocks.is_empty();
+    Ok(AssembledPool { superblock, sources, slots, stamps, stale, findings })
 }
 
-/// What each drive says, by its number among those given; of several that claim to be the same drive, the original: the one
-/// that holds the newest state, or else lies where the pool last found the drive.
+/// Returns the superblock of each drive, with the drive's number in `read`. Of several copies of a
+/// drive, the original is selected: the copy with the newest state, or else the copy at the drive's
+/// recorded path.
 ///
 /// # Errors
-/// `NotAPool` if that does not tell them apart.
-fn without_copies<'a>(
+/// `NotAPool` if neither distinguishes the copies.
+fn select_originals<'a>(
     superblock: &Superblock,
-    read: &'a [(String, OnDrive)],
-    found: &mut DriveFindings,
+    read: &'a [(String, SuperblockRead)],
+    findings: &mut DriveFindings,
 ) -> Result<Vec<(usize, &'a DriveSuperblock)>> {
-    let mut chosen: Vec<(usize, &DriveSuperblock)> = Vec::new();
-    for (at, (path, on_drive)) in read.iter().enumerate() {
-        let OnDrive::Superblock(on_drive) = on_drive else { continue };
-        let Some(other) = chosen.iter().position(|(_, other)| other.drive == on_drive.drive) else {
-            chosen.push((at, &**on_drive));
+    let mut originals: Vec<(usize, &DriveSuperblock)> = Vec::new();
+    for (number, (path, on_drive)) in read.iter().enumerate() {
+        let SuperblockRead::Superblock(on_drive) = on_drive else { continue };
+        let Some(other) = originals.iter().position(|(_, other)| other.drive == on_drive.drive) else {
+            originals.push((number, &**on_drive));
             continue;
         };
-        let Some((other_at, other_on_drive)) = chosen.get(other).copied() else { continue };
-        let other_path = read.get(other_at).map_or("", |(path, _)| path.as_str());
-        let known = superblock.drives.iter().find(|record| record.id == on_drive.drive);
-        let known = known.map_or("", |record| record.path.as_str());
+        let Some((other_number, other_on_drive)) = originals.get(other).copied() else { continue };
+        let other_path = read.get(other_number).map_or("", |(path, _)| path.as_str());
+        let record = superblock.drives.iter().find(|record| record.id == on_drive.drive);
+        let recorded = record.map_or("", |record| record.path.as_str());
         let (stamp, other_stamp) = (on_drive.superblock.stamp(), other_on_drive.superblock.stamp());
         let is_original = if stamp != other_stamp {
             other_stamp.is_before(&stamp)
-        } else if (short_path(path) == known) != (short_path(other_path) == known) {
-            short_path(path) == known
+        } else if (short_path(path) == recorded) != (short_path(other_path) == recorded) {
+            short_path(path) == recorded
         } else {
             let message = format!(
-                "{path} and {other_path} hold the same drive of pool '{}': one is a copy of the other. Open the pool with \
-                 --degraded --drives and without the copy",
+                "{path} and {other_path} hold the same drive of pool '{}': one is a copy of the other. Open the pool \
+                 without the copy, with --degraded --drives",
                 superblock.name
             );
             return Err(Error::new(ErrorKind::NotAPool, message));
         };
-        found.copies.push(if is_original { other_path } else { path }.to_owned());
-        if is_original && let Some(place) = chosen.get_mut(other) {
-            *place = (at, &**on_drive);
+        findings.copies.push(if is_original { other_path } else { path }.to_owned());
+        if is_original && let Some(slot) = originals.get_mut(other) {
+            *slot = (number, &**on_drive);
         }
     }
-    Ok(chosen)
+    Ok(originals)
 }
 
-/// Refuses a state that is older than one that is known of beside the drives, or went on apart from it.
-fn check_known(superblock: &Superblock, known: Option<StateStamp>) -> Result<()> {
+/// Refuses a state that is older than the stored newest state, or has diverged from it.
+fn check_not_older(superblock: &Superblock, known: Option<StateStamp>) -> Result<()> {
     let Some(known) = known.filter(StateStamp::is_set) else { return Ok(()) };
     let (name, now) = (&superblock.name, superblock.stamp());
     let first = superblock.lineage.first().map_or(0, |first| first.epoch);
-    let apart = known.opening.epoch >= first && !superblock.lineage.contains(&known.opening);
-    if !now.is_before(&known) && !apart {
+    let diverged = known.opening.epoch >= first && !superblock.lineage.contains(&known.opening);
+    if !now.is_before(&known) && !diverged {
         return Ok(());
     }
     let message = format!(
-        "the drives hold an old state of pool '{name}' (opening {}, generation {}): this host has used a newer one (opening {}, \
-         generation {}), which is on drives that are not here",
+        "the drives hold an old state of pool '{name}' (opening {}, generation {}): this host has used a newer state (opening {}, \
+         generation {}), which is on drives that are not present",
         now.opening.epoch, now.generation, known.opening.epoch, known.generation
     );
     Err(Error::new(ErrorKind::Stale, message))
 }
 
-impl Assembled {
-    /// Refuses a pool of which more is missing than its scheme bears.
+impl AssembledPool {
+    /// Refuses a pool with more missing drives than the scheme tolerates.
     ///
     /// # Errors
-    /// `NotAPool`, with the drives that are missing.
-    pub(crate) fn check_enough(&self) -> Result<()> {
-        check_enough(&self.superblock, &self.sources, &self.found)
+    /// `NotAPool`, with the missing drives.
+    pub(crate) fn check_redundancy(&self) -> Result<()> {
+        check_redundancy(&self.superblock, &self.sources, &self.findings)
     }
 }
 
-/// See [`Assembled::check_enough`].
-fn check_enough(
+/// See [`AssembledPool::check_redundancy`].
+fn check_redundancy(
     superblock: &Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
-    found: &DriveFindings,
+    findings: &DriveFindings,
 ) -> Result<()> {
-    let belong = superblock.drives.iter().zip(sources);
-    let belong: Vec<_> = belong.filter(|(record, _)| record.state != DriveState::Removed).collect();
-    let there = belong.iter().filter(|(_, source)| source.is_some()).count();
-    // What has come back misses something, too.
+    let members = superblock.drives.iter().zip(sources);
+    let members: Vec<_> = members.filter(|(record, _)| record.state != DriveState::Removed).collect();
+    let present = members.iter().filter(|(_, source)| source.is_some()).count();
+    // A returned drive lacks data until it is resynced.
     let missing: Vec<_> =
-        belong.iter().filter(|(record, source)| source.is_none() || record.state.counts_as_lost()).collect();
-    let too_few = usize::from(superblock.scheme.width()).saturating_sub(there);
+        members.iter().filter(|(record, source)| source.is_none() || record.state.counts_as_lost()).collect();
+    let too_few = usize::from(superblock.scheme.width()).saturating_sub(present);
     if missing.len().max(too_few) <= usize::from(superblock.scheme.parity()) {
         return Ok(());
     }
     let paths: Vec<_> = missing.iter().map(|(record, _)| record.path.as_str()).collect();
-    let because = |drives: &[String], why: &str| match drives {
+    let detail = |drives: &[String], reason: &str| match drives {
         [] => String::new(),
-        drives => format!("; {why}: {}", drives.join(", ")),
+        drives => format!("; {reason}: {}", drives.join(", ")),
     };
     let message = format!(
         "pool '{}' ({}) survives the loss of {} of its {} drives, and {} are missing, failed or incomplete: {}{}{}",
         superblock.name,
         superblock.scheme,
         superblock.scheme.parity(),
-        belong.len(),
+        members.len(),
         missing.len(),
         paths.join(", "),
-        because(&found.stale, "old copies of themselves"),
-        because(&found.shrunk, "smaller than they were"),
+        detail(&findings.stale, "outdated copies"),
+        detail(&findings.shrunk, "smaller than when they joined"),
     );
     Err(Error::new(ErrorKind::NotAPool, message))
 }
 
-/// Opens the pool on `drives`, given in any order. Runs on the reactor that is to be the pool's home.
+/// Opens the pool on `drives`, given in any order. Runs on the reactor that will own the pool's
+/// control.
 ///
 /// # Errors
-/// When there is no pool, too many drives are missing, or what was durable cannot be read. Nothing is held on to then.
+/// When the drives hold no pool, too many drives are missing, or durable data cannot be read. All
+/// resources are released after an error.
 pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Result<(Pool, OpenReport)> {
     let mut behind = BTreeSet::new();
     loop {
-        let mut started = Started::default();
+        let mut started = StartedParts::default();
         match open_parts(drives, options, &behind, &mut started).await {
-            Ok(Opening::Done(pool, report)) => return Ok((pool, report)),
-            Ok(Opening::Behind(drives)) => {
+            Ok(OpenOutcome::Opened(pool, report)) => return Ok((pool, report)),
+            Ok(OpenOutcome::DrivesBehind(drives)) => {
                 started.dismiss().await;
-                // Grows each time.
+                // Terminates, because `behind` grows each time.
                 behind.extend(drives);
             }
             Err(error) => {
@@ -312,39 +321,39 @@ pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Res
     }
 }
 
-/// How a try to open a pool ended.
-enum Opening {
-    Done(Pool, OpenReport),
-    /// These drives miss what the log says they hold: not without leaving them out.
-    Behind(BTreeSet<DriveIndex>),
+/// The outcome of an attempt to open a pool.
+enum OpenOutcome {
+    Opened(Pool, OpenReport),
+    /// These drives lack writes that the log lists as complete. The next attempt excludes them.
+    DrivesBehind(BTreeSet<DriveIndex>),
 }
 
-/// The parts of a pool that run already, on their reactors.
+/// The parts of a pool that are already running on their reactors.
 #[derive(Default)]
-struct Started {
+struct StartedParts {
     candidates: Vec<Handle<Candidate>>,
     shards: Vec<Handle<Shard>>,
     control: Option<(Rc<Control>, Handle<Control>)>,
 }
 
-impl Started {
-    /// Ends all of them.
+impl StartedParts {
+    /// Stops all parts.
     async fn dismiss(self) {
         for candidate in self.candidates {
-            let home = candidate.clone();
-            let _ = candidate.call(move |_| async move { home.unregister() }).await;
+            let handle = candidate.clone();
+            let _ = candidate.call(move |_| async move { handle.unregister() }).await;
         }
         for shard in self.shards {
-            let home = shard.clone();
+            let handle = shard.clone();
             let stop = move |shard: Rc<Shard>| async move {
                 let _ = shard.stop(false).await;
-                home.unregister();
+                handle.unregister();
             };
             let _ = shard.call(stop).await;
         }
-        if let Some((control, home)) = self.control {
+        if let Some((control, handle)) = self.control {
             control.stop().await;
-            home.unregister();
+            handle.unregister();
         }
     }
 }
@@ -353,29 +362,31 @@ async fn open_parts(
     drives: &[Arc<dyn DriveSource>],
     options: &OpenOptions,
     behind: &BTreeSet<DriveIndex>,
-    started: &mut Started,
-) -> Result<Opening> {
-    let Assembled { mut superblock, sources, slots, held, stale, found } = assemble(drives, behind).await?;
-    if let Some(memory) = options.memory.as_ref().filter(|_| !options.accept_stale) {
-        check_known(&superblock, memory.newest(superblock.pool))?;
+    started: &mut StartedParts,
+) -> Result<OpenOutcome> {
+    let AssembledPool { mut superblock, sources, slots, stamps, stale, findings } =
+        assemble(drives, behind).await?;
+    if let Some(store) = options.state_store.as_ref().filter(|_| !options.accept_stale) {
+        check_not_older(&superblock, store.newest(superblock.pool))?;
     }
     let sources: Vec<_> = sources.into_iter().map(|source| source.map(latched)).collect();
     let mut report = OpenReport {
         clean: superblock.clean,
-        stale: found.stale,
-        shrunk: found.shrunk,
-        copies: found.copies,
-        damaged_superblocks: found.damaged_superblocks,
-        uncertain: found.uncertain,
+        stale: findings.stale,
+        shrunk: findings.shrunk,
+        copies: findings.copies,
+        damaged_superblocks: findings.damaged_superblocks,
+        uncertain: findings.uncertain,
         ..OpenReport::default()
     };
     let events = Arc::new(Events::new(options.now.clone()));
-    report.returned = begin_opening(&mut superblock, &sources, &held, options.nonce, &events);
+    report.returned = begin_opening(&mut superblock, &sources, &stamps, options.nonce, &events);
     let opening = StateStamp { opening: superblock.epoch(), generation: Generation::new(0) };
-    for Stale { index, held, .. } in &stale {
-        // However often the pool is opened before the drive is rebuilt, its state comes before the confirmed one.
+    for StaleDrive { index, stamp, .. } in &stale {
+        // Until the drive is rebuilt, its state stays older than the confirmed one, across any
+        // number of openings.
         let record = superblock.drives.get_mut(index.index());
-        record.into_iter().for_each(|record| (record.confirmed, record.left_at) = (opening, *held));
+        record.into_iter().for_each(|record| (record.confirmed, record.left_at) = (opening, *stamp));
     }
 
     let reactors = if options.reactors.is_empty() {
@@ -386,25 +397,25 @@ async fn open_parts(
     let geometry = Geometry::of(&superblock);
     let space = Arc::new(Space::new(superblock.shards.len(), geometry.segment_payload()));
     let repair = Arc::new(BackgroundLimiter::new(options.tuning.repair, superblock.shards.len()));
-    let scrub = Scrub::beside(&repair);
-    let shared = Shared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
+    let scrub = Scrub::new(&repair);
+    let shared = ShardShared { space: space.clone(), repair: repair.clone(), scrub: scrub.clone() };
     let mut zones =
         Zones::new(superblock.drives.iter().map(|drive| (drive.zones, drive.state.accepts_segments())));
     for (index, remote) in (0..superblock.shards.len()).zip(reactors.iter().cycle()) {
         let plan = plan_shard(&superblock, &sources, index, options.tuning, &shared);
-        let (candidate, examination) = remote.call(move || examine_here(plan)).await??;
+        let (candidate, examination) = remote.call(move || examine_locally(plan)).await??;
         started.candidates.push(candidate);
         if !examination.behind.is_empty() {
-            return Ok(Opening::Behind(examination.behind));
+            return Ok(OpenOutcome::DrivesBehind(examination.behind));
         }
         report.replayed += examination.records;
         report.dropped += examination.dropped;
         report.completed += examination.completed;
         for drive in &examination.failed {
-            fail_at_opening(&mut superblock, &mut zones, *drive)?;
-            events.emit_drive(*drive, EventKind::DriveFailed, "it did not take the last rows of the log");
+            fail_drive_at_open(&mut superblock, &mut zones, *drive)?;
+            events.emit_drive(*drive, EventKind::DriveFailed, "writing the last rows of the log failed");
         }
-        take_over(&mut superblock, &mut zones, index, examination)?;
+        apply_examination(&mut superblock, &mut zones, index, examination)?;
     }
     report.missing = superblock
         .drives
@@ -415,15 +426,15 @@ async fn open_parts(
 
     let reserve = Reserve::of(&superblock);
     let opened = sources.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
-    let told = (space, events.clone(), options.memory.clone());
-    let looks = (options.tuning.retire_after, scrub.clone());
-    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, told, looks);
+    let services = (space, events.clone(), options.state_store.clone());
+    let scrubbing = (options.tuning.retire_after, scrub.clone());
+    let control = Control::new(superblock.clone(), zones, opened, slots, reserve, services, scrubbing);
     Reactor::current().spawn(control.clone().run()).detach();
     Reactor::current().spawn(Control::trim(Rc::downgrade(&control))).detach();
-    let home = Handle::register(&Reactor::current(), control.clone());
-    started.control = Some((control.clone(), home.clone()));
+    let handle = Handle::register(&Reactor::current(), control.clone());
+    started.control = Some((control.clone(), handle.clone()));
     control.publish(|_| ()).await?;
-    resume_all(&control, &home, started).await?;
+    resume_all(&control, &handle, started).await?;
     let shards: Arc<[Handle<Shard>]> = started.shards.clone().into();
     let (catalogue, journal) = start_catalogue(&shards, &events).await?;
     match report.clean {
@@ -436,13 +447,13 @@ async fn open_parts(
     }
     events.set_journal(journal.clone());
     journal.call(|journal| async move { journal.write_queued().await }).await?;
-    let inner = Inner {
+    let inner = PoolInner {
         id: superblock.pool,
         name: superblock.name.clone(),
         scheme: superblock.scheme,
         zone_bytes: superblock.zone_bytes,
         atomic_blocks: Geometry::of(&superblock).atomic_blocks(),
-        control: home,
+        control: handle,
         catalogue,
         journal,
         shards,
@@ -453,26 +464,27 @@ async fn open_parts(
     pool.request_repair().await?;
     control.schedule_retirement();
     control.resume_scrub();
-    take_back(&control, stale);
-    Ok(Opening::Done(pool, report))
+    rejoin_stale_drives(&control, stale);
+    Ok(OpenOutcome::Opened(pool, report))
 }
 
-/// Takes drives that hold old copies of themselves back into the pool, in the background, to be rebuilt.
-fn take_back(control: &Rc<Control>, stale: Vec<Stale>) {
+/// Re-adds outdated drives to the pool in the background, to be rebuilt.
+fn rejoin_stale_drives(control: &Rc<Control>, stale: Vec<StaleDrive>) {
     let control = control.clone();
     let rejoin = async move {
-        for Stale { source, .. } in stale {
+        for StaleDrive { source, .. } in stale {
             let path = source.path();
             if let Err(error) = control.return_drive(source).await {
-                tracing::warn!(path, %error, "a drive with an old state does not join the pool again");
+                tracing::warn!(path, %error, "an outdated drive could not be added to the pool again");
             }
         }
     };
     Reactor::current().spawn(rejoin).detach();
 }
 
-/// A drive that did not take the cells that a crash had left out: it is lost as one that fails a write in service.
-fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveIndex) -> Result<()> {
+/// Fails a drive on which the cells that a crash left unwritten could not be completed, as after a
+/// write error in an open pool.
+fn fail_drive_at_open(superblock: &mut Superblock, zones: &mut Zones, drive: DriveIndex) -> Result<()> {
     let left_at = superblock.stamp();
     if let Some(record) = superblock.drives.get_mut(drive.index()) {
         record.state = DriveState::Failed;
@@ -481,17 +493,18 @@ fn fail_at_opening(superblock: &mut Superblock, zones: &mut Zones, drive: DriveI
     }
     zones.set_online(drive, false);
     if columns_missing(superblock) > usize::from(superblock.scheme.parity()) {
-        let message = format!("drive {drive} does not take writes, and the pool cannot bear its loss");
+        let message = format!("writes to drive {drive} fail, and the pool does not tolerate its loss");
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
     Ok(())
 }
 
-/// Marks a new opening in the superblock, and the drives that are not there, or are there again; gives the paths of those.
+/// Records a new opening and the missing and returned drives in the superblock. Returns the paths
+/// of the returned drives.
 fn begin_opening(
     superblock: &mut Superblock,
     sources: &[Option<Arc<dyn DriveSource>>],
-    held: &[StateStamp],
+    stamps: &[StateStamp],
     nonce: u64,
     events: &Events,
 ) -> Vec<String> {
@@ -504,10 +517,10 @@ fn begin_opening(
     superblock.generation = Generation::new(0);
     superblock.clean = false;
     let numbered = (0..).map(DriveIndex::new).zip(&mut superblock.drives);
-    for (((index, record), source), held) in numbered.zip(sources).zip(held) {
+    for (((index, record), source), stamp) in numbered.zip(sources).zip(stamps) {
         match source {
             Some(source) => {
-                record.confirmed = *held;
+                record.confirmed = *stamp;
                 record.path = short_path(&source.path());
                 if record.state == DriveState::Missing {
                     (record.state, record.since) = (DriveState::Returning, Generation::new(1));
@@ -519,8 +532,8 @@ fn begin_opening(
                 record.state = DriveState::Missing;
                 record.since = Generation::new(1);
                 record.left_at = left_at;
-                let why = format!("{}: not there when the pool was opened", record.path);
-                events.emit_drive(index, EventKind::DriveLost, &why);
+                let text = format!("{}: missing when the pool was opened", record.path);
+                events.emit_drive(index, EventKind::DriveLost, &text);
             }
             None => {}
         }
@@ -529,8 +542,8 @@ fn begin_opening(
     returned
 }
 
-/// What the reactors of a pool share.
-pub(crate) struct Shared {
+/// State shared by the shards of a pool.
+pub(crate) struct ShardShared {
     pub(crate) space: Arc<Space>,
     pub(crate) repair: Arc<BackgroundLimiter>,
     pub(crate) scrub: Arc<Scrub>,
@@ -541,14 +554,15 @@ pub(crate) fn plan_shard(
     sources: &[Option<Arc<dyn DriveSource>>],
     index: usize,
     tuning: Tuning,
-    shared: &Shared,
+    shared: &ShardShared,
 ) -> ShardPlan {
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
     let shard = ShardIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
-    let belong = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
-    let pool_blocks: u64 = belong.map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
-    // Small pools make checkpoints more often: what is freed comes back only with one.
+    let members = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
+    let pool_blocks: u64 = members.map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
+    // Small pools write checkpoints more often, because freed space becomes available only with a
+    // checkpoint.
     let checkpoint_blocks = (tuning.checkpoint_bytes / 4096).min(pool_blocks / shards / 8).max(256);
     let map_nodes = (tuning.map_bytes / 4096 / shards).max(64);
     let recent_max = format::recent_segments_max(superblock.shards.len(), superblock.table_width);
@@ -570,13 +584,13 @@ pub(crate) fn plan_shard(
     }
 }
 
-async fn examine_here(plan: ShardPlan) -> Result<(Handle<Candidate>, Examination)> {
+async fn examine_locally(plan: ShardPlan) -> Result<(Handle<Candidate>, Examination)> {
     let (candidate, examination) = Candidate::examine(plan, false).await?;
     Ok((Handle::register(&Reactor::current(), candidate), examination))
 }
 
-/// Takes a shard's findings into the superblock and the free zones.
-pub(crate) fn take_over(
+/// Applies a shard's examination to the superblock and the free zones.
+pub(crate) fn apply_examination(
     superblock: &mut Superblock,
     zones: &mut Zones,
     index: usize,
@@ -584,11 +598,11 @@ pub(crate) fn take_over(
 ) -> Result<()> {
     for (drive, zone) in examination.zones {
         if !zones.occupy(drive, zone) {
-            let place = crate::error::ErrorLocation { drive: Some(drive), ..Default::default() };
+            let location = crate::error::ErrorLocation { drive: Some(drive), ..Default::default() };
             let message = format!(
-                "zone {zone} is in two segments, or beyond its drive: the segment tables are damaged"
+                "zone {zone} belongs to two segments or is beyond the end of its drive: the segment tables are damaged"
             );
-            return Err(Error::corrupt(message, place, None));
+            return Err(Error::corrupt(message, location, None));
         }
     }
     if let Some(record) = superblock.shards.get_mut(index) {
@@ -597,23 +611,31 @@ pub(crate) fn take_over(
     Ok(())
 }
 
-async fn resume_all(control: &Rc<Control>, home: &Handle<Control>, started: &mut Started) -> Result<()> {
+async fn resume_all(
+    control: &Rc<Control>,
+    handle: &Handle<Control>,
+    started: &mut StartedParts,
+) -> Result<()> {
     for candidate in started.candidates.clone() {
-        let home = home.clone();
+        let handle = handle.clone();
         let start = move |candidate: Rc<Candidate>| async move {
-            candidate.start(home).map(|shard| Handle::register(&Reactor::current(), shard))
+            candidate.start(handle).map(|shard| Handle::register(&Reactor::current(), shard))
         };
         let shard = candidate.call(start).await??;
         started.shards.push(shard.clone());
-        // Before it replays, which may lose a drive: it must be told then, as of what was lost before.
+        // Registered before the replay, during which a drive may fail: the shard must learn of all
+        // failed drives.
         control.add_shard(shard.clone()).await?;
-        let of = candidate.clone();
+        let handle = candidate.clone();
         let resume = move |candidate: Rc<Candidate>| async move {
             let Some(shard) = shard.local() else {
-                return Err(Error::new(ErrorKind::Closed, "a shard is where its candidate was"));
+                return Err(Error::new(
+                    ErrorKind::Closed,
+                    "the shard is not on the reactor of its candidate",
+                ));
             };
             candidate.resume(&shard).await?;
-            of.unregister();
+            handle.unregister();
             Ok(())
         };
         candidate.call(resume).await??;
@@ -621,7 +643,7 @@ async fn resume_all(control: &Rc<Control>, home: &Handle<Control>, started: &mut
     Ok(())
 }
 
-/// The catalogue and the journal live where shard 0 does.
+/// Starts the catalogue and the journal on the reactor of shard 0.
 async fn start_catalogue(
     shards: &Arc<[Handle<Shard>]>,
     events: &Arc<Events>,
@@ -629,10 +651,10 @@ async fn start_catalogue(
     let Some(first) = shards.first() else {
         return Err(Error::new(ErrorKind::NotAPool, "a pool without shards"));
     };
-    let (all, events) = (shards.clone(), events.clone());
+    let (shards, events) = (shards.clone(), events.clone());
     let start = move |shard: Rc<Shard>| async move {
         let journal = Journal::load(shard.clone(), events.clone()).await?;
-        let catalogue = Catalogue::load(shard, all, events).await?;
+        let catalogue = Catalogue::load(shard, shards, events).await?;
         let reactor = Reactor::current();
         Ok::<_, Error>((Handle::register(&reactor, catalogue), Handle::register(&reactor, journal)))
     };

@@ -1,12 +1,12 @@
-//! Scrubbing, as whoever has the pool asks for it.
+//! The scrub commands of a pool.
 
 use super::Pool;
 use crate::error::Result;
 use crate::repair::RepairLimits;
 
 impl Pool {
-    /// Begins to read everything that was ever written and still lies there, and to compare it; what is damaged is written anew. In
-    /// the background, also after a restart. False if that is under way already.
+    /// Starts a scrub: reads and verifies all stored data in the background and repairs damaged
+    /// blocks. A scrub continues after a restart. Returns false if a scrub is already running.
     ///
     /// # Errors
     /// When the pool has failed or was closed.
@@ -14,7 +14,8 @@ impl Pool {
         self.inner.control.call(|control| async move { control.start_scrub().await }).await?
     }
 
-    /// As [`Pool::start_scrub`], if it is time for it: see [`Pool::set_scrub_every`].
+    /// Starts a scrub if one is due, as set by [`Pool::set_scrub_every`]. Returns false if none was
+    /// started.
     ///
     /// # Errors
     /// When the pool has failed or was closed.
@@ -22,7 +23,7 @@ impl Pool {
         self.inner.control.call(|control| async move { control.start_scrub_if_due().await }).await?
     }
 
-    /// Calls off the scrub that is under way. False if there is none.
+    /// Cancels the running scrub. Returns false if none is running.
     ///
     /// # Errors
     /// When the pool has failed or was closed.
@@ -30,7 +31,8 @@ impl Pool {
         self.inner.control.call(|control| async move { control.cancel_scrub().await }).await?
     }
 
-    /// Sets how many seconds after the beginning of a scrub the next one is due; 0 for only when asked. It is kept in the pool.
+    /// Sets the interval between the starts of scheduled scrubs, in seconds; 0 for no scheduled
+    /// scrubs. The setting is stored in the pool.
     ///
     /// # Errors
     /// When the pool has failed or was closed.
@@ -38,12 +40,12 @@ impl Pool {
         self.inner.control.call(move |control| async move { control.set_scrub_every(seconds).await }).await?
     }
 
-    /// How fast scrubbing may go: bytes are those that it reads.
+    /// Returns the speed limits of scrubs. Bytes are bytes read.
     pub fn scrub_limits(&self) -> RepairLimits {
         self.inner.scrub.limits.limits()
     }
 
-    /// Sets how fast scrubbing may go, until the pool is closed.
+    /// Sets the speed limits of scrubs, until the pool is closed.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -52,7 +54,8 @@ impl Pool {
         Ok(self.inner.control.call(|control| async move { control.notify_scrub_changed().await }).await?)
     }
 
-    /// Waits until no scrub is under way, or it is told to pause. Damage that it found may wait for repair still.
+    /// Waits until no scrub is running or the scrub is paused. Repairs of damage it found may be
+    /// pending.
     ///
     /// # Errors
     /// When the pool was closed.

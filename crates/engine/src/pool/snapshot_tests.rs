@@ -1,8 +1,9 @@
-//! Snapshots and clones without faults: what they show, what they hold, where they differ. Faults are the simulator's.
+//! Snapshots and clones without faults: their contents, usage and differences. The simulator tests
+//! faults.
 
 use super::tests::{create_options, drives, open_options, pattern, read, run};
 use super::*;
-use crate::{AttachedVolume, Change, ErrorKind, VolumeUsage};
+use crate::{AttachedVolume, ChangedRange, ErrorKind, VolumeUsage};
 
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 64 << 20;
@@ -17,20 +18,23 @@ async fn write(pool: &Pool, name: &str, block: u64, count: u64, seed: u64) {
 }
 
 async fn usage(pool: &Pool, name: &str) -> (u64, u64) {
-    let VolumeUsage { shown, alone } = pool.volume_usage(name, 0, SIZE).await.unwrap();
-    (shown / BLOCK, alone / BLOCK)
+    let VolumeUsage { referenced, exclusive } = pool.volume_usage(name, 0, SIZE).await.unwrap();
+    (referenced / BLOCK, exclusive / BLOCK)
 }
 
 async fn changes(pool: &Pool, name: &str, base: &str) -> Vec<(u64, u64, bool)> {
     let changes = pool.volume_changes(name, base, 0, u64::MAX).await.unwrap();
-    changes.iter().map(|Change { offset, length, data }| (offset / BLOCK, length / BLOCK, *data)).collect()
+    changes
+        .iter()
+        .map(|ChangedRange { offset, length, data }| (offset / BLOCK, length / BLOCK, *data))
+        .collect()
 }
 
-/// Blocks of users' data that live, once what was deleted is freed.
+/// Returns the number of live data blocks, after deleted volumes are freed.
 async fn stored(pool: &Pool) -> u64 {
     loop {
         let volumes = pool.volumes().await.unwrap();
-        if !volumes.iter().any(|volume| volume.deleting && volume.kept_by == 0) {
+        if !volumes.iter().any(|volume| volume.deleting && volume.retained_by == 0) {
             return volumes.iter().map(|volume| volume.stored / BLOCK).sum();
         }
         reactor::Reactor::current().yield_now().await;
@@ -38,7 +42,7 @@ async fn stored(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn what_is_held_and_what_changed_is_told_truly() {
+fn usage_and_changes_are_exact() {
     let drives = drives(5, 64 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -57,7 +61,7 @@ fn what_is_held_and_what_changed_is_told_truly() {
         assert_eq!(usage(&pool, "a").await, (95, 35));
         let expected = [(1010, 30, true), (1050, 10, false), (5000, 5, true)];
         assert_eq!(changes(&pool, "a", "a@one").await, expected);
-        // Seen from the other side: what the snapshot has there.
+        // In the other direction: the snapshot's blocks in these ranges.
         assert_eq!(
             changes(&pool, "a@one", "a").await,
             [(1010, 30, true), (1050, 10, true), (5000, 5, false)]
@@ -66,24 +70,24 @@ fn what_is_held_and_what_changed_is_told_truly() {
         let error = pool.volume_changes("a", "other", 0, SIZE).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let window = pool.volume_changes("a", "a@one", 1020 * BLOCK, 15 * BLOCK).await.unwrap();
-        assert_eq!(window, [Change { offset: 1020 * BLOCK, length: 15 * BLOCK, data: true }]);
+        assert_eq!(window, [ChangedRange { offset: 1020 * BLOCK, length: 15 * BLOCK, data: true }]);
 
         pool.snapshot_volume("a@two", 0).await.unwrap();
         pool.clone_volume("a@one", "clone", 0).await.unwrap();
-        // What the clone still shows, the snapshot does not hold alone.
+        // Blocks visible in the clone are not exclusive to the snapshot.
         assert_eq!(usage(&pool, "a@one").await, (100, 0));
         write(&pool, "clone", 1020, 5, 3).await;
         assert_eq!(usage(&pool, "a@one").await, (100, 5));
         assert_eq!(usage(&pool, "clone").await, (100, 5));
         assert_eq!(changes(&pool, "clone", "a@one").await, [(1020, 5, true)]);
-        // Neither is below the other.
+        // Neither is an ancestor of the other.
         let expected = [(1010, 30, true), (1050, 10, true), (5000, 5, false)];
         assert_eq!(changes(&pool, "clone", "a@two").await, expected);
     });
 }
 
 #[test]
-fn deleting_frees_what_was_held_alone_whatever_the_order() {
+fn deletion_frees_exclusive_blocks_in_any_order() {
     let names = ["a@one", "a@two", "a@three", "clone"];
     let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 2, 0, 3]];
     for order in orders {
@@ -101,17 +105,21 @@ fn deleting_frees_what_was_held_alone_whatever_the_order() {
             write(&pool, "clone", 15, 10, 4).await;
             pool.snapshot_volume("a@three", 0).await.unwrap();
             attach(&pool, "a").await.discard(30 * BLOCK, 5 * BLOCK).await.unwrap();
-            let shown = read(&attach(&pool, "a").await, 0, 80 * 4096).await;
+            let contents = read(&attach(&pool, "a").await, 0, 80 * 4096).await;
             let mut before = stored(&pool).await;
             for index in order {
                 let name = names[index];
-                let (_, alone) = usage(&pool, name).await;
+                let (_, exclusive) = usage(&pool, name).await;
                 pool.delete_volume(name).await.unwrap();
-                // One with clones stays until it has one heir: what is not shown is freed nevertheless.
-                let left = stored(&pool).await;
-                assert_eq!(left, before - alone, "{name} of {order:?}");
-                before = left;
-                assert!(read(&attach(&pool, "a").await, 0, 80 * 4096).await == shown, "{name} of {order:?}");
+                // A snapshot with clones is retained until it has one child, but blocks that no
+                // child can see are freed.
+                let after = stored(&pool).await;
+                assert_eq!(after, before - exclusive, "{name} of {order:?}");
+                before = after;
+                assert!(
+                    read(&attach(&pool, "a").await, 0, 80 * 4096).await == contents,
+                    "{name} of {order:?}"
+                );
             }
             assert_eq!(stored(&pool).await, 55);
             assert_eq!(usage(&pool, "a").await, (55, 55));
@@ -123,7 +131,7 @@ fn deleting_frees_what_was_held_alone_whatever_the_order() {
 }
 
 #[test]
-fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
+fn a_chain_of_250_snapshots_is_read_with_little_map_memory() {
     let drives = drives(5, 64 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -132,7 +140,7 @@ fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
         let (pool, _) = open(&drives, &little).await.unwrap();
         pool.create_volume("a", SIZE, 4096, 0).await.unwrap();
         for step in 0..250 {
-            // Every layer has a leaf of its own there, and one more block that none above it has.
+            // Every layer has its own leaf there, and one block that no descendant has.
             write(&pool, "a", 300, 1, step).await;
             write(&pool, "a", step, 1, 1000 + step).await;
             pool.snapshot_volume(&format!("a@{step}"), 0).await.unwrap();
@@ -166,9 +174,9 @@ fn a_chain_of_250_is_read_with_little_memory_for_the_map() {
     });
 }
 
-/// A pool that fails while a snapshot holds a volume's writes back refuses them. Writers would try again for ever otherwise.
+/// Writes that a snapshot holds fail when the pool fails. Writers would retry forever otherwise.
 #[test]
-fn writes_that_are_held_back_fail_with_the_pool() {
+fn held_writes_fail_with_the_pool() {
     let drives = drives(5, 64 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -180,7 +188,7 @@ fn writes_that_are_held_back_fail_with_the_pool() {
         shard.hold_writes(volume, true);
         shard.fail(&crate::Error::new(ErrorKind::PoolFailed, "too many drives are lost"));
         assert_eq!(shard.layer_for_writing(volume).await.unwrap_err().kind(), ErrorKind::PoolFailed);
-        // Once they are not held back any more, whoever writes finds that the log has failed.
+        // Once writes are no longer held, they fail because the log has failed.
         shard.hold_writes(volume, false);
         assert_eq!(shard.layer_for_writing(volume).await.unwrap(), before);
     });

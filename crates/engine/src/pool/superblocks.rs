@@ -1,4 +1,4 @@
-//! Reading superblocks, and deciding which state of which pool a set of drives holds.
+//! Reads superblocks and determines the newest state of the pool on a set of drives.
 
 use format::limits::{BLOCK, SUPERBLOCK_SLOT};
 use format::{DriveId, FormatError, Superblock, UnverifiedSuperblock};
@@ -7,69 +7,74 @@ use reactor::{Buffer, Drive, IoError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::SuperblockSlot;
 
-/// What one drive says.
+/// The result of reading a drive's superblocks.
 #[derive(Debug)]
-pub(crate) enum OnDrive {
-    /// The newer of its two superblocks.
+pub(crate) enum SuperblockRead {
+    /// The newer of the two superblocks.
     Superblock(Box<DriveSuperblock>),
     /// A pool of another version of the format.
     OtherVersion(u32),
-    /// It was a pool's, but neither slot verifies.
+    /// A member of a pool; neither slot passes verification.
     Damaged,
     /// No pool.
-    Nothing,
-    /// It cannot be read.
+    Absent,
+    /// The drive cannot be read.
     Unreadable(IoError),
 }
 
-/// The newest state of a pool that one drive holds.
+/// The newest state of a pool on one drive.
 #[derive(Debug)]
 pub(crate) struct DriveSuperblock {
     pub(crate) superblock: Superblock,
-    /// Which drive of the pool it is.
+    /// The drive's identity.
     pub(crate) drive: DriveId,
-    /// The slot that holds it.
+    /// The slot that holds the superblock.
     pub(crate) slot: SuperblockSlot,
-    /// The other slot, which held the state before, is damaged. That may have been a newer state: one that a crash interrupted,
-    /// or one that was whole and has rotted since.
+    /// True if the other slot is damaged. It may have held a newer state: one whose write a crash
+    /// interrupted, or one that was complete and has decayed since.
     pub(crate) other_is_damaged: bool,
 }
 
 /// Reads both slots of a drive.
-pub(crate) async fn read_superblocks(drive: &dyn Drive) -> OnDrive {
+pub(crate) async fn read_superblocks(drive: &dyn Drive) -> SuperblockRead {
     let mut best: Option<(Superblock, DriveId, SuperblockSlot)> = None;
-    let mut other = OnDrive::Nothing;
+    let mut other = SuperblockRead::Absent;
     let mut verified = 0;
     for slot in SuperblockSlot::BOTH {
         match read_slot(drive, slot.offset()).await {
             Ok(Ok((superblock, id))) => {
                 verified += 1;
-                let newer = best.as_ref().is_none_or(|(best, ..)| !best.is_at_least(&superblock));
-                if newer {
+                let is_newer = best.as_ref().is_none_or(|(best, ..)| !best.is_at_least(&superblock));
+                if is_newer {
                     best = Some((superblock, id, slot));
                 }
             }
             Ok(Err(FormatError::BadMagic)) => {}
-            Ok(Err(FormatError::Version { found })) => other = OnDrive::OtherVersion(found),
+            Ok(Err(FormatError::Version { found })) => other = SuperblockRead::OtherVersion(found),
             Ok(Err(_)) => {
-                if !matches!(other, OnDrive::OtherVersion(_)) {
-                    other = OnDrive::Damaged;
+                if !matches!(other, SuperblockRead::OtherVersion(_)) {
+                    other = SuperblockRead::Damaged;
                 }
             }
             Err(error) => {
-                if matches!(other, OnDrive::Nothing) {
-                    other = OnDrive::Unreadable(error);
+                if matches!(other, SuperblockRead::Absent) {
+                    other = SuperblockRead::Unreadable(error);
                 }
             }
         }
     }
     match best {
         Some((superblock, drive, slot)) => {
-            // A drive that was given a state before this one holds that in its other slot.
+            // A drive with a confirmed earlier state holds it in the other slot.
             let mut records = superblock.drives.iter().filter(|record| record.id == drive);
             let holds_two = records.any(|record| record.confirmed.is_set());
             let other_is_damaged = holds_two && verified < SuperblockSlot::BOTH.len();
-            OnDrive::Superblock(Box::new(DriveSuperblock { superblock, drive, slot, other_is_damaged }))
+            SuperblockRead::Superblock(Box::new(DriveSuperblock {
+                superblock,
+                drive,
+                slot,
+                other_is_damaged,
+            }))
         }
         None => other,
     }
@@ -93,17 +98,18 @@ async fn read_slot(
     Ok(unverified.verify(whole.as_slice()))
 }
 
-/// A drive's superblock.
-struct Said<'a> {
+/// The pool state that a drive claims.
+struct StateClaim<'a> {
     path: &'a str,
     superblock: &'a Superblock,
     drive: DriveId,
 }
 
-impl Said<'_> {
-    /// True if a publish of this state cannot have been completed: a drive that it calls online never got it, and went
-    /// on from another state. Nothing can have relied on it then (C1).
-    fn is_abandoned(&self, all: &[Said<'_>]) -> bool {
+impl StateClaim<'_> {
+    /// True if the publish of this state cannot have completed: a drive that the state lists as
+    /// online never received it and continued from another state. Nothing can depend on this state
+    /// then (C1).
+    fn is_abandoned(&self, all: &[StateClaim<'_>]) -> bool {
         all.iter().any(|other| {
             let drives = &self.superblock.drives;
             let online = drives.iter().any(|drive| drive.id == other.drive && drive.state.is_in_use());
@@ -114,27 +120,28 @@ impl Said<'_> {
     }
 }
 
-/// The newest state that the drives agree on. `found` is what each drive says, in any order.
+/// Returns the newest state that the drives agree on. `read` holds the superblocks of each drive,
+/// in any order.
 ///
 /// # Errors
-/// `NotAPool` if no drive holds one, drives of several pools are mixed, or drives went on apart from one another;
-/// `Version` for pools of another release.
-pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
-    let all: Vec<Said<'_>> = found
+/// `NotAPool` if no drive holds a pool, drives of several pools are mixed, or the drives have
+/// diverged (split brain); `Version` for pools of another format version.
+pub(crate) fn newest(read: &[(String, SuperblockRead)]) -> Result<Superblock> {
+    let all: Vec<StateClaim<'_>> = read
         .iter()
         .filter_map(|(path, on_drive)| match on_drive {
-            OnDrive::Superblock(found) => {
-                Some(Said { path, superblock: &found.superblock, drive: found.drive })
+            SuperblockRead::Superblock(found) => {
+                Some(StateClaim { path, superblock: &found.superblock, drive: found.drive })
             }
             _ => None,
         })
         .collect();
     let Some(first) = all.first() else {
-        return Err(no_pool(found));
+        return Err(no_pool(read));
     };
     if let Some(other) = all.iter().find(|other| other.superblock.pool != first.superblock.pool) {
         let message = format!(
-            "{} belongs to pool '{}' ({}), {} to pool '{}' ({}): open them apart",
+            "{} belongs to pool '{}' ({}) and {} to pool '{}' ({}): open each pool with its own drives",
             first.path,
             first.superblock.name,
             first.superblock.pool,
@@ -144,42 +151,43 @@ pub(crate) fn newest(found: &[(String, OnDrive)]) -> Result<Superblock> {
         );
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
-    let standing = || all.iter().filter(|said| !said.is_abandoned(&all));
-    let newest = standing()
+    let candidates = || all.iter().filter(|claim| !claim.is_abandoned(&all));
+    let newest = candidates()
         .reduce(|best, next| if best.superblock.is_at_least(next.superblock) { best } else { next });
     let newest = newest.unwrap_or(first);
-    if let Some(apart) = standing().find(|said| !newest.superblock.accounts_for(said.superblock, said.drive))
+    if let Some(diverged) =
+        candidates().find(|claim| !newest.superblock.accounts_for(claim.superblock, claim.drive))
     {
         let message = format!(
-            "{} and {} were each used without the other since they were last together, or one of them is a very old copy: open \
-             the pool with --degraded --drives and only the drives whose data is wanted, then wipe the others and add them again",
-            apart.path, newest.path
+            "{} and {} have diverged (split brain): each was used without the other, or one of them is a very old copy. Open the \
+             pool with --degraded --drives and only the drives whose data to keep, then wipe the others and add them again",
+            diverged.path, newest.path
         );
         return Err(Error::new(ErrorKind::NotAPool, message));
     }
     Ok(newest.superblock.clone())
 }
 
-fn no_pool(found: &[(String, OnDrive)]) -> Error {
-    for (path, on_drive) in found {
+fn no_pool(read: &[(String, SuperblockRead)]) -> Error {
+    for (path, on_drive) in read {
         match on_drive {
-            OnDrive::OtherVersion(version) => {
+            SuperblockRead::OtherVersion(version) => {
                 let message = format!(
-                    "{path} holds a pool of format version {version}, this release reads version {}: use the release \
-                     that wrote it",
+                    "{path} holds a pool of format version {version}, and this release reads version {}: use the \
+                     release that wrote it",
                     format::FORMAT_VERSION
                 );
                 return Error::new(ErrorKind::Version, message);
             }
-            OnDrive::Unreadable(error) => {
+            SuperblockRead::Unreadable(error) => {
                 return Error::new(ErrorKind::Io, format!("{path} cannot be read: {error}"));
             }
-            OnDrive::Damaged => {
+            SuperblockRead::Damaged => {
                 return Error::new(ErrorKind::NotAPool, format!("both superblocks of {path} are damaged"));
             }
-            OnDrive::Superblock(..) | OnDrive::Nothing => {}
+            SuperblockRead::Superblock(..) | SuperblockRead::Absent => {}
         }
     }
-    let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+    let paths: Vec<&str> = read.iter().map(|(path, _)| path.as_str()).collect();
     Error::new(ErrorKind::NotAPool, format!("no pool on {}", paths.join(", ")))
 }

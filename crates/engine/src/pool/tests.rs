@@ -1,4 +1,4 @@
-//! Pools on memory drives: the life of a pool without faults. Faults are the simulator's.
+//! Pools on memory drives, without faults. The simulator tests faults.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use reactor::{
 use super::*;
 use crate::ErrorKind;
 
-struct Source(Arc<Memory>, usize);
+struct MemorySource(Arc<Memory>, usize);
 
-impl DriveSource for Source {
+impl DriveSource for MemorySource {
     fn open(&self) -> Rc<dyn Drive> {
         self.0.open()
     }
@@ -26,7 +26,7 @@ impl DriveSource for Source {
 
 pub(super) fn drives(count: usize, bytes: usize) -> Vec<Arc<dyn DriveSource>> {
     (0..count)
-        .map(|index| Arc::new(Source(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>)
+        .map(|index| Arc::new(MemorySource(Memory::new(bytes).unwrap(), index)) as Arc<dyn DriveSource>)
         .collect()
 }
 
@@ -55,7 +55,7 @@ pub(super) fn open_options() -> OpenOptions {
         reactors: Vec::new(),
         nonce: 5,
         now: Arc::new(|| 1_700_000_000),
-        memory: None,
+        state_store: None,
         accept_stale: false,
     }
 }
@@ -77,7 +77,7 @@ pub(super) async fn read(volume: &crate::AttachedVolume, offset: u64, length: us
 }
 
 #[test]
-fn data_is_there_after_a_clean_close_and_without_one() {
+fn data_survives_a_clean_close_and_a_crash() {
     for scheme in ["4+1", "1+1", "1+2", "2+2", "4+2", "3+0", "8+2"] {
         let options = create_options(scheme);
         let drives = drives(usize::from(options.scheme.width()), 64 << 20);
@@ -93,7 +93,7 @@ fn data_is_there_after_a_clean_close_and_without_one() {
             volume.write(5 << 20, &small.span()).await.unwrap();
             volume.write((50 << 20) + 3584, &small.span()).await.unwrap();
             volume.flush().await.unwrap();
-            // Left as a crash would.
+            // Dropped without closing, as in a crash.
         });
         for round in 0..3 {
             run(async || {
@@ -112,7 +112,7 @@ fn data_is_there_after_a_clean_close_and_without_one() {
 }
 
 #[test]
-fn a_full_pool_accepts_zeros_over_holes_beside_stored_blocks() {
+fn a_full_pool_accepts_zeros_over_holes_and_stored_blocks() {
     let drives = drives(5, 24 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -140,7 +140,7 @@ fn a_full_pool_accepts_zeros_over_holes_beside_stored_blocks() {
 }
 
 #[test]
-fn a_full_pool_says_so_and_recovers_by_deleting() {
+fn a_full_pool_refuses_writes_and_recovers_by_deletion() {
     let drives = drives(5, 24 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -171,7 +171,8 @@ fn a_full_pool_says_so_and_recovers_by_deleting() {
             pool.checkpoint().await.unwrap();
             pool.checkpoint().await.unwrap();
         }
-        // Each of the two shards keeps an open segment of each class, spares, and what the last checkpoints lie in.
+        // Each of the two shards keeps an open segment of each class, spare segments, and the
+        // segments of the last checkpoints.
         let mut tries = 0;
         while pool.status().await.unwrap().space.free_segments + 10 < empty.free_segments {
             tries += 1;
@@ -183,7 +184,7 @@ fn a_full_pool_says_so_and_recovers_by_deleting() {
 }
 
 #[test]
-fn volumes_have_good_names_and_sizes() {
+fn volume_names_and_sizes_are_validated() {
     let drives = drives(2, 24 << 20);
     run(async || {
         create(&drives, &create_options("1+1")).await.unwrap();
@@ -206,13 +207,13 @@ fn volumes_have_good_names_and_sizes() {
         assert_eq!(pool.resize_volume("a", 4096, false).await.unwrap_err().kind(), ErrorKind::Invalid);
         pool.resize_volume("a", 4096, true).await.unwrap();
         pool.delete_volume("a").await.unwrap();
-        assert_eq!(pool.delete_volume("nobody").await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(pool.delete_volume("none").await.unwrap_err().kind(), ErrorKind::NotFound);
         pool.close().await.unwrap();
     });
 }
 
 #[test]
-fn lost_drives_are_borne_up_to_the_scheme() {
+fn failed_drives_are_tolerated_up_to_the_parity() {
     let drives = drives(6, 64 << 20);
     let data = pattern(9, 5 << 20);
     run(async || {
@@ -232,7 +233,7 @@ fn lost_drives_are_borne_up_to_the_scheme() {
         }
         volume.flush().await.unwrap();
     });
-    // Two others may be missing only if those two are not.
+    // With two failed drives no other drive may be missing.
     run(async || {
         let (pool, report) = open(&drives, &open_options()).await.unwrap();
         assert_eq!(report.missing, ["memory1", "memory4"]);
@@ -248,19 +249,19 @@ fn lost_drives_are_borne_up_to_the_scheme() {
     });
 }
 
-/// What is watched of a drive, and what it is told.
+/// Counters and settings of a monitored drive.
 #[derive(Default)]
-struct Watch {
-    /// Bytes that were read from it.
+struct DriveMonitor {
+    /// Bytes read from the drive.
     read: AtomicU64,
-    /// It is a file on a file system, which may be full.
+    /// True if the drive is a sparse file on a file system that may be full.
     sparse: bool,
     full: AtomicBool,
 }
 
-struct Watched(Rc<dyn Drive>, Arc<Watch>);
+struct MonitoredDrive(Rc<dyn Drive>, Arc<DriveMonitor>);
 
-impl Drive for Watched {
+impl Drive for MonitoredDrive {
     fn properties(&self) -> DriveProperties {
         DriveProperties { sparse: self.1.sparse, ..self.0.properties() }
     }
@@ -291,11 +292,11 @@ impl Drive for Watched {
     }
 }
 
-struct WatchedSource(Source, Arc<Watch>);
+struct MonitoredSource(MemorySource, Arc<DriveMonitor>);
 
-impl DriveSource for WatchedSource {
+impl DriveSource for MonitoredSource {
     fn open(&self) -> Rc<dyn Drive> {
-        Rc::new(Watched(self.0.open(), self.1.clone()))
+        Rc::new(MonitoredDrive(self.0.open(), self.1.clone()))
     }
 
     fn path(&self) -> String {
@@ -303,16 +304,17 @@ impl DriveSource for WatchedSource {
     }
 }
 
-fn watched((index, watch): (usize, &Arc<Watch>), bytes: usize) -> Arc<dyn DriveSource> {
-    Arc::new(WatchedSource(Source(Memory::new(bytes).unwrap(), index), watch.clone()))
+fn monitored((index, monitor): (usize, &Arc<DriveMonitor>), bytes: usize) -> Arc<dyn DriveSource> {
+    Arc::new(MonitoredSource(MemorySource(Memory::new(bytes).unwrap(), index), monitor.clone()))
 }
 
-/// A drive of a pool that is lost costs long reads nothing: of each row the parity is read in its place. Records begin with a
-/// header and end anywhere, so the columns of a request hardly ever lie beside one another row for row.
+/// A failed drive does not slow down long reads: the parity of each row is read in its place.
+/// Records start with a header and end at any column, so a request's columns are rarely aligned to
+/// rows.
 #[test]
 fn a_long_read_without_a_drive_reads_each_row_once() {
-    let watches: Vec<_> = (0..5).map(|_| Arc::new(Watch::default())).collect();
-    let drives: Vec<_> = watches.iter().enumerate().map(|of| watched(of, 64 << 20)).collect();
+    let monitors: Vec<_> = (0..5).map(|_| Arc::new(DriveMonitor::default())).collect();
+    let drives: Vec<_> = monitors.iter().enumerate().map(|numbered| monitored(numbered, 64 << 20)).collect();
     let data = pattern(4, 1 << 20);
     run(async || {
         create(&drives, &CreateOptions { zone_bytes: Some(1 << 20), ..create_options("4+1") }).await.unwrap();
@@ -323,28 +325,28 @@ fn a_long_read_without_a_drive_reads_each_row_once() {
             volume.write(at << 20, &data.span()).await.unwrap();
         }
         pool.fail_drive(1).await.unwrap();
-        let read_by_now = || watches.iter().map(|watch| watch.read.load(Ordering::Relaxed));
-        let before: Vec<u64> = read_by_now().collect();
+        let bytes_read = || monitors.iter().map(|monitor| monitor.read.load(Ordering::Relaxed));
+        let before: Vec<u64> = bytes_read().collect();
         for at in 0..40 {
             assert!(read(&volume, at << 20, 1 << 20).await == data.as_slice(), "{at}");
         }
-        let read: Vec<u64> = read_by_now().zip(before).map(|(after, before)| after - before).collect();
-        assert_eq!(read[1], 0, "it is lost");
+        let read: Vec<u64> = bytes_read().zip(before).map(|(after, before)| after - before).collect();
+        assert_eq!(read[1], 0, "the drive has failed");
         let (all, share) = (read.iter().sum::<u64>(), 10 << 20);
         assert!(all <= (40 << 20) / 100 * 103, "{all} bytes for {}", 40 << 20);
-        // None of the others has more to do than the rest.
+        // The reads are distributed evenly over the other drives.
         for (drive, bytes) in read.iter().enumerate().filter(|(drive, _)| *drive != 1) {
             assert!(bytes.abs_diff(share) < share / 10, "drive {drive} has read {bytes} of {share}");
         }
     });
 }
 
-/// Where no checkpoint can be made, writers are told so instead of waiting for one; and go on when that has changed.
+/// Writes fail instead of waiting while no checkpoint can be written, and succeed again afterwards.
 #[test]
-fn writers_are_refused_while_no_checkpoint_can_be_made() {
-    let watch = Arc::new(Watch { sparse: true, ..Watch::default() });
-    // Space is reserved for 64 MiB of a drive at once.
-    let drives: Vec<_> = (0..3).map(|index| watched((index, &watch), 256 << 20)).collect();
+fn writes_are_refused_while_no_checkpoint_can_be_written() {
+    let monitor = Arc::new(DriveMonitor { sparse: true, ..DriveMonitor::default() });
+    // Space is reserved in steps of 64 MiB of a drive.
+    let drives: Vec<_> = (0..3).map(|index| monitored((index, &monitor), 256 << 20)).collect();
     let block = pattern(5, 4096);
     run(async || {
         create(&drives, &CreateOptions { zone_bytes: Some(1 << 20), ..create_options("2+1") }).await.unwrap();
@@ -353,9 +355,9 @@ fn writers_are_refused_while_no_checkpoint_can_be_made() {
         let (pool, _) = open(&drives, &options).await.unwrap();
         pool.create_volume("a", 1 << 40, 4096, 0).await.unwrap();
         let volume = pool.open_volume("a").await.unwrap().attach();
-        watch.full.store(true, Ordering::Relaxed);
+        monitor.full.store(true, Ordering::Relaxed);
         let mut written = 0;
-        // Each leaf is another one.
+        // Each write goes to another leaf of the map.
         let refused = loop {
             match volume.write(written << 20, &block.span()).await {
                 Ok(()) => written += 1,
@@ -367,7 +369,7 @@ fn writers_are_refused_while_no_checkpoint_can_be_made() {
         let counted: u64 =
             pool.status().await.unwrap().shards.iter().map(|shard| shard.checkpoints_refused).sum();
         assert!(counted > 0, "{refused} after {written}");
-        watch.full.store(false, Ordering::Relaxed);
+        monitor.full.store(false, Ordering::Relaxed);
         for at in 0..written + 100 {
             volume.write(at << 20, &block.span()).await.unwrap();
         }
@@ -375,50 +377,50 @@ fn writers_are_refused_while_no_checkpoint_can_be_made() {
 }
 
 #[test]
-fn a_drive_tells_of_its_pool_until_it_is_erased() {
+fn a_drive_identifies_its_pool_until_it_is_erased() {
     let drives = drives(6, 64 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.fail_drive(5).await.unwrap();
         pool.close().await.unwrap();
-        let mut told = Vec::new();
+        let mut labels = Vec::new();
         for source in &drives {
-            let FoundOnDrive::Pool(found) = identify(&**source).await else { panic!("no pool") };
-            told.push(*found);
+            let DriveContents::Pool(found) = identify(&**source).await else { panic!("no pool") };
+            labels.push(*found);
         }
-        let newest = told.iter().max_by_key(|found| found.written).unwrap();
+        let newest = labels.iter().max_by_key(|found| found.written).unwrap();
         assert_eq!(
             (newest.name.as_str(), newest.scheme.to_string().as_str(), newest.clean),
             ("pool", "4+1", true)
         );
         let states: Vec<_> = newest.members.iter().map(|member| member.state == DriveState::Online).collect();
         assert_eq!(states, [true, true, true, true, true, false]);
-        assert_eq!(newest.members[3].id, told[3].drive);
-        // The drive that was taken out of use still tells of the time before.
-        assert!(told[5].written < newest.written && told[5].members[5].state == DriveState::Online);
+        assert_eq!(newest.members[3].id, labels[3].drive);
+        // The failed drive still holds the state before its failure.
+        assert!(labels[5].written < newest.written && labels[5].members[5].state == DriveState::Online);
         erase(&*drives[0]).await.unwrap();
-        assert_eq!(identify(&*drives[0]).await, FoundOnDrive::Nothing);
+        assert_eq!(identify(&*drives[0]).await, DriveContents::NoPool);
         assert_eq!(open(&drives, &open_options()).await.err().unwrap().kind(), ErrorKind::NotAPool);
     });
 }
 
-/// How often each drive is open, besides by whoever made it.
-fn holders(memories: &[Arc<Memory>]) -> Vec<usize> {
+/// Returns the number of references to each drive, without those of the test.
+fn references(memories: &[Arc<Memory>]) -> Vec<usize> {
     memories.iter().map(|memory| Arc::strong_count(memory) - 2).collect()
 }
 
 fn memories(count: usize, bytes: usize) -> (Vec<Arc<Memory>>, Vec<Arc<dyn DriveSource>>) {
     let memories: Vec<_> = (0..count).map(|_| Memory::new(bytes).unwrap()).collect();
     let source = |(index, memory): (usize, &Arc<Memory>)| {
-        Arc::new(Source(memory.clone(), index)) as Arc<dyn DriveSource>
+        Arc::new(MemorySource(memory.clone(), index)) as Arc<dyn DriveSource>
     };
     let sources = memories.iter().enumerate().map(source).collect();
     (memories, sources)
 }
 
 #[test]
-fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
+fn a_closed_pool_releases_all_drives_during_any_activity() {
     let (memories, drives) = memories(5, 24 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -426,7 +428,8 @@ fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
         for name in ["kept", "deleted"] {
             pool.create_volume(name, 1 << 30, 4096, 0).await.unwrap();
         }
-        // So full of data and garbage that the cleaner works; then nobody writes, and it waits for its turn. A deletion has much to do.
+        // Fills the pool with data and garbage until the cleaner runs. Then writing stops, and the
+        // cleaner waits for its turn. The deletion is long as well.
         let kept = pool.open_volume("kept").await.unwrap().attach();
         let deleted = pool.open_volume("deleted").await.unwrap().attach();
         let data = pattern(3, 256 << 10);
@@ -445,9 +448,9 @@ fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
         drop((kept, deleted));
         pool.delete_volume("deleted").await.unwrap();
         pool.close().await.unwrap();
-        // What ended in this turn is dropped in the next.
+        // Tasks that ended in this turn of the reactor are dropped in the next.
         reactor::Reactor::current().yield_now().await;
-        assert_eq!(holders(&memories), [0; 5]);
+        assert_eq!(references(&memories), [0; 5]);
         let (pool, report) = open(&drives, &open_options()).await.unwrap();
         assert!(report.clean);
         pool.close().await.unwrap();
@@ -455,14 +458,14 @@ fn a_closed_pool_holds_no_drive_whatever_it_was_doing() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_opened_holds_no_drive() {
+fn a_failed_open_releases_all_drives() {
     let (memories, drives) = memories(5, 24 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.create_volume("a", 1 << 30, 4096, 0).await.unwrap();
         let volume = pool.open_volume("a").await.unwrap().attach();
-        // The second shard's slice, which lies behind the first one's records on the drives.
+        // The second slice, which is on the second shard.
         volume.write(0, &pattern(1, 8192).span()).await.unwrap();
         volume.flush().await.unwrap();
         pool.checkpoint().await.unwrap();
@@ -470,7 +473,7 @@ fn a_pool_that_cannot_be_opened_holds_no_drive() {
         volume.flush().await.unwrap();
         drop(volume);
         pool.close().await.unwrap();
-        // The catalogue's block is the first that shard 0 wrote: with it gone, the last step of opening fails.
+        // Without the catalogue's block the last step of opening fails.
         let magic = b"GVOL";
         for memory in &memories {
             let drive = memory.open();
@@ -486,12 +489,12 @@ fn a_pool_that_cannot_be_opened_holds_no_drive() {
         let error = open(&drives, &open_options()).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         reactor::Reactor::current().yield_now().await;
-        assert_eq!(holders(&memories), [0; 5]);
+        assert_eq!(references(&memories), [0; 5]);
     });
 }
 
 #[test]
-fn a_replay_changes_what_landing_changed() {
+fn a_replay_applies_records_in_the_original_order() {
     let drives = drives(5, 64 << 20);
     let data = pattern(7, 4096);
     let mut before = Vec::new();
@@ -501,8 +504,9 @@ fn a_replay_changes_what_landing_changed() {
         pool.create_volume("a", 64 << 20, 4096, 0).await.unwrap();
         let volume = Rc::new(pool.open_volume("a").await.unwrap().attach());
         volume.write(0, &data.span()).await.unwrap();
-        // A discard over what is there and what is not, and a write within it, at once: either may come first, but the same one
-        // before a crash and after it. Requests take turns: after a discard the write does.
+        // A discard over blocks and holes and a concurrent write within its range: either may take
+        // effect first, but in the same order before and after a crash. Requests alternate between
+        // kinds: after a discard the write is next.
         volume.write(3 << 20, &data.span()).await.unwrap();
         volume.discard(3 << 20, 4096).await.unwrap();
         let reactor = reactor::Reactor::current();
@@ -513,7 +517,7 @@ fn a_replay_changes_what_landing_changed() {
         written.await.unwrap();
         volume.flush().await.unwrap();
         before = read(&volume, 0, 4 << 20).await;
-        // Left as a crash would.
+        // Dropped without closing, as in a crash.
     });
     run(async || {
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
@@ -524,9 +528,10 @@ fn a_replay_changes_what_landing_changed() {
     });
 }
 
-/// Drives in memory are verified while they are copied: what does not verify is given back by the others all the same.
+/// Data of memory drives is verified during the copy: damaged blocks are reconstructed from the
+/// other drives.
 #[test]
-fn what_a_memory_drive_lost_is_given_back() {
+fn damaged_blocks_of_memory_drives_are_reconstructed() {
     let (memories, drives) = memories(5, 24 << 20);
     run(async || {
         create(&drives, &create_options("4+1")).await.unwrap();
@@ -540,7 +545,7 @@ fn what_a_memory_drive_lost_is_given_back() {
         for drive in &drives {
             let whole = Buffer::new(24 << 20);
             drive.read(0, &[whole.span()]).await.unwrap();
-            // A block of each row at most, so that the rest of the row can give it back.
+            // Up to one block of each row, so that the rest of the row can reconstruct it.
             let wanted = [17, 200].map(|block: usize| &data.as_slice()[block * 4096..][..4096]);
             for (at, block) in whole.as_slice().chunks(4096).enumerate() {
                 if wanted.contains(&block) {
@@ -551,8 +556,8 @@ fn what_a_memory_drive_lost_is_given_back() {
                 }
             }
         }
-        assert_eq!(damaged, 2, "each block lies in one place");
-        // By itself, and within a long read.
+        assert_eq!(damaged, 2, "each block is stored once");
+        // As a single block, and within a long read.
         assert_eq!(read(&volume, 17 * 4096, 4096).await, data.as_slice()[17 * 4096..][..4096]);
         assert!(read(&volume, 0, 1 << 20).await == data.as_slice());
         drop(volume);

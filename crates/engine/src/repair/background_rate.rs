@@ -1,125 +1,129 @@
-//! How much background work does while volumes are used: as much as users hardly notice.
+//! Adaptive rate of background work under client I/O.
 //!
-//! How long their operations take beside a piece of it is compared with how long they take by themselves. As long as that is borne, more is
-//! done, shorter rests at first and then larger pieces; otherwise less. Rests are for users, and so that it is known what they take by themselves.
+//! Compares the latency of client operations that overlap background work with that of uncontended
+//! ones. While the slowdown is tolerable, the rate grows: first the pauses become shorter, then the
+//! chunks larger. Otherwise it shrinks. Pauses leave the drives to clients, and allow measuring the
+//! uncontended latency.
 //!
-//! Always true: never less than a quarter of the time (what it is guaranteed). Must not know: what a piece is, who the users are.
+//! Always true: background work keeps at least a quarter of drive time. Must not know: the kind of
+//! work, and the clients.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use reactor::Instant;
 
-use super::user_load::{OpSum, OpTotals};
+use super::client_load::{OpSum, OpTotals};
 
-/// Share of the time that is taken whatever users notice.
-const SHARE_LEAST: f64 = 0.25;
-/// Bytes of a column at once, at least and at most.
-const PIECE_LEAST: usize = 64 << 10;
-const PIECES_MOST: f64 = 16.0;
-/// How many times as long as by themselves users' operations may take in the mean beside a piece, and how much longer nobody notices, in
-/// nanoseconds: less than any drive that is not memory takes.
-const BORNE: f64 = 2.0;
-const UNNOTICED: f64 = 30_000.0;
-/// Operations after which the effort follows what they took; fewer do after a while.
-const FOLLOW_EVERY: u64 = 64;
-const FOLLOW_AFTER: Duration = Duration::from_millis(100);
-/// Operations by themselves that tell how long these take; fewer do after a while.
-const LEARN_FROM: u64 = 8;
+/// Minimum share of drive time, regardless of client latency.
+const SHARE_MIN: f64 = 0.25;
+/// Minimum size of a chunk, in bytes of one column, and maximum chunk size as a multiple of it.
+const CHUNK_MIN: usize = 64 << 10;
+const CHUNKS_MAX: f64 = 16.0;
+/// Tolerated mean latency of contended operations: twice the uncontended latency, or 30 µs more,
+/// which is less than the latency of any drive that is not memory.
+const SLOWDOWN_MAX: f64 = 2.0;
+const SLOWDOWN_NANOS: f64 = 30_000.0;
+/// Number of contended operations, or time, after which the rate is adjusted.
+const ADJUST_OPS: u64 = 64;
+const ADJUST_AFTER: Duration = Duration::from_millis(100);
+/// Number of uncontended operations after which the baseline is updated; fewer after
+/// `ADJUST_AFTER`.
+const BASELINE_OPS: u64 = 8;
 const GROW: f64 = 1.1;
 const SHRINK: f64 = 0.7;
-/// Rests from which is learned what operations take by themselves are so many times as long as these take, and there are so many times as long between
-/// two of them.
-const LEARN_FOR: f64 = 4.0;
-const LEARN_EVERY: u32 = 8;
+/// A measuring pause is 4 times as long as an operation, and the time between two of them 8 times
+/// as long as the pause.
+const PROBE_LENGTH: f64 = 4.0;
+const PROBE_EVERY: u32 = 8;
 
-/// See the module.
+/// Adaptive rate of one shard's background job.
 pub(super) struct BackgroundRate {
-    /// Share of the time up to one, larger pieces above.
+    /// Share of drive time up to 1; above that, the chunk size as a multiple of `CHUNK_MIN`.
     rate: Cell<f64>,
-    /// What an operation takes by itself, in nanoseconds.
-    by_itself: Cell<Option<f64>>,
-    /// What one took lately beside a piece.
-    beside: Cell<f64>,
-    /// What users had done when the effort followed last, and when it did.
-    followed: Cell<(OpSum, Instant)>,
-    /// The same when it was last learned what they take by themselves.
-    learned: Cell<(OpSum, Instant)>,
-    /// When it is time to rest for that.
-    learns: Cell<Instant>,
+    /// Uncontended latency of an operation, in nanoseconds.
+    baseline: Cell<Option<f64>>,
+    /// Recent contended latency, in nanoseconds.
+    contended: Cell<f64>,
+    /// Counters of contended operations at the last adjustment, and its time.
+    adjusted: Cell<(OpSum, Instant)>,
+    /// Counters of uncontended operations at the last baseline update, and its time.
+    measured: Cell<(OpSum, Instant)>,
+    /// Time of the next measuring pause.
+    next_probe: Cell<Instant>,
 }
 
 impl Default for BackgroundRate {
     fn default() -> Self {
         let start = Instant::from_nanos(0);
         Self {
-            rate: Cell::new(SHARE_LEAST),
-            by_itself: Cell::default(),
-            beside: Cell::default(),
-            followed: Cell::new((OpSum::default(), start)),
-            learned: Cell::new((OpSum::default(), start)),
-            learns: Cell::new(start),
+            rate: Cell::new(SHARE_MIN),
+            baseline: Cell::default(),
+            contended: Cell::default(),
+            adjusted: Cell::new((OpSum::default(), start)),
+            measured: Cell::new((OpSum::default(), start)),
+            next_probe: Cell::new(start),
         }
     }
 }
 
 impl BackgroundRate {
-    /// Begins anew.
-    pub(super) fn begin(&self, done: OpTotals, now: Instant) {
-        self.rate.set(SHARE_LEAST);
-        self.by_itself.set(None);
-        self.followed.set((done.contended, now));
-        self.learned.set((done.uncontended, now));
-        self.learns.set(now);
+    /// Restarts at the minimum rate.
+    pub(super) fn begin(&self, totals: OpTotals, now: Instant) {
+        self.rate.set(SHARE_MIN);
+        self.baseline.set(None);
+        self.adjusted.set((totals.contended, now));
+        self.measured.set((totals.uncontended, now));
+        self.next_probe.set(now);
     }
 
-    /// Follows what users have `done` by now.
-    pub(super) fn follow(&self, done: OpTotals, now: Instant) {
-        let (before, when) = self.learned.get();
-        let alone = done.uncontended - before;
-        if let Some(mean) = alone.mean()
-            && (alone.operations >= LEARN_FROM || now.since(when) >= FOLLOW_AFTER)
+    /// Adjusts the rate to the client operations counted so far.
+    pub(super) fn adjust(&self, totals: OpTotals, now: Instant) {
+        let (before, when) = self.measured.get();
+        let uncontended = totals.uncontended - before;
+        if let Some(mean) = uncontended.mean()
+            && (uncontended.operations >= BASELINE_OPS || now.since(when) >= ADJUST_AFTER)
         {
-            let known = self.by_itself.get().unwrap_or(mean);
-            self.by_itself.set(Some(known + (mean - known) / 4.0));
-            self.learned.set((done.uncontended, now));
+            let baseline = self.baseline.get().unwrap_or(mean);
+            self.baseline.set(Some(baseline + (mean - baseline) / 4.0));
+            self.measured.set((totals.uncontended, now));
         }
-        let (before, when) = self.followed.get();
-        let beside = done.contended - before;
-        if beside.operations < FOLLOW_EVERY && now.since(when) < FOLLOW_AFTER {
+        let (before, when) = self.adjusted.get();
+        let contended = totals.contended - before;
+        if contended.operations < ADJUST_OPS && now.since(when) < ADJUST_AFTER {
             return;
         }
-        self.followed.set((done.contended, now));
-        let is_borne = match (beside.mean(), self.by_itself.get()) {
-            // Nobody was there to notice anything.
+        self.adjusted.set((totals.contended, now));
+        let tolerable = match (contended.mean(), self.baseline.get()) {
+            // No client operation overlapped background work.
             (None, _) => true,
-            (Some(mean), known) => {
-                self.beside.set(mean);
-                let Some(known) = known else { return };
-                mean <= (known * BORNE).max(known + UNNOTICED)
+            (Some(mean), baseline) => {
+                self.contended.set(mean);
+                let Some(baseline) = baseline else { return };
+                mean <= (baseline * SLOWDOWN_MAX).max(baseline + SLOWDOWN_NANOS)
             }
         };
-        let factor = if is_borne { GROW } else { SHRINK };
-        self.rate.set((self.rate.get() * factor).clamp(SHARE_LEAST, PIECES_MOST));
+        let factor = if tolerable { GROW } else { SHRINK };
+        self.rate.set((self.rate.get() * factor).clamp(SHARE_MIN, CHUNKS_MAX));
     }
 
-    /// Bytes of a column to be read or written at once.
+    /// Number of bytes of a column to process per chunk.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn chunk_bytes(&self) -> usize {
-        PIECE_LEAST * self.rate.get().clamp(1.0, PIECES_MOST) as usize
+        CHUNK_MIN * self.rate.get().clamp(1.0, CHUNKS_MAX) as usize
     }
 
-    /// How long to leave the drives alone after a piece that took so long, if so many `workers` share them.
+    /// Pause after a chunk that took `took`, if `workers` shards share the drives.
     pub(super) fn rest(&self, took: Duration, workers: u32, now: Instant) -> Duration {
         let share = self.rate.get().min(1.0) / f64::from(workers.max(1));
         let rest = took.mul_f64(1.0 / share - 1.0);
-        if now < self.learns.get() {
+        if now < self.next_probe.get() {
             return rest;
         }
-        let takes = self.by_itself.get().unwrap_or(0.0).max(self.beside.get());
-        let learns = rest.max(Duration::from_secs_f64(takes * LEARN_FOR / 1e9));
-        self.learns.set(now + learns * LEARN_EVERY);
-        learns
+        let latency = self.baseline.get().unwrap_or(0.0).max(self.contended.get());
+        let probe = rest.max(Duration::from_secs_f64(latency * PROBE_LENGTH / 1e9));
+        self.next_probe.set(now + probe * PROBE_EVERY);
+        probe
     }
 }
 

@@ -1,46 +1,47 @@
-//! How long users' operations took lately: counts of them by how long they took, in two windows of time that take turns.
+//! Recent latency of client operations: histograms in two alternating time windows.
 //!
-//! Always true: one thread writes the counts, and any thread may read them; who reads while a window begins anew may miss some. What takes up to
-//! two minutes is told to an eighth. Must not know: what the operations are.
+//! Always true: only one thread updates the counts, and any thread may read them; a read during the
+//! reset of a window may miss some operations. Latencies up to two minutes are exact to 1/8. Must
+//! not know: the kind of operations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use reactor::Instant;
 
-/// How long a window is. What is told of is one window at least, and two at most.
+/// Length of a window. A summary covers one to two windows.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
-/// The finest that is told apart, as a power of two of nanoseconds.
-const FINEST: u32 = 8;
-/// Steps within a doubling, as a power of two.
-const STEPS: u32 = 3;
-/// Doublings above the first steps.
+/// Latency resolution, as a power of two of nanoseconds.
+const UNIT_BITS: u32 = 8;
+/// Buckets per doubling, as a power of two.
+const STEP_BITS: u32 = 3;
+/// Number of doublings after the first buckets.
 const DOUBLINGS: u32 = 26;
-const BUCKETS: usize = ((DOUBLINGS + 1) << STEPS) as usize;
+const BUCKETS: usize = ((DOUBLINGS + 1) << STEP_BITS) as usize;
 
-/// See the module.
+/// Latency histograms of the current and the previous window.
 #[derive(Debug, Default)]
 pub(super) struct LatencyWindows([Window; 2]);
 
 #[derive(Debug)]
 struct Window {
-    /// Which one it is, counted from the beginning of time, and one more: 0 for none.
+    /// Window number, counted from the clock's origin and starting at 1; 0 for an unused window.
     number: AtomicU64,
     counts: [AtomicU32; BUCKETS],
 }
 
-/// Operations by how long they took.
+/// Number of operations per latency bucket.
 #[derive(Clone, Debug)]
 pub(super) struct LatencyHistogram([u64; BUCKETS]);
 
-/// How long operations took lately.
+/// Recent latency of client operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecentLatency {
-    /// How many there were.
+    /// Number of operations.
     pub operations: u64,
-    /// What half of them took at most.
+    /// Median latency.
     pub p50: Duration,
-    /// What 99 of 100 took at most.
+    /// 99th percentile of the latency.
     pub p99: Duration,
 }
 
@@ -56,34 +57,34 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// The number of the window that a moment is in.
+/// Number of the window at time `at`.
 fn window_of(at: Instant) -> u64 {
     at.as_nanos() / u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX) + 1
 }
 
-/// The bucket of operations that take so long.
+/// Bucket of a latency.
 fn bucket_of(nanos: u64) -> usize {
-    let units = nanos >> FINEST;
-    let doubling = units.checked_ilog2().map_or(0, |log| log.saturating_sub(STEPS - 1));
+    let units = nanos >> UNIT_BITS;
+    let doubling = units.checked_ilog2().map_or(0, |log| log.saturating_sub(STEP_BITS - 1));
     let bucket = match doubling {
         0 => units,
-        more => (u64::from(more) << STEPS) + (units >> (more - 1)) - (1 << STEPS),
+        more => (u64::from(more) << STEP_BITS) + (units >> (more - 1)) - (1 << STEP_BITS),
     };
     usize::try_from(bucket).unwrap_or(usize::MAX).min(BUCKETS - 1)
 }
 
-/// What the operations of a bucket take at most, in nanoseconds.
+/// Exclusive upper bound of a bucket, in nanoseconds.
 fn end_of(bucket: usize) -> u64 {
-    let (doubling, step) = (bucket >> STEPS, bucket as u64 & ((1 << STEPS) - 1));
+    let (doubling, step) = (bucket >> STEP_BITS, bucket as u64 & ((1 << STEP_BITS) - 1));
     let units = match doubling {
         0 => step + 1,
-        more => (step + 1 + (1 << STEPS)) << (more - 1),
+        more => (step + 1 + (1 << STEP_BITS)) << (more - 1),
     };
-    units << FINEST
+    units << UNIT_BITS
 }
 
 impl LatencyWindows {
-    /// An operation is over that took so long. By one thread only.
+    /// Counts a finished operation. Only one thread may call this.
     pub(super) fn count(&self, now: Instant, nanos: u64) {
         let number = window_of(now);
         let Some(window) = self.0.get((number % 2) as usize) else { return };
@@ -96,7 +97,7 @@ impl LatencyWindows {
         }
     }
 
-    /// Adds what was counted in the window that `now` is in, and in the one before.
+    /// Adds the counts of the current and the previous window.
     pub(super) fn add_to(&self, counts: &mut LatencyHistogram, now: Instant) {
         let number = window_of(now);
         let latency = |window: &&Window| {
@@ -111,7 +112,7 @@ impl LatencyWindows {
 }
 
 impl LatencyHistogram {
-    /// What they say; `None` of no operation.
+    /// Returns the percentiles; `None` without operations.
     pub(super) fn summary(&self) -> Option<RecentLatency> {
         let operations: u64 = self.0.iter().sum();
         let within = |percent: u64| {

@@ -1,9 +1,9 @@
-//! What is told of latencies, against what they were.
+//! Percentiles from the histogram, compared with the recorded latencies.
 
 use super::*;
 
-/// What takes longer counts as this.
-const LONGEST: Duration = Duration::from_nanos(1 << (FINEST + STEPS + DOUBLINGS));
+/// Longer latencies are counted as this one.
+const LONGEST: Duration = Duration::from_nanos(1 << (UNIT_BITS + STEP_BITS + DOUBLINGS));
 
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
@@ -16,16 +16,16 @@ fn recent(latency: &LatencyWindows, now: Instant) -> Option<RecentLatency> {
 }
 
 #[test]
-fn every_length_is_told_to_an_eighth() {
+fn every_latency_is_exact_to_one_eighth() {
     assert!(LONGEST >= Duration::from_secs(120));
     let mut nanos = 1;
     let mut before = 0;
     while nanos < LONGEST.as_nanos() as u64 {
         let bucket = bucket_of(nanos);
-        assert!(bucket >= before, "longer ones come later");
+        assert!(bucket >= before, "longer latencies have higher buckets");
         before = bucket;
         let end = end_of(bucket);
-        assert!(nanos < end && end - nanos <= (nanos / 8).max(1 << FINEST), "{nanos}: {end}");
+        assert!(nanos < end && end - nanos <= (nanos / 8).max(1 << UNIT_BITS), "{nanos}: {end}");
         nanos += nanos / 50 + 1;
     }
     assert_eq!(bucket_of(LONGEST.as_nanos() as u64 - 1), BUCKETS - 1);
@@ -36,11 +36,11 @@ fn every_length_is_told_to_an_eighth() {
 }
 
 #[test]
-fn the_slowest_of_a_hundred_are_the_others() {
+fn the_99th_percentile_excludes_the_slowest_operation() {
     let latency = LatencyWindows::default();
     assert_eq!(recent(&latency, at(100)), None);
     for number in 0..1000 {
-        // 11 of 1000 take a millisecond.
+        // 11 of 1000 operations take a millisecond.
         latency.count(at(100), if number < 989 { 10_000 } else { 1_000_000 });
     }
     let found = recent(&latency, at(100)).unwrap();
@@ -52,7 +52,7 @@ fn the_slowest_of_a_hundred_are_the_others() {
 }
 
 #[test]
-fn what_is_long_ago_is_forgotten() {
+fn old_operations_are_dropped() {
     let latency = LatencyWindows::default();
     let operations = |now| recent(&latency, now).map_or(0, |recent| recent.operations);
     latency.count(at(5), 1000);

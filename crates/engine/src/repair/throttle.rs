@@ -1,9 +1,11 @@
-//! One shard's work in the background on the drives: measured, and kept within its limit and to what users bear.
+//! Throttle of one shard's background job: measures its rate, and keeps it within the limit and
+//! within the tolerated slowdown of client I/O.
 //!
-//! While nobody uses the pool, as many and as large pieces go on as the worker has. While somebody does, one at a time, as large as the
-//! effort says, and the rest that it says after each ([`BackgroundRate`]).
+//! Without client I/O, chunks run in parallel and at full size. With client I/O, one chunk runs at
+//! a time, with the chunk size and pauses set by [`BackgroundRate`].
 //!
-//! Always true: pieces that were begun are counted until their [`BackgroundPermit`] is dropped. Must not know: what a piece is.
+//! Always true: a started chunk counts until its [`BackgroundPermit`] is dropped. Must not know:
+//! the kind of work.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,74 +15,75 @@ use reactor::{Instant, Reactor, WaitList};
 use super::BackgroundLimiter;
 use super::background_rate::BackgroundRate;
 
-/// Volumes count as being used for as long after they were.
-const USED_FOR: Duration = Duration::from_millis(500);
-/// It rests no longer than that at once, so that it soon sees that there is nothing to wait for any more.
+/// Clients count as active for this long after their last operation.
+const ACTIVE_FOR: Duration = Duration::from_millis(500);
+/// Maximum length of one wait, so that changes are noticed soon.
 const REST_MAX: Duration = Duration::from_millis(500);
-/// How long the speed is measured before it is told.
+/// Interval over which the reported rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Throttle state of one job in one shard.
 #[derive(Default)]
 pub(crate) struct Throttle {
     pacing: BackgroundRate,
-    /// When the next piece may begin, by the limit that it was reckoned with; and because users were left to themselves.
+    /// Earliest start of the next chunk under the rate limit, and the limit used to compute it.
     due: Cell<(Instant, u64)>,
-    rests: Cell<Instant>,
-    under_way: Cell<u32>,
-    /// A piece is over.
+    rest_until: Cell<Instant>,
+    running: Cell<u32>,
+    /// Signalled when a chunk ends.
     changed: WaitList,
-    /// Operations that users had begun when it was last looked, and when they were last seen to do something.
-    used: Cell<(u64, Option<Instant>)>,
-    /// Begin of the window, and bytes worked on in it.
+    /// Number of client operations started at the last check, and time of the last activity.
+    activity: Cell<(u64, Option<Instant>)>,
+    /// Start of the measuring interval, and bytes processed in it.
     window: Cell<(Instant, u64)>,
     rate: Cell<u64>,
 }
 
-/// A piece under way. Dropped when it is over.
+/// Permission for one chunk, until dropped.
 pub(crate) struct BackgroundPermit<'a> {
     throttle: &'a Throttle,
     repair: &'a BackgroundLimiter,
-    begun: Instant,
-    /// Bytes that were worked on, and until when.
+    started: Instant,
+    /// Number of bytes processed, and end time.
     finished: Cell<Option<(u64, Instant)>>,
 }
 
-/// What a piece has to wait for.
+/// Condition that the next chunk has to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum WaitReason {
     Nothing,
     Until(Instant),
-    /// The end of another one.
-    Another,
+    /// The end of another chunk.
+    OtherChunk,
 }
 
 impl Throttle {
-    /// Work begins anew at `now`.
+    /// Resets the state when a job starts at time `now`.
     pub(crate) fn begin(&self, repair: &BackgroundLimiter, now: Instant) {
-        let done = repair.users.done();
-        self.pacing.begin(done, now);
+        let totals = repair.clients.totals();
+        self.pacing.begin(totals, now);
         self.due.set((now, 0));
-        self.rests.set(now);
-        // Whoever used the pool before nobody asked cannot be known; those who go on are seen soon.
-        self.used.set((done.begun, None));
+        self.rest_until.set(now);
+        // Operations are counted only while a job runs; active clients are detected at the next
+        // check.
+        self.activity.set((totals.started, None));
         self.window.set((now, 0));
         self.rate.set(0);
     }
 
-    /// Waits until a piece may begin; `None` if that is not worth waiting for any more.
+    /// Waits until a chunk may start; `None` once `wanted` returns false.
     pub(crate) async fn acquire<'a>(
         &'a self,
         repair: &'a BackgroundLimiter,
-        goes_on: impl Fn() -> bool,
+        wanted: impl Fn() -> bool,
     ) -> Option<BackgroundPermit<'a>> {
         let reactor = Reactor::current();
-        while goes_on() {
+        while wanted() {
             match self.wait(repair, reactor.now()) {
-                Wait::Nothing => return Some(self.enter(repair, reactor.now())),
-                Wait::Until(until) => reactor.sleep_until(until).await,
-                Wait::Another => {
-                    let is_over = || (self.under_way.get() == 0).then_some(());
+                WaitReason::Nothing => return Some(self.grant(repair, reactor.now())),
+                WaitReason::Until(until) => reactor.sleep_until(until).await,
+                WaitReason::OtherChunk => {
+                    let is_over = || (self.running.get() == 0).then_some(());
                     self.changed.until(is_over).await;
                 }
             }
@@ -88,47 +91,47 @@ impl Throttle {
         None
     }
 
-    fn wait(&self, repair: &BackgroundLimiter, now: Instant) -> Wait {
+    fn wait(&self, repair: &BackgroundLimiter, now: Instant) -> WaitReason {
         let (due, share) = self.due.get();
-        if due > now && repair.share() == Some(share) {
-            return Wait::Until(due.min(now + REST_MAX));
+        if due > now && repair.rate_per_shard() == Some(share) {
+            return WaitReason::Until(due.min(now + REST_MAX));
         }
-        match self.is_used(repair, now) {
-            true if self.under_way.get() > 0 => Wait::Another,
-            true if self.rests.get() > now => Wait::Until(self.rests.get()),
-            _ => Wait::Nothing,
+        match self.clients_active(repair, now) {
+            true if self.running.get() > 0 => WaitReason::OtherChunk,
+            true if self.rest_until.get() > now => WaitReason::Until(self.rest_until.get()),
+            _ => WaitReason::Nothing,
         }
     }
 
-    /// True while volumes are being used.
-    fn is_used(&self, repair: &BackgroundLimiter, now: Instant) -> bool {
-        let (done, (begun, at)) = (repair.users.done(), self.used.get());
-        let at = if done.begun != begun || done.under_way() > 0 { Some(now) } else { at };
-        self.used.set((done.begun, at));
-        at.is_some_and(|at| now.since(at) <= USED_FOR)
+    /// Returns true if clients are active.
+    fn clients_active(&self, repair: &BackgroundLimiter, now: Instant) -> bool {
+        let (totals, (started, at)) = (repair.clients.totals(), self.activity.get());
+        let at = if totals.started != started || totals.in_flight() > 0 { Some(now) } else { at };
+        self.activity.set((totals.started, at));
+        at.is_some_and(|at| now.since(at) <= ACTIVE_FOR)
     }
 
-    fn enter<'a>(&'a self, repair: &'a BackgroundLimiter, now: Instant) -> BackgroundPermit<'a> {
-        self.under_way.set(self.under_way.get() + 1);
-        repair.users.piece_begins();
-        BackgroundPermit { throttle: self, repair, begun: now, finished: Cell::default() }
+    fn grant<'a>(&'a self, repair: &'a BackgroundLimiter, now: Instant) -> BackgroundPermit<'a> {
+        self.running.set(self.running.get() + 1);
+        repair.clients.chunk_started();
+        BackgroundPermit { throttle: self, repair, started: now, finished: Cell::default() }
     }
 
-    fn leave(&self, turn: &BackgroundPermit<'_>, bytes: u64, now: Instant) {
-        let repair = turn.repair;
-        self.under_way.set(self.under_way.get() - 1);
-        repair.users.piece_ends();
+    fn release(&self, permit: &BackgroundPermit<'_>, bytes: u64, now: Instant) {
+        let repair = permit.repair;
+        self.running.set(self.running.get() - 1);
+        repair.clients.chunk_finished();
         self.count(bytes, now);
-        if let Some(share) = repair.share() {
-            // What was not used of the limit is not saved up.
+        if let Some(share) = repair.rate_per_shard() {
+            // An unused part of the limit is not carried over.
             let (due, _) = self.due.get();
             let takes = Duration::from_secs_f64(to_float(bytes) / to_float(share));
-            self.due.set((due.max(turn.begun) + takes, share));
+            self.due.set((due.max(permit.started) + takes, share));
         }
-        if self.is_used(repair, now) {
-            self.pacing.follow(repair.users.done(), now);
-            let rest = self.pacing.rest(now.since(turn.begun), repair.working(), now);
-            self.rests.set(now + rest.min(REST_MAX));
+        if self.clients_active(repair, now) {
+            self.pacing.adjust(repair.clients.totals(), now);
+            let rest = self.pacing.rest(now.since(permit.started), repair.working(), now);
+            self.rest_until.set(now + rest.min(REST_MAX));
         }
         self.changed.wake_all();
     }
@@ -142,30 +145,30 @@ impl Throttle {
             self.rate.set(to_whole(per_second));
         } else {
             self.window.set((since, counted));
-            // Told before the first window is over, corrected by it.
+            // A preliminary rate, corrected at the end of the first interval.
             if self.rate.get() == 0 && length >= WINDOW / 10 {
                 self.rate.set(to_whole(per_second));
             }
         }
     }
 
-    /// Bytes a second, lately.
+    /// Recent rate, in bytes per second.
     pub(crate) fn rate(&self) -> u64 {
         self.rate.get()
     }
 }
 
 impl BackgroundPermit<'_> {
-    /// Bytes of a column that the piece may have: no more than `most`.
+    /// Number of bytes of a column to process in this chunk, up to `most`.
     pub(crate) fn chunk_bytes(&self, most: usize) -> usize {
-        if self.throttle.is_used(self.repair, self.begun) {
+        if self.throttle.clients_active(self.repair, self.started) {
             most.min(self.throttle.pacing.chunk_bytes())
         } else {
             most
         }
     }
 
-    /// It is over, and so many bytes were worked on.
+    /// Ends the chunk, with the number of bytes processed.
     pub(crate) fn finish(self, bytes: u64) {
         self.finish_at(bytes, Reactor::current().now());
     }
@@ -177,10 +180,10 @@ impl BackgroundPermit<'_> {
 
 impl Drop for BackgroundPermit<'_> {
     fn drop(&mut self) {
-        // What failed counts no bytes.
-        let ended = || Reactor::try_current().map_or(self.begun, |reactor| reactor.now());
+        // A failed chunk counts no bytes.
+        let ended = || Reactor::try_current().map_or(self.started, |reactor| reactor.now());
         let (bytes, now) = self.finished.get().unwrap_or_else(|| (0, ended()));
-        self.throttle.leave(self, bytes, now);
+        self.throttle.release(self, bytes, now);
     }
 }
 

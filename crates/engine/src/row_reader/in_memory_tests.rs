@@ -9,7 +9,7 @@ use super::*;
 const BEFORE: usize = 3 * BLOCK;
 
 #[test]
-fn a_run_counts_only_if_every_block_has_its_sum() {
+fn a_run_is_accepted_only_if_every_crc_matches() {
     for count in [1, 2, 7, 8, STEP - 1, STEP, STEP + 1, 4 * STEP + 3] {
         let mut data = Buffer::new(count * BLOCK);
         let bytes = data.as_mut_slice();

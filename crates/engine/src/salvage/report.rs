@@ -9,7 +9,7 @@ use format::{DriveState, LayerId, Superblock};
 use super::catalogue::SalvageCatalogue;
 use crate::check::{Finding, FindingKind};
 use crate::error::Error;
-use crate::pool::{Assembled, LostRange};
+use crate::pool::{AssembledPool, LostRange};
 use crate::shard::{LostPart, LostPartKind, SalvageShard};
 use crate::volume::Slices;
 
@@ -52,7 +52,7 @@ pub struct SalvagedDrive {
 
 impl SalvageReport {
     pub(super) fn of(
-        assembled: &Assembled,
+        assembled: &AssembledPool,
         shards: &[Rc<SalvageShard>],
         catalogue: &SalvageCatalogue,
     ) -> Self {
@@ -61,7 +61,7 @@ impl SalvageReport {
             clean: superblock.clean,
             state: (superblock.epoch().epoch, superblock.generation.get()),
             drives: drives(superblock, |index| assembled.sources.get(index).is_some_and(Option::is_some)),
-            problems: assembled.found.findings(),
+            problems: assembled.findings.findings(),
             records: shards.iter().map(|shard| shard.records()).sum(),
             unowned_layers: catalogue.unowned(shards).len() as u64,
             stale: shards.iter().any(|shard| shard.is_stale()),

@@ -109,7 +109,7 @@ impl Segments {
             if gone && let Some(segment) = place.take() {
                 released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
                 self.freed -= 1;
-                self.taken = self.taken.min(index);
+                self.vacant_hint = self.vacant_hint.min(index);
             }
         }
         released

@@ -40,20 +40,20 @@ fn segments() -> (Segments, SegmentId) {
     (segments, id)
 }
 
-fn settle(segments: &mut Segments, id: SegmentId) {
+fn seal_and_flush(segments: &mut Segments, id: SegmentId) {
     segments.seal(id);
     let mark = segments.flush_mark();
     segments.flushed(&mark);
 }
 
 #[test]
-fn what_lies_on_lost_drives_is_missing() {
+fn columns_on_failed_drives_are_missing() {
     let (mut segments, id) = segments();
     assert_eq!(segments.incomplete(|_| DriveUse::Active), []);
     let without_1 = lost(1);
     let open = segments.incomplete_one(id, &without_1).unwrap();
     assert!(!open.stable);
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     let sealed = segments.incomplete_one(id, &without_1).unwrap();
     assert_eq!(sealed.missing.as_slice(), [Column::new(1)]);
     assert_eq!(sealed.avoid(Column::new(1)).collect::<Vec<_>>(), [drive(0), drive(2)]);
@@ -61,9 +61,9 @@ fn what_lies_on_lost_drives_is_missing() {
 }
 
 #[test]
-fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
+fn columns_on_draining_drives_must_move() {
     let (mut segments, id) = segments();
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     let drive_use = |on: DriveIndex| match on.index() {
         0 => DriveUse::Failed,
         1 => DriveUse::Draining,
@@ -77,7 +77,7 @@ fn what_lies_on_a_drive_that_is_to_be_emptied_is_there_and_wanted_elsewhere() {
 }
 
 #[test]
-fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
+fn a_segment_opened_during_a_drive_loss_has_no_rows_there() {
     let (mut segments, id) = segments();
     segments.mark_unwritten(id, |on| on != drive(2));
     let record = segments.record(id);
@@ -87,21 +87,21 @@ fn a_segment_that_was_opened_while_a_drive_went_has_nothing_there() {
 
 /// On a lost drive, only rows flushed before the loss count as present, even after it returns.
 #[test]
-fn what_was_not_flushed_to_a_lost_drive_lies_nowhere() {
+fn unflushed_rows_on_a_lost_drive_are_missing() {
     let (mut segments, id) = segments();
     let mark = segments.flush_mark();
     segments.flushed(&mark);
     segments.append(id, 4);
     segments.record_applied(id, Row::new(12));
     segments.drive_lost(drive(1));
-    let lies = |column, row| segments.cell_at(id, Column::new(column), Row::new(row)).is_some();
-    assert!(lies(1, 7) && !lies(1, 8));
-    assert!(lies(0, 8) && lies(2, 8));
+    let present = |column, row| segments.cell_at(id, Column::new(column), Row::new(row)).is_some();
+    assert!(present(1, 7) && !present(1, 8));
+    assert!(present(0, 8) && present(2, 8));
 }
 
 /// A column of an open segment that lacks only future rows is missing.
 #[test]
-fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
+fn a_column_without_future_rows_of_an_open_segment_is_missing() {
     let (mut segments, id) = segments();
     let mark = segments.flush_mark();
     segments.flushed(&mark);
@@ -113,9 +113,9 @@ fn a_column_that_ends_where_an_open_segment_goes_on_is_missing() {
 }
 
 #[test]
-fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
+fn a_vacated_zone_waits_for_a_checkpoint_and_for_readers() {
     let (mut segments, id) = segments();
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     let before = segments.begin_checkpoint();
     segments.pin(id);
     segments.pin(id);
@@ -134,9 +134,9 @@ fn a_zone_that_was_left_waits_for_a_checkpoint_and_for_readers() {
 }
 
 #[test]
-fn a_zone_that_nobody_reads_waits_for_a_checkpoint_only() {
+fn a_vacated_zone_without_readers_waits_for_a_checkpoint_only() {
     let (mut segments, id) = segments();
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     segments.move_column(id, Column::new(1), (drive(4), zone(2)));
     let after = segments.begin_checkpoint();
     assert_eq!(segments.release_vacated(&after), [(drive(1), zone(7))]);
@@ -146,14 +146,14 @@ fn a_zone_that_nobody_reads_waits_for_a_checkpoint_only() {
 #[should_panic(expected = "Z1")]
 fn two_columns_never_share_a_drive() {
     let (mut segments, id) = segments();
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     segments.move_column(id, Column::new(1), (drive(2), zone(9)));
 }
 
 #[test]
 fn free_segments_need_no_columns() {
     let (mut segments, id) = segments();
-    settle(&mut segments, id);
+    seal_and_flush(&mut segments, id);
     let incarnation = segments.record(id).incarnation;
     assert!(segments.needs_columns(id, incarnation));
     let without_1 = lost(1);

@@ -1,8 +1,11 @@
-//! Which layer each volume writes to, in this shard; and changing that in all shards at one point in time.
+//! The layer that each volume writes to in this shard, and switching it in all shards at one point
+//! in time.
 //!
-//! A snapshot leaves a volume's layer as it is and puts an empty one above it. Every shard first holds the volume's writes back, and only
-//! when all do (F2), each goes over to the new layer: so no write that somebody made knowing of another is in the old layer without
-//! that one. What had been queued before goes to the old layer still, and is waited for by whoever took the snapshot, not by writers.
+//! A snapshot freezes a volume's layer and puts an empty one above it. First every shard holds the
+//! volume's writes; only when all do (F2), each switches to the new layer. So if the old layer
+//! lacks a write, it also lacks every write that was issued after that one had completed. Requests
+//! queued before the switch still go to the old layer; the snapshot waits for them, not the
+//! writers.
 
 use std::cell::RefCell;
 
@@ -12,59 +15,60 @@ use reactor::WaitList;
 use super::Shard;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The volumes that a shard knows.
+/// The active layers of the volumes of a shard.
 #[derive(Default)]
 pub(super) struct ActiveLayers {
-    /// By number of the volume.
-    tops: RefCell<Vec<Option<ActiveLayer>>>,
+    /// Indexed by volume number.
+    active_layers: RefCell<Vec<Option<ActiveLayer>>>,
     released: WaitList,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ActiveLayer {
     layer: LayerId,
-    /// Writes wait.
+    /// Writes of the volume wait.
     held: bool,
 }
 
 impl ActiveLayers {
     fn get(&self, volume: VolumeId) -> Option<ActiveLayer> {
-        self.tops.borrow().get(volume.get() as usize).copied().flatten()
+        self.active_layers.borrow().get(volume.get() as usize).copied().flatten()
     }
 
-    fn set(&self, volume: VolumeId, top: Option<ActiveLayer>) {
-        let mut tops = self.tops.borrow_mut();
+    fn set(&self, volume: VolumeId, active: Option<ActiveLayer>) {
+        let mut active_layers = self.active_layers.borrow_mut();
         let at = volume.get() as usize;
-        if tops.len() <= at {
-            tops.resize(at + 1, None);
+        if active_layers.len() <= at {
+            active_layers.resize(at + 1, None);
         }
-        if let Some(place) = tops.get_mut(at) {
-            *place = top;
+        if let Some(place) = active_layers.get_mut(at) {
+            *place = active;
         }
-        drop(tops);
+        drop(active_layers);
         self.released.wake_all();
     }
 }
 
 impl Shard {
-    /// A volume uses `layer` from now on, which lies above `parent`; its writes, if they were held back, go on.
+    /// Makes `layer`, which lies above `parent`, the active layer of a volume, and resumes its
+    /// writes if they were held.
     pub(crate) fn set_active_layer(&self, volume: VolumeId, layer: LayerId, parent: Option<LayerId>) {
         self.ledger.map.borrow_mut().set_parent(layer, parent);
-        self.tops.set(volume, Some(ActiveLayer { layer, held: false }));
+        self.active_layers.set(volume, Some(ActiveLayer { layer, held: false }));
     }
 
-    /// Something else lies below a layer from now on, which shows the same.
+    /// Replaces the parent of a layer; the layer's visible contents stay the same.
     pub(crate) fn set_parent(&self, layer: LayerId, parent: Option<LayerId>) {
         self.ledger.map.borrow_mut().set_parent(layer, parent);
     }
 
-    /// What a volume gets beside others.
+    /// Sets the weight of a volume in the fair schedulers.
     pub(crate) fn set_weight(&self, volume: VolumeId, weight: u16) {
         self.reads.set_weight(volume, weight);
         self.writes.set_weight(volume, weight);
     }
 
-    /// Keeps room for so many blocks of a layer; none any more with 0.
+    /// Reserves space for `blocks` blocks of a layer; 0 ends the reservation.
     pub(crate) fn promise(&self, layer: LayerId, blocks: u64) {
         let promised = {
             let mut map = self.ledger.map.borrow_mut();
@@ -75,57 +79,60 @@ impl Shard {
         self.log.pacer.space.set_usage(self.identity.shard.index(), live, promised);
     }
 
-    /// True if room is kept for more than there is in the pool.
+    /// Returns true if more space is reserved than the pool has.
     pub(crate) fn is_overcommitted(&self) -> bool {
         self.log.pacer.space.is_overcommitted()
     }
 
-    /// A volume is gone, and nothing lies above its layer any more.
+    /// Forgets a deleted volume; no layer lies above its layer any more.
     pub(crate) fn forget_volume(&self, volume: VolumeId) {
-        if let Some(top) = self.tops.get(volume) {
-            self.ledger.map.borrow_mut().set_parent(top.layer, None);
+        if let Some(active) = self.active_layers.get(volume) {
+            self.ledger.map.borrow_mut().set_parent(active.layer, None);
         }
-        self.tops.set(volume, None);
+        self.active_layers.set(volume, None);
     }
 
-    /// Holds writes of a volume back, or lets them go on.
+    /// Holds the writes of a volume, or resumes them.
     pub(crate) fn hold_writes(&self, volume: VolumeId, held: bool) {
-        if let Some(top) = self.tops.get(volume) {
-            self.tops.set(volume, Some(ActiveLayer { held, ..top }));
+        if let Some(active) = self.active_layers.get(volume) {
+            self.active_layers.set(volume, Some(ActiveLayer { held, ..active }));
         }
     }
 
-    /// The layer that a volume uses.
+    /// Returns the active layer of a volume.
     pub(super) fn layer_of(&self, volume: VolumeId) -> Result<LayerId> {
-        match self.tops.get(volume) {
-            Some(top) => Ok(top.layer),
+        match self.active_layers.get(volume) {
+            Some(active) => Ok(active.layer),
             None => Err(Error::new(ErrorKind::Closed, "the volume was deleted")),
         }
     }
 
-    /// The layer that a volume writes to, once its writes are not held back.
+    /// Returns the layer that a volume writes to, as soon as its writes are not held.
     ///
     /// # Errors
-    /// `Closed` if the volume was deleted; the log's failure if its writes are still held back then.
+    /// `Closed` if the volume was deleted; the log's failure if its writes are still held then.
     pub(crate) async fn layer_for_writing(&self, volume: VolumeId) -> Result<LayerId> {
-        if let Some(ActiveLayer { layer, held: false }) = self.tops.get(volume) {
+        if let Some(ActiveLayer { layer, held: false }) = self.active_layers.get(volume) {
             return Ok(layer);
         }
-        let may_go = || !self.tops.get(volume).is_some_and(|top| top.held) || self.log.failure().is_some();
-        self.tops.released.until(|| may_go().then_some(())).await;
-        match (self.tops.get(volume), self.log.failure()) {
-            // Callers try again until the writes go to the layer, without a pause: that moment may never come.
+        let may_proceed = || {
+            !self.active_layers.get(volume).is_some_and(|active| active.held) || self.log.failure().is_some()
+        };
+        self.active_layers.released.until(|| may_proceed().then_some(())).await;
+        match (self.active_layers.get(volume), self.log.failure()) {
+            // Callers retry without a pause until the layer is active, which may never happen.
             (Some(ActiveLayer { held: true, .. }), Some(failure)) => Err(failure),
             _ => self.layer_of(volume),
         }
     }
 
-    /// True if a volume's writes go to `layer` now (F1).
+    /// Returns true if a volume's writes go to `layer` now (F1).
     pub(super) fn is_active_layer(&self, volume: VolumeId, layer: LayerId) -> bool {
-        self.tops.get(volume) == Some(ActiveLayer { layer, held: false })
+        self.active_layers.get(volume) == Some(ActiveLayer { layer, held: false })
     }
 
-    /// What blocks of a layer are that were unmap_mode: nothing, or zeros where something might shine through.
+    /// Returns the mode in which blocks of a layer are unmapped: absent, or zeros if a parent layer
+    /// might become visible.
     pub(super) fn unmap_mode(&self, layer: LayerId) -> UnmapMode {
         match self.ledger.map.borrow().parent(layer) {
             Some(_) => UnmapMode::Zero,
@@ -133,8 +140,8 @@ impl Shard {
         }
     }
 
-    /// Ends waits for writes that are held back.
+    /// Wakes writes that are held, after a failure.
     pub(super) fn wake_held_writes(&self) {
-        self.tops.released.wake_all();
+        self.active_layers.released.wake_all();
     }
 }

@@ -1,8 +1,9 @@
-//! Checkpoints: the map as it was at one record, stored while writes go on, and published.
+//! Checkpoints: the map as of one record, stored while writes continue, and published.
 //!
-//! Steps, in an order that a crash may cut anywhere: freeze (an instant) - nodes, leaves first - tables - root - flush -
-//! publish - give back what was freed before the freeze. Until the publish is durable the last checkpoint stands; nothing
-//! that it needs has been touched, because freed segments are given back only afterwards (S3).
+//! Steps, in an order that a crash may interrupt anywhere: freeze (an instant), nodes (leaves
+//! first), tables, root, flush, publish, and release of the segments that were freed before the
+//! freeze. Until the publish is durable the previous checkpoint remains valid; nothing that it
+//! refers to was changed, because freed segments are released only afterwards (S3).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,20 +20,21 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{NodeImage, NodeRef};
 
-/// Requests of nodes that are under way at once.
+/// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
 
-/// Nodes that are copied before others have a turn: so many, or a multiple of those that became dirty in the last one. Else users would
-/// fill the map's memory before the checkpoint ends that makes room in it, and wait for all that is left of that.
+/// Nodes that are copied before the task yields: this many, or a multiple of those that became
+/// dirty in the meantime. Otherwise clients would fill the map's memory before the checkpoint that
+/// makes room in it ends.
 const IMAGES_AT_ONCE: usize = 16;
 const IMAGES_PER_DIRTIED: usize = 2;
 
-/// How long somebody who needs a checkpoint waits after one that failed.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Delay before a request that needs a checkpoint tries again after a failed one.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 type Pending = LocalReceiver<Result<Vec<MapEntry>>>;
 
-/// Nodes that are stored together.
+/// Node images that one request stores.
 #[derive(Default)]
 struct Images {
     items: SmallVec<[Item; 1]>,
@@ -41,7 +43,7 @@ struct Images {
 }
 
 impl Shard {
-    /// Makes checkpoints when they are due, until the shard stops. One task a shard.
+    /// Makes checkpoints when they are due, until the shard stops. One task per shard.
     pub(super) async fn run_checkpoints(self: Rc<Self>) {
         loop {
             self.log.checkpoint_due.notified().await;
@@ -52,24 +54,24 @@ impl Shard {
             let again = self.log.checkpoint_failure().is_some();
             if let Err(error) = self.checkpoint(None).await {
                 if again {
-                    tracing::debug!(shard = %self.identity.shard, %error, "a checkpoint failed again");
+                    tracing::debug!(shard = %self.identity.shard, %error, "checkpoint failed again");
                 } else {
-                    tracing::error!(shard = %self.identity.shard, %error, "a checkpoint failed");
+                    tracing::error!(shard = %self.identity.shard, %error, "checkpoint failed");
                 }
             }
         }
     }
 
-    /// Waits, if the map has outgrown its memory because too much of it is dirty, until a checkpoint has made room, or the shard
-    /// stops.
+    /// If the map exceeds its memory because too many nodes are dirty, waits until a checkpoint has
+    /// made room, or the shard stops.
     ///
     /// # Errors
-    /// `NoSpace` when nothing is left for a checkpoint: one would be waited for in vain.
+    /// `NoSpace` when there is no space left for a checkpoint.
     pub(super) async fn wait_for_map(&self) -> Result<()> {
         self.log.checkpoint_due.notify();
-        let goes_on = || self.log.failure().is_none() && !self.stopping.get();
-        let waits = || self.ledger.map.borrow().is_over_budget() && goes_on();
-        self.compaction.retry_waiting();
+        let is_running = || self.log.failure().is_none() && !self.stopping.get();
+        let waits = || self.ledger.map.borrow().is_over_budget() && is_running();
+        self.compaction.wake_waiters();
         while waits() {
             self.log.checkpoint_due.notify();
             let before = self.checkpoints_ended.get();
@@ -83,21 +85,23 @@ impl Shard {
                         format!("no checkpoint can be made: {error}"),
                     ));
                 }
-                Some(_) => Reactor::current().sleep(AGAIN).await,
+                Some(_) => Reactor::current().sleep(RETRY_DELAY).await,
                 None => {}
             }
         }
         Ok(())
     }
 
-    /// Makes a checkpoint. `replayed` is how far a recovery has come; `None` once the shard is in service.
+    /// Makes a checkpoint. `replayed` is the last replayed record during recovery; `None` once the
+    /// shard is in service.
     ///
     /// # Errors
-    /// When a record or a superblock could not be written. The last checkpoint stands, and nothing is lost.
+    /// If a record or a superblock could not be written. The previous checkpoint remains valid, and
+    /// no data is lost.
     pub(super) async fn checkpoint(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
         self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
         self.log.checkpoint_started();
-        let result = self.checkpoint_alone(replayed).await;
+        let result = self.checkpoint_exclusive(replayed).await;
         if result.is_err() {
             self.ledger.map.borrow_mut().abandon_freeze();
             self.ledger.forget_dropped();
@@ -120,7 +124,7 @@ impl Shard {
         result
     }
 
-    async fn checkpoint_alone(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
+    async fn checkpoint_exclusive(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
         let sequence = self.freeze(replayed);
         let levels = self.ledger.map.borrow().frozen_levels();
         for level in 0..levels {
@@ -131,7 +135,7 @@ impl Shard {
         let root = self.store_tables(sequence, &layers).await?;
         let mark = self.ledger.mark.borrow_mut().take();
         let Some(mark) = mark else {
-            return Err(Error::new(ErrorKind::Closed, "the checkpoint was given up"));
+            return Err(Error::new(ErrorKind::Closed, "the checkpoint was cancelled"));
         };
         self.rows.segments.borrow_mut().end_checkpoint(&mark);
         self.log.anchor.set((root, sequence));
@@ -140,13 +144,14 @@ impl Shard {
         self.link.publish(record).await?;
         let zones = self.rows.segments.borrow_mut().release(&mark);
         if !zones.is_empty() {
-            tracing::debug!(shard = %self.identity.shard, zones = zones.len(), "zones come back");
+            tracing::debug!(shard = %self.identity.shard, zones = zones.len(), "zones released");
             self.link.release(zones);
         }
         Ok(())
     }
 
-    /// The instant that the checkpoint is of.
+    /// Freezes the state that the checkpoint stores; returns the sequence of the last record it
+    /// covers.
     fn freeze(&self, replayed: Option<Sequence>) -> Sequence {
         self.log.blocks_since_checkpoint.set(0);
         self.emptied_by_checkpoint.set(0);
@@ -163,15 +168,16 @@ impl Shard {
             map.freeze();
         }
         let nodes = self.ledger.map.borrow().dirty_count();
-        tracing::debug!(shard = %self.identity.shard, nodes, "a checkpoint begins");
+        tracing::debug!(shard = %self.identity.shard, nodes, "checkpoint begins");
         replayed.unwrap_or_else(|| self.log.applied())
     }
 
-    /// Stores every frozen node of a level. Their parents are stored only after that, with the new places.
+    /// Stores every frozen node of a level. Their parents are stored afterwards, with the new
+    /// addresses.
     async fn store_level(&self, level: usize) -> Result<()> {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut outcome = Ok(());
-        // After a failure the rest stays frozen, and is given back dirty.
+        // After a failure the rest stays frozen, and becomes dirty again.
         while outcome.is_ok()
             && let Some(images) = self.gather_images(level).await
         {
@@ -179,22 +185,23 @@ impl Shard {
             if pending.len() >= REQUESTS_MAX
                 && let Some(first) = pending.pop_front()
             {
-                outcome = answer(first).await;
+                outcome = wait_for_reply(first).await;
             }
         }
-        for one in pending {
-            outcome = outcome.and(answer(one).await);
+        for receiver in pending {
+            outcome = outcome.and(wait_for_reply(receiver).await);
         }
         outcome
     }
 
-    /// As many images of a level as one request stores; the empty ones are done at once. `None` when the level has been handed out.
+    /// Collects as many images of a level as one request stores; empty nodes need no storing.
+    /// `None` when the level is done.
     async fn gather_images(&self, level: usize) -> Option<Images> {
-        let most = self.geometry.meta_blocks();
+        let images_max = self.geometry.meta_blocks();
         let (mut images, mut taken) = (Images::default(), 0);
         let (mut count, mut dirtied) = (IMAGES_AT_ONCE, self.ledger.map.borrow().dirtied());
-        while taken < most {
-            let portion = self.ledger.map.borrow_mut().take_level(level, count.min(most - taken));
+        while taken < images_max {
+            let portion = self.ledger.map.borrow_mut().take_level(level, count.min(images_max - taken));
             if portion.is_empty() {
                 break;
             }
@@ -231,7 +238,8 @@ impl Shard {
         Some(receiver)
     }
 
-    /// Stores the tables and makes everything durable. Again, if a drive was lost on the way: the tables must say so.
+    /// Stores the tables and flushes. Repeats this if a drive failed meanwhile, which the tables
+    /// must record.
     async fn store_tables(self: &Rc<Self>, sequence: Sequence, layers: &[LayerEntry]) -> Result<MapEntry> {
         loop {
             let (contents, version) = self.table_contents(sequence, layers)?;
@@ -247,7 +255,7 @@ impl Shard {
         let segments = self.rows.segments.borrow();
         let mark = self.ledger.mark.borrow();
         let Some(mark) = mark.as_ref() else {
-            return Err(Error::new(ErrorKind::Closed, "no checkpoint is running"));
+            return Err(Error::new(ErrorKind::Closed, "no checkpoint is in progress"));
         };
         let stored = segments.stored(mark);
         let root = CheckpointRoot {
@@ -268,7 +276,7 @@ impl Shard {
     }
 }
 
-async fn answer(pending: Pending) -> Result<()> {
+async fn wait_for_reply(pending: Pending) -> Result<()> {
     let closed = || Err(Error::new(ErrorKind::Closed, "the pool was closed"));
     pending.await.unwrap_or_else(closed).map(|_| ())
 }

@@ -1,10 +1,13 @@
-//! The cleaner: moves what still lives out of segments that are mostly garbage, so that their zones come back.
+//! The cleaner (garbage collection): moves live blocks out of segments that are mostly garbage, to
+//! free their zones.
 //!
-//! For each segment: read the headers of its records, ask the map which of their blocks still live there, and move those
-//! with records that replay only where the map still points at the old place. Map nodes and table blocks are not moved;
-//! the next checkpoint stores them anew. The zones come back with the checkpoint after the last block has left.
+//! For each segment, it reads the headers of its records, looks up in the map which of their blocks
+//! are still live, and moves these with records that are replayed only where the map still points
+//! at the old cell. Map nodes and table blocks are not moved; the next checkpoint stores them
+//! again. The zones are freed by the checkpoint after the last block was moved.
 //!
-//! Always true: a block is moved only after it was read and its checksum verified (R1), and overwriting it meanwhile wins.
+//! Always true: a block is moved only after it was read and its checksum verified (R1); a
+//! concurrent overwrite takes precedence.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,23 +28,24 @@ use crate::map::MissingNode;
 use crate::row_reader::BlockRun;
 use crate::segments::CHUNK_BLOCKS;
 
-/// Blocks that lie together and are moved as one at most.
+/// Maximum number of consecutive blocks that are moved as one item.
 const RUN_BLOCKS: usize = 16;
-/// Segments that cleaning gains, on balance, before a checkpoint is asked for that gives them back to whoever waits for space.
+/// Net gain of cleaning, in segments, after which a checkpoint is requested that frees them for
+/// waiting requests.
 const GAIN_PER_CHECKPOINT: f32 = 0.5;
-/// Chunks under way at once.
+/// Maximum number of chunks being moved concurrently.
 const CHUNKS_IN_FLIGHT: usize = 4;
 
-/// Blocks of one layer that live one below the other in one column.
-pub(super) struct Live {
+/// LiveRun blocks of one layer in consecutive rows of one column.
+pub(super) struct LiveRun {
     pub(super) layer: LayerId,
     pub(super) block: u64,
     from: Address,
     pub(super) crcs: SmallVec<[u32; 4]>,
 }
 
-impl Live {
-    /// Keeps the first `count` blocks, and gives the others.
+impl LiveRun {
+    /// Keeps the first `count` blocks, and returns the others.
     fn split_off(&mut self, count: usize) -> Self {
         let crcs = self.crcs.drain(count..).collect();
         let rows = u32::try_from(count).unwrap_or(u32::MAX);
@@ -50,17 +54,17 @@ impl Live {
     }
 }
 
-/// Nodes that may live in a segment, table blocks (`None`), and where they are.
-pub(super) type Nodes = Vec<(Option<MissingNode>, Address)>;
+/// Map nodes and table blocks (`None`) that may be live in a segment, with their addresses.
+pub(super) type MetadataCells = Vec<(Option<MissingNode>, Address)>;
 
-/// A read under way; `None` for what is on no drive in use.
+/// A read in progress; `None` for cells that are on no drive in use.
 type Started = Option<(DriveEpoch, InFlight)>;
 
-/// The moves of a chunk.
+/// The replies to the moves of a chunk.
 type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;
 
 impl Shard {
-    /// Cleans while space is wanted, until the shard stops. One task a shard.
+    /// Cleans while space is needed, until the shard stops. One task per shard.
     pub(super) async fn run_cleaner(self: Rc<Self>) {
         loop {
             self.log.pacer.wait_for_work().await;
@@ -75,21 +79,23 @@ impl Shard {
         }
     }
 
-    /// Cleans the segment that is most worth it. False if there is nothing to do, or nothing can be done now.
+    /// Cleans the segment with the best ratio of gain to cost. Returns false if there is nothing to
+    /// do, or nothing can be done now.
     async fn clean_next(self: &Rc<Self>) -> bool {
-        if self.log.pacer.max_live_share(self.coming()).is_some() {
-            // Until it is owed, segments become emptier by themselves, and another one may be worth more by then.
+        if self.log.pacer.max_live_share(self.freeable_segments()).is_some() {
+            // Wait for debt first: segments lose live blocks meanwhile, and a better victim may
+            // appear.
             self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
             if self.must_stop_cleaning() {
                 return true;
             }
         }
         if self.log.pacer.space.only_checkpoint_reserve_left() {
-            return self.compact_or_rest().await;
+            return self.compact().await;
         }
-        let worth = self.log.pacer.max_live_share(self.coming());
-        let Some((victim, share)) = worth.and_then(|worth| self.rows.segments.borrow().victim(worth)) else {
-            return self.rests(self.coming() > 0);
+        let limit = self.log.pacer.max_live_share(self.freeable_segments());
+        let Some((victim, share)) = limit.and_then(|limit| self.rows.segments.borrow().victim(limit)) else {
+            return self.idle(self.freeable_segments() > 0);
         };
         self.log.pacer.set_victim_share(share);
         match self.clean_pinned(victim).await {
@@ -99,22 +105,24 @@ impl Shard {
                 true
             }
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                // What was moved so far may have emptied something; a checkpoint tells.
+                // The moves so far may have emptied a segment; a checkpoint would free it.
                 self.log.on_cleaner_idle(0);
-                let coming = self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
-                self.log.cleaning_ended(coming > 0);
+                let pending_free =
+                    self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
+                self.log.cleaning_ended(pending_free > 0);
                 false
             }
             Err(error) if error.kind() == ErrorKind::Closed => false,
             Err(error) => {
-                tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "a segment was not cleaned");
+                tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "segment not cleaned");
                 true
             }
         }
     }
 
-    /// There is nothing to clean, or not now; whether a checkpoint would help whoever waits.
-    pub(super) fn rests(&self, helps: bool) -> bool {
+    /// Notes that there is nothing to clean now; `helps` is true if a checkpoint would help waiting
+    /// requests.
+    pub(super) fn idle(&self, helps: bool) -> bool {
         self.log.on_cleaner_idle(self.rows.segments.borrow().freed_count());
         self.log.cleaning_ended(helps);
         false
@@ -124,14 +132,15 @@ impl Shard {
         self.stopping.get() || self.log.failure().is_some()
     }
 
-    /// Segments that the next checkpoint gives back.
-    pub(super) fn coming(&self) -> usize {
+    /// Returns the number of segments that the next checkpoint frees.
+    pub(super) fn freeable_segments(&self) -> usize {
         let mut segments = self.rows.segments.borrow_mut();
         segments.free_emptied();
         segments.freed_count() + self.emptied_by_checkpoint.get()
     }
 
-    /// Counts what cleaning a segment has gained, as a share of one. True if it is worth a checkpoint by now, which takes its part of it.
+    /// Adds the gain of cleaning a segment, as a share of it. Returns true, and resets the sum, if
+    /// it justifies a checkpoint.
     fn count_gain(&self, share: f32) -> bool {
         let gained = self.gained.get() + share;
         let is_enough = gained >= GAIN_PER_CHECKPOINT;
@@ -139,7 +148,7 @@ impl Shard {
         is_enough
     }
 
-    /// Moves what lives in a segment.
+    /// Moves the live blocks of a segment.
     pub(super) async fn clean_pinned(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
         let cleaned = {
             let _pin = self.rows.pin(victim);
@@ -151,19 +160,20 @@ impl Shard {
         cleaned
     }
 
-    /// Moves what lives in a segment, which is pinned.
+    /// Moves the live blocks of a segment, which is pinned.
     async fn clean(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
         let record = self.rows.segments.borrow().record(victim);
         tracing::debug!(shard = %self.identity.shard, segment = %victim, live = self.rows.segments.borrow().live(victim), "cleaning");
         let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
-        let mut chunk: Vec<Live> = Vec::new();
+        let mut chunk: Vec<LiveRun> = Vec::new();
         let mut blocks = 0;
         let whole = self.chunk_blocks();
         let mut pending: VecDeque<Pending> = VecDeque::new();
-        let mut nodes = Nodes::new();
+        let mut nodes = MetadataCells::new();
         let mut outcome = Ok(());
         while outcome.is_ok() && self.rows.segments.borrow().live(victim) > 0 {
-            // Drives that answer at once give users no turn between records.
+            // Yields, because reads of memory drives complete immediately and client requests would
+            // not run.
             Reactor::current().yield_now().await;
             let live = match self.next_live(&mut headers, &mut nodes).await {
                 Ok(Some(live)) => live,
@@ -189,45 +199,48 @@ impl Shard {
         if outcome.is_ok() {
             outcome = self.move_chunk(chunk, &mut pending).await;
         }
-        // The segment stays pinned until its last move has landed.
+        // The segment stays pinned until its last move is applied.
         for chunk in pending {
-            outcome = outcome.and(all_landed(chunk).await);
+            outcome = outcome.and(all_applied(chunk).await);
         }
         outcome?;
-        // These take checkpoints' own space: only where the segment comes back for it.
-        let mut stored_anew = false;
+        // Storing these again takes checkpoint reserve, so it is done only if the segment was
+        // emptied.
+        let mut stored_again = false;
         for (node, place) in nodes {
-            stored_anew |= match node {
+            stored_again |= match node {
                 Some(node) => self.rewrite_node(node, place).await?,
                 None => self.tables.rewrite(place),
             };
         }
-        if stored_anew {
+        if stored_again {
             self.emptied_by_checkpoint.set(self.emptied_by_checkpoint.get() + 1);
         }
         Ok(())
     }
 
-    /// Blocks that are moved at once: with their header they fill the rows of a record.
+    /// Returns the number of blocks moved together: with their header they fill the rows of a
+    /// record.
     pub(super) fn chunk_blocks(&self) -> usize {
         let row = u32::from(self.geometry.scheme.data());
         (CHUNK_BLOCKS.next_multiple_of(row) - 1).max(1) as usize
     }
 
-    /// What still lives of the segment's next record; `None` behind the last.
+    /// Returns the live blocks of the segment's next record; `None` after the last.
     pub(super) async fn next_live(
         &self,
         headers: &mut HeaderReader<'_>,
-        nodes: &mut Nodes,
-    ) -> Result<Option<Vec<Live>>> {
+        nodes: &mut MetadataCells,
+    ) -> Result<Option<Vec<LiveRun>>> {
         match headers.next().await? {
             Some(found) => self.live_of(&found, nodes).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// What of a record still lives where it was written; notes its nodes and table blocks (`None`), and where they are.
-    async fn live_of(&self, found: &ScannedRecord, nodes: &mut Nodes) -> Result<Vec<Live>> {
+    /// Returns the blocks of a record that are still live where it wrote them; collects its nodes
+    /// and table blocks.
+    async fn live_of(&self, found: &ScannedRecord, nodes: &mut MetadataCells) -> Result<Vec<LiveRun>> {
         let mut all = Vec::new();
         let mut first = u32::from(found.header.header_blocks);
         let segment = found.header.location.segment;
@@ -253,7 +266,8 @@ impl Shard {
         Ok(all)
     }
 
-    /// Waits until the cleaner wait_for_debt_or_urgency something, or somebody waits for it. Not while compacting, which holds up the next checkpoint.
+    /// Waits for debt or a request for space. Returns immediately during compaction, which delays
+    /// the next checkpoint.
     async fn wait_for_debt(&self) -> Result<()> {
         if !self.compaction.is_running() {
             self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
@@ -261,13 +275,14 @@ impl Shard {
         self.check_stopping()
     }
 
-    /// Has the next checkpoint store a node anew, if it lives at `place`; says so.
+    /// Makes the next checkpoint store a node again if it lives at `place`; returns whether it
+    /// does.
     async fn rewrite_node(&self, node: MissingNode, place: Address) -> Result<bool> {
         self.wait_for_debt().await?;
         let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
             self.log.on_cleaner_moved(1);
-            // Not before it must be: each checkpoint costs about a segment where segments are small.
+            // As late as possible: each checkpoint costs about a segment where segments are small.
             if self.ledger.map.borrow().is_over_budget() {
                 self.wait_for_map().await?;
             }
@@ -275,7 +290,8 @@ impl Shard {
         Ok(lives)
     }
 
-    /// Those of `count` blocks from `block` on that still lie where the record's blocks from `first` on were written.
+    /// Collects those of `count` blocks from `block` on that are still at the record's blocks from
+    /// `first` on.
     async fn live_blocks(
         &self,
         layer: LayerId,
@@ -283,12 +299,12 @@ impl Shard {
         segment: SegmentId,
         (first, count): (u32, u32),
         layout: &RecordLayout,
-        all: &mut Vec<Live>,
+        all: &mut Vec<LiveRun>,
     ) -> Result<()> {
-        // The layer may have been merged into others since, or be about to.
+        // The layer may have been merged into others since, or be about to be.
         let merged_into = self.ledger.map.borrow().merged_into(layer);
         for layer in merged_into {
-            // What is being dropped goes by itself.
+            // A layer that is being dropped frees its blocks anyway.
             if !self.dying.borrow().contains(&layer) {
                 self.live_in_layer(layer, block, segment, (first, count), layout, all).await?;
             }
@@ -303,7 +319,7 @@ impl Shard {
         segment: SegmentId,
         (first, count): (u32, u32),
         layout: &RecordLayout,
-        all: &mut Vec<Live>,
+        all: &mut Vec<LiveRun>,
     ) -> Result<()> {
         let mut entries = SmallVec::new();
         self.walk(|map| map.lookup(layer, block, count as usize, &mut entries)).await?;
@@ -324,19 +340,19 @@ impl Shard {
                 {
                     last.crcs.push(crc);
                 }
-                _ => all.push(Live { layer, block, from: here, crcs: SmallVec::from_elem(crc, 1) }),
+                _ => all.push(LiveRun { layer, block, from: here, crcs: SmallVec::from_elem(crc, 1) }),
             }
         }
         Ok(())
     }
 
-    /// Blocks that are moved as one at most: few where segments are tiny.
+    /// Returns the maximum number of blocks moved as one item: few where segments are tiny.
     fn run_blocks(&self) -> usize {
         RUN_BLOCKS.min(self.geometry.meta_blocks().div_ceil(4))
     }
 
-    /// Reads blocks, verifies them and queues them for their new place, when the cleaner has its turn.
-    async fn move_chunk(self: &Rc<Self>, chunk: Vec<Live>, pending: &mut VecDeque<Pending>) -> Result<()> {
+    /// Reads and verifies blocks and queues them for their new place, once the cleaner owes work.
+    async fn move_chunk(self: &Rc<Self>, chunk: Vec<LiveRun>, pending: &mut VecDeque<Pending>) -> Result<()> {
         if chunk.is_empty() {
             return Ok(());
         }
@@ -351,17 +367,17 @@ impl Shard {
         if pending.len() >= CHUNKS_IN_FLIGHT
             && let Some(first) = pending.pop_front()
         {
-            return all_landed(first).await;
+            return all_applied(first).await;
         }
         Ok(())
     }
 
-    /// Reads all of a chunk at once; what cannot be read is left where it is.
-    async fn read_live(&self, chunk: Vec<Live>, blocks: usize) -> Result<Vec<(Live, Span)>> {
+    /// Reads all of a chunk concurrently; unreadable blocks are left in place.
+    async fn read_live(&self, chunk: Vec<LiveRun>, blocks: usize) -> Result<Vec<(LiveRun, Span)>> {
         let buffer = Buffer::new(blocks * BLOCK);
         let span = buffer.span();
         let mut at = 0;
-        let mut started: Vec<(Live, Span, Started)> = Vec::new();
+        let mut started: Vec<(LiveRun, Span, Started)> = Vec::new();
         for live in chunk {
             let length = live.crcs.len() * BLOCK;
             let into = span.slice(at..at + length);
@@ -384,7 +400,7 @@ impl Shard {
                 Err(error) => {
                     let blocks = live.block..live.block + live.crcs.len() as u64;
                     self.note_lost_read(live.layer, blocks, &error).await;
-                    tracing::error!(layer = %live.layer, block = live.block, %error, "a block cannot be moved");
+                    tracing::error!(layer = %live.layer, block = live.block, %error, "block not moved: it cannot be read");
                 }
             }
         }
@@ -392,12 +408,13 @@ impl Shard {
         Ok(read)
     }
 
-    /// Queues moves, one request each: together they fill the cold segment to its last row.
-    async fn queue_moves(&self, moved: Vec<(Live, Span)>, pending: &mut Pending) -> Result<()> {
+    /// Queues moves, one request each; together they fill the cold segment to its last row.
+    async fn queue_moves(&self, moved: Vec<(LiveRun, Span)>, pending: &mut Pending) -> Result<()> {
         self.make_room_in_map().await?;
         for (live, span) in moved {
             let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
-            // Nothing is waited for between this look and queueing: whoever drops a layer waits for what is queued.
+            // No wait between this check and queueing: the drop of a layer waits for queued
+            // requests.
             if pins.is_empty() || self.dying.borrow().contains(&live.layer) {
                 self.unpin(&pins);
                 continue;
@@ -421,11 +438,11 @@ impl Shard {
     }
 }
 
-/// Waits for all of a chunk's moves.
-async fn all_landed(pending: Pending) -> Result<()> {
+/// Waits for all moves of a chunk.
+async fn all_applied(pending: Pending) -> Result<()> {
     let mut outcome = Ok(());
-    for one in pending {
-        if let Some(result) = one.await {
+    for receiver in pending {
+        if let Some(result) = receiver.await {
             outcome = outcome.and(result.map(|_| ()));
         }
     }

@@ -1,14 +1,15 @@
-//! Space for other shards: what is free belongs to all of them, what is garbage lies with one.
+//! Cleaning for other shards: free zones belong to all shards, but garbage belongs to one.
 //!
-//! A shard cleans when its own users write. One whose users do nothing may hold garbage while another finds nothing to clean; before that
-//! one refuses a write, it asks.
+//! A shard cleans when its own clients write. An idle shard may hold garbage while another one
+//! finds nothing to clean; that one asks the other shards before it refuses a write.
 
 use std::rc::Rc;
 
 use super::Shard;
 
 impl Shard {
-    /// Cleans as if somebody here waited for space, and gives back what that gains with a checkpoint. False if it gains nothing.
+    /// Cleans as if a request of this shard waited for space, and frees the gain with a checkpoint.
+    /// Returns false if nothing was gained.
     pub(crate) async fn clean_for_others(self: &Rc<Self>) -> bool {
         let ended = || self.stopping.get() || self.log.failure().is_some();
         if ended() {
@@ -18,10 +19,11 @@ impl Shard {
         if !self.log.pacer.wait_for_help(ended).await {
             return false;
         }
-        // By the shard's own task: nothing is under way here when the shard has stopped.
-        let (made, over) = (self.checkpoints.get(), self.checkpoints_ended.get());
+        // The shard's own task makes the checkpoint, so that none is in progress here once the
+        // shard has stopped.
+        let (made, ended_before) = (self.checkpoints.get(), self.checkpoints_ended.get());
         self.log.checkpoint_due.notify();
-        let is_over = || self.checkpoints_ended.get() != over || ended();
+        let is_over = || self.checkpoints_ended.get() != ended_before || ended();
         self.checkpointed.until(|| is_over().then_some(())).await;
         self.checkpoints.get() != made
     }

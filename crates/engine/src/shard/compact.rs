@@ -1,10 +1,11 @@
-//! Compaction: cleaning where only checkpoints' own space is left.
+//! Compaction: cleaning when only the checkpoint reserve is left.
 //!
-//! Nothing but checkpoints takes space there, so that none would ever come back if they were all that was done. But what is moved, and the
-//! two checkpoints after which its segments are free, take space before they give some. So it is found out beforehand what emptying
-//! several segments together takes, and done only if that is there, and gives back more: else each round would use up a part of what is
-//! left, until no checkpoint could be made at all (S4). The next checkpoint waits for all of it, because one that came in between would
-//! take its own part and gain less.
+//! Only checkpoints may allocate then, and checkpoints alone never free a segment. Moving live
+//! blocks, and the two checkpoints after which the emptied segments are free, take space before
+//! they gain any. So the cost of emptying several segments together is computed first, and paid
+//! only if the space is there and the gain is larger: otherwise each round would use up a part of
+//! the reserve until no checkpoint could be made (S4). The next checkpoint waits for the whole
+//! compaction, because one in between would take its own share and gain less.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -13,19 +14,19 @@ use std::rc::Rc;
 use format::SegmentId;
 use reactor::{Reactor, WaitList};
 
-use super::clean::Nodes;
+use super::clean::MetadataCells;
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{ErrorKind, Result};
 use crate::map::MissingNode;
 use crate::space::CHECKPOINT_OVERHEAD;
 
-/// Whether a shard compacts.
+/// The compaction state of a shard.
 #[derive(Default)]
 pub(super) struct Compaction {
     running: Cell<bool>,
-    /// What there was when nothing could be gained: without a change nothing can.
-    in_vain: Cell<Option<SpaceSnapshot>>,
+    /// The space when no compaction could gain any: until it changes, none can.
+    without_gain: Cell<Option<SpaceSnapshot>>,
     ended: WaitList,
 }
 
@@ -38,50 +39,51 @@ impl Compaction {
         self.running.get()
     }
 
-    /// Who waits for its end looks whether he still has to.
-    pub(super) fn retry_waiting(&self) {
+    /// Wakes waits for the end of a compaction, to check their condition again.
+    pub(super) fn wake_waiters(&self) {
         self.ended.wake_all();
     }
 }
 
-/// Segments that are to be emptied together, and what that takes.
+/// Segments to be emptied together, and the cost.
 #[derive(Default)]
 struct Plan {
     victims: Vec<SegmentId>,
-    /// Zones that they give back.
+    /// Zones that these segments free.
     zones: u64,
-    /// Blocks to be written for what is moved, headers and ends of rows included.
+    /// Blocks to be written for the moves, headers and padding of rows included.
     moved: u64,
-    /// Nodes that the next checkpoint stores.
+    /// MetadataCells that the next checkpoint stores.
     nodes: HashSet<MissingNode>,
 }
 
-/// What there is for it.
+/// The space available for a compaction.
 struct CompactionBudget {
     /// Segments that may be opened.
     free: u64,
-    /// What is left in the open segment of moved data, in blocks.
+    /// Blocks left in the open segment of moved data.
     room: u64,
-    /// What a segment takes, in blocks, and in nodes.
+    /// Capacity of a segment, in data blocks and in map nodes.
     segment: u64,
     payload: u64,
     /// Zones of a segment.
     width: u64,
-    /// Nodes that the next checkpoint may store.
+    /// Maximum number of nodes that the next checkpoint may store.
     nodes_max: u64,
 }
 
 impl Shard {
-    /// Waits for the end of a compaction that is under way, unless the map has no room until the next checkpoint.
+    /// Waits for the end of a running compaction, unless the map is full until the next checkpoint.
     pub(super) async fn compacted(&self) {
-        let goes_on = || self.compaction.is_running() && !self.ledger.map.borrow().is_over_budget();
-        self.compaction.ended.until(|| (!goes_on()).then_some(())).await;
+        let is_blocking = || self.compaction.is_running() && !self.ledger.map.borrow().is_over_budget();
+        self.compaction.ended.until(|| (!is_blocking()).then_some(())).await;
     }
 
-    /// Gains space where only checkpoints' own is left. False if there is nothing to be gained, or not now.
-    pub(super) async fn compact_or_rest(self: &Rc<Self>) -> bool {
+    /// Gains space when only the checkpoint reserve is left. Returns false if nothing can be gained
+    /// now.
+    pub(super) async fn compact(self: &Rc<Self>) -> bool {
         if self.log.is_checkpointing() {
-            // It may bring space itself, and it decides what is to be stored.
+            // It may free space, and it decides which nodes are to be stored.
             self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
             return true;
         }
@@ -91,17 +93,18 @@ impl Shard {
         self.empty(&planned).await;
         self.log.set_compacting(false);
         self.compaction.running.set(false);
-        self.compaction.retry_waiting();
-        self.rests(self.is_worth_a_checkpoint())
+        self.compaction.wake_waiters();
+        self.idle(self.is_worth_a_checkpoint())
     }
 
-    /// True if the next checkpoint gives back something, or makes room for another compaction: what is to be stored is stored once.
+    /// Returns true if the next checkpoint frees segments, or makes room in the map for another
+    /// compaction.
     fn is_worth_a_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
-        self.coming() > 0 || map.dirtied() > map.dirty_max() / 4
+        self.freeable_segments() > 0 || map.dirtied() > map.dirty_max() / 4
     }
 
-    /// Empties segments, or has the next checkpoint do so, unless one comes in between.
+    /// Empties the planned segments; gives up if a checkpoint comes in between.
     async fn empty(self: &Rc<Self>, planned: &[SegmentId]) {
         let ended = self.checkpoints_ended.get();
         let overtaken = || self.log.is_checkpointing() || self.checkpoints_ended.get() != ended;
@@ -114,16 +117,17 @@ impl Shard {
                 Ok(()) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Closed) => return,
                 Err(error) => {
-                    tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "a segment was not emptied");
+                    tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "segment not emptied");
                 }
             }
         }
     }
 
-    /// The segments that give back most when they are emptied together; none if that takes as many, or more than there are.
+    /// Returns the segments with the largest net gain when they are emptied together; none if the
+    /// cost is as high as the gain, or exceeds the budget.
     async fn plan_compaction(&self) -> Vec<SegmentId> {
-        let (ground, victims, found) = self.ground();
-        if self.compaction.in_vain.get() == Some(found) {
+        let (budget, victims, snapshot) = self.budget();
+        if self.compaction.without_gain.get() == Some(snapshot) {
             return Vec::new();
         }
         let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
@@ -135,37 +139,37 @@ impl Shard {
             match self.survey(victim, &mut plan).await {
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::debug!(shard = %self.identity.shard, segment = %victim, %error, "a segment could not be looked at");
+                    tracing::debug!(shard = %self.identity.shard, segment = %victim, %error, "segment not surveyed");
                     break;
                 }
             }
-            match ground.gain(&plan) {
+            match budget.gain(&plan) {
                 Some(gain) if gain > best.0 => best = (gain, plan.victims.len()),
                 Some(_) => {}
                 None => break,
             }
         }
         let (gain, count) = best;
-        self.compaction.in_vain.set((gain == 0).then_some(found));
+        self.compaction.without_gain.set((gain == 0).then_some(snapshot));
         plan.victims.truncate(count);
-        tracing::debug!(shard = %self.identity.shard, free = ground.free, zones = gain, segments = count, "compacting");
+        tracing::debug!(shard = %self.identity.shard, free = budget.free, zones = gain, segments = count, "compacting");
         plan.victims
     }
 
-    fn ground(&self) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
+    fn budget(&self) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
         let segments = self.rows.segments.borrow();
         let map = self.ledger.map.borrow();
-        let ground = CompactionBudget {
+        let budget = CompactionBudget {
             free: self.log.pacer.space.shard_share(),
             room: self.log.room_for_moves(),
             segment: self.geometry.segment_blocks(),
             payload: self.geometry.segment_payload().max(1),
             width: u64::from(self.geometry.scheme.width()),
-            // Some of what may become dirty until then is others'.
+            // The rest is left for nodes that other requests make dirty.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
-        let found = SpaceSnapshot(segments.live_blocks(), ground.free, map.dirtied());
-        (ground, segments.victims(), found)
+        let snapshot = SpaceSnapshot(segments.live_blocks(), budget.free, map.dirtied());
+        (budget, segments.victims(), snapshot)
     }
 
     /// Adds a segment to a plan.
@@ -177,9 +181,9 @@ impl Shard {
         let record = self.rows.segments.borrow().record(victim);
         let zones = record.columns.iter().filter(|column| column.zone.is_some()).count();
         let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
-        let blocks = self.look_at(&mut headers, plan).await?;
+        let blocks = self.add_nodes(&mut headers, plan).await?;
         drop(pin);
-        // Each chunk with a header, and to the end of its row.
+        // Each chunk has a header, and padding to the end of its row.
         let chunks = blocks.div_ceil(self.chunk_blocks() as u64);
         plan.moved += blocks + chunks * (1 + u64::from(self.geometry.scheme.data()));
         plan.zones += zones as u64;
@@ -187,9 +191,10 @@ impl Shard {
         Ok(())
     }
 
-    /// Adds the nodes that are stored when a segment is emptied; gives how many blocks are moved.
-    async fn look_at(&self, headers: &mut HeaderReader<'_>, plan: &mut Plan) -> Result<u64> {
-        let (mut blocks, mut nodes) = (0, Nodes::new());
+    /// Adds the nodes that are stored when a segment is emptied; returns the number of blocks that
+    /// are moved.
+    async fn add_nodes(&self, headers: &mut HeaderReader<'_>, plan: &mut Plan) -> Result<u64> {
+        let (mut blocks, mut nodes) = (0, MetadataCells::new());
         while let Some(live) = self.next_live(headers, &mut nodes).await? {
             Reactor::current().yield_now().await;
             let map = self.ledger.map.borrow();
@@ -213,11 +218,11 @@ impl Shard {
 }
 
 impl CompactionBudget {
-    /// Zones that are gained by a plan; `None` if it takes more than there is.
+    /// Returns the zones that a plan gains; `None` if it exceeds the budget.
     fn gain(&self, plan: &Plan) -> Option<u64> {
         let nodes = plan.nodes.len() as u64;
         let moves = plan.moved.saturating_sub(self.room).div_ceil(self.segment);
-        // What the first checkpoint empties is free after the second.
+        // The first checkpoint empties the segments; the second frees them.
         let checkpoints = (nodes + 2 * CHECKPOINT_OVERHEAD).div_ceil(self.payload);
         let taken = moves + checkpoints;
         (nodes <= self.nodes_max && taken < self.free).then(|| plan.zones.saturating_sub(taken * self.width))
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gained_is_what_comes_back_less_moves_and_two_checkpoints() {
+    fn the_gain_is_freed_zones_less_moves_and_two_checkpoints() {
         assert_eq!(BUDGET.gain(&plan(1, 0, 1)), Some(0));
         assert_eq!(BUDGET.gain(&plan(2, 0, 20)), Some(5));
         assert_eq!(BUDGET.gain(&plan(2, 0, 21)), Some(0));
@@ -247,12 +252,12 @@ mod tests {
         assert_eq!(BUDGET.gain(&plan(3, 64, 20)), Some(5));
         assert_eq!(BUDGET.gain(&plan(3, 65, 20)), Some(0));
         assert_eq!(CompactionBudget { room: 1, ..BUDGET }.gain(&plan(3, 65, 20)), Some(5));
-        // A mirror of two columns gives back two zones.
+        // A mirror of two columns frees two zones.
         assert_eq!(BUDGET.gain(&Plan { zones: 3 * 2, ..plan(3, 0, 20) }), Some(1));
     }
 
     #[test]
-    fn no_more_is_taken_than_there_is() {
+    fn a_plan_over_budget_is_rejected() {
         assert_eq!(BUDGET.gain(&plan(9, 0, 100)), Some(6 * 5));
         assert_eq!(BUDGET.gain(&plan(9, 0, 101)), None);
         assert_eq!(BUDGET.gain(&plan(9, 4 * 64, 100)), Some(2 * 5));

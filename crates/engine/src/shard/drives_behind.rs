@@ -1,8 +1,9 @@
-//! How far each drive's copy of the log reaches: whether it holds the newest rows that were durable on it.
+//! Detection of drives that lack the newest rows that were durable on them.
 //!
-//! A drive can show the newest superblock and lack what was written after that: a copy of the drive was put in its place, or it
-//! never wrote what it said it had flushed. Each read of it would be answered by the other columns, one at a time, while the pool counts
-//! on the drive. Must not know: what becomes of such a drive.
+//! A drive can show the newest superblock and lack later writes: a copy of the drive was put in its
+//! place, or it never persisted writes that it had acknowledged as flushed. Each read of it would
+//! be reconstructed from the other columns, while the pool relies on the drive. Must not know: the
+//! consequences for such a drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +15,22 @@ use super::headers::ScannedRecord;
 use super::scan::row_repairs;
 use crate::row_reader::{RowReader, RowSpan};
 
-/// Newest durable records that are looked at in each segment.
+/// Number of newest durable records that are checked in each segment.
 const RECORDS: usize = 4;
-/// Cells of a drive that must all be wrong before the drive counts as behind: fewer are damage of these cells.
+/// Minimum number of checked cells of a drive, all of them wrong, for the drive to count as behind:
+/// fewer are damage of these cells.
 const CELLS_MIN: u32 = 4;
 
-/// Cells of one drive.
+/// Counts of the checked cells of one drive.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     seen: u32,
     wrong: u32,
 }
 
-/// The drives of which each looked-at cell of the newest durable records is something else than was written there. Cells of
-/// zeros say nothing: an unwritten one looks the same. `found` is sorted by sequence.
+/// Returns the drives whose every checked cell of the newest durable records differs from the data
+/// written there. Cells of zeros do not count: an unwritten cell looks the same. `found` is sorted
+/// by sequence.
 pub(super) async fn drives_behind(
     rows: &RowReader,
     found: &[ScannedRecord],
@@ -46,7 +49,7 @@ pub(super) async fn drives_behind(
     tallies.into_iter().filter(|(_, tally)| is_behind(tally)).map(|(drive, _)| drive).collect()
 }
 
-/// Counts the cells of a record, by their drives.
+/// Counts the cells of a record by drive.
 async fn tally(rows: &RowReader, record: &ScannedRecord, tallies: &mut BTreeMap<DriveIndex, Tally>) {
     let width: Vec<u8> = (0..record.scheme.width()).collect();
     let place = &record.header.location;
@@ -55,7 +58,7 @@ async fn tally(rows: &RowReader, record: &ScannedRecord, tallies: &mut BTreeMap<
     rows.read_columns(&mut span, &width).await;
     for index in 0..record.layout.rows {
         let row = place.row.plus(index);
-        // Nobody knows what a row should hold that cannot be computed.
+        // The expected contents of a row that cannot be computed are unknown.
         let Some(repairs) = row_repairs(rows, record, &span, row) else { continue };
         for (column, cells) in &span.cells {
             let at = index as usize * BLOCK;

@@ -1,7 +1,8 @@
-//! Reading the headers of a segment, one record after the other: from its first column, some rows ahead, and where that does not do,
-//! from what any k columns give.
+//! Reads the headers of a segment, one record after the other: from its first column, with
+//! read-ahead, or from any k columns where that column does not suffice.
 //!
-//! Always true: what is given out was authenticated, and belongs to this segment and row. Must not know: what a record means.
+//! Always true: a returned header was authenticated, and belongs to this segment and row. Must not
+//! know: the meaning of a record.
 
 use codec::{ColumnSet, crc32c};
 use format::limits::{BLOCK, HEADER_BLOCKS_MAX};
@@ -16,18 +17,18 @@ use crate::geometry::RecordLayout;
 use crate::log::Identity;
 use crate::row_reader::{PartialRows, RowReader, combinations};
 
-/// Rows that are read ahead.
+/// Number of rows that are read ahead.
 const READ_AHEAD: u32 = 64;
-/// Rows that a header takes at most.
+/// Maximum number of rows of a header.
 #[allow(clippy::cast_possible_truncation)]
 const HEADER_ROWS: u32 = HEADER_BLOCKS_MAX as u32;
 
-/// A record that was found.
+/// A record found in the log.
 pub(crate) struct ScannedRecord {
     pub(crate) header: Header,
     pub(crate) layout: RecordLayout,
     pub(super) scheme: Scheme,
-    /// CRC32C of each header block: what its cell must hold.
+    /// CRC32C of each header block.
     pub(super) header_crcs: Vec<u32>,
 }
 
@@ -38,7 +39,7 @@ fn block_crcs(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(BLOCK).map(crc32c).collect()
 }
 
-/// The columns but the first whose cell in row `index` of a piece was read.
+/// Returns the columns, except the first, with a readable cell in row `index` of a piece.
 fn others(piece: &PartialRows, index: u32) -> ColumnSet {
     let columns = piece.span.cells.iter().map(|(column, _)| *column);
     columns.filter(|column| *column > 0 && piece.cell(*column, index).is_some()).collect()
@@ -52,18 +53,18 @@ pub(super) struct HeaderReader<'a> {
     record: &'a SegmentRecord,
     /// Cells of column 0 that were read ahead, from this row on.
     ahead: Option<(Row, Buffer)>,
-    /// The row up to which column 0 is not to be had in one go.
+    /// The row up to which column 0 cannot be read in one piece.
     unreadable_to: Row,
-    /// All columns of some rows, where the first alone did not do.
+    /// All columns of some rows for which the first column did not suffice.
     piece: Option<PartialRows>,
-    /// The first column did not do for the last header, but others did: it will be so for the next.
-    needs_others: bool,
-    /// Where the next record starts.
+    /// The last header needed other columns: probably the next one does too.
+    needs_other_columns: bool,
+    /// The row at which the next record starts.
     row: Row,
 }
 
 impl<'a> HeaderReader<'a> {
-    /// From the first record on.
+    /// Starts at the first record.
     pub(super) fn new(
         rows: &'a RowReader,
         identity: &'a Identity,
@@ -73,7 +74,7 @@ impl<'a> HeaderReader<'a> {
         Self::starting_at(rows, identity, id, record, Row::new(0))
     }
 
-    /// From the record on that starts at `row`.
+    /// Starts at the record that begins at `row`.
     pub(super) fn starting_at(
         rows: &'a RowReader,
         identity: &'a Identity,
@@ -82,19 +83,30 @@ impl<'a> HeaderReader<'a> {
         row: Row,
     ) -> Self {
         let unreadable_to = Row::new(0);
-        Self { rows, identity, id, record, ahead: None, unreadable_to, piece: None, needs_others: false, row }
+        Self {
+            rows,
+            identity,
+            id,
+            record,
+            ahead: None,
+            unreadable_to,
+            piece: None,
+            needs_other_columns: false,
+            row,
+        }
     }
 
-    /// Takes these cells of column 0, from `row` on, as read: what they hold is verified like anything else.
-    pub(super) fn feed(&mut self, row: Row, cells: Buffer) {
+    /// Provides cells of column 0, from `row` on, that were already read; they are verified like
+    /// any others.
+    pub(super) fn provide(&mut self, row: Row, cells: Buffer) {
         self.ahead = Some((row, cells));
     }
 
-    /// The next record; `None` at the first row that holds no header, or at the segment's end.
+    /// Returns the next record; `None` at the first row without a header, or at the segment's end.
     ///
     /// # Errors
-    /// `Corrupt` for an authentic header whose contents this release never writes: the record exists, and nobody may take its
-    /// row for the end of the log.
+    /// `Corrupt` for an authentic header with contents that this release never writes: the record
+    /// exists, and its row must not be taken for the end of the log.
     pub(super) async fn next(&mut self) -> Result<Option<ScannedRecord>> {
         if self.row.get() >= self.record.rows {
             return Ok(None);
@@ -109,19 +121,21 @@ impl<'a> HeaderReader<'a> {
         Ok(Some(ScannedRecord { header, layout, scheme, header_crcs }))
     }
 
-    /// The header of the record that starts at `row`, if there is one.
+    /// Returns the header of the record that starts at `row`, if there is one.
     async fn header_at(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         if let Some(header) = self.read_ahead(row).await? {
             return Ok(Some(header));
         }
-        // The end of the log, or a first column that is lost or damaged: any k columns tell.
+        // The end of the log, or a lost or damaged first column: any k columns decide.
         self.rebuild(row).await
     }
 
-    /// The newest record that a header known durable when it was written, of those at or after the row that
-    /// [`HeaderReader::next`] ended at: behind a gap there may be records that prove that what lay in the gap was durable.
+    /// Returns the newest record that is listed as durable by headers at or after the row at which
+    /// [`HeaderReader::next`] ended: records behind a gap may prove that the records in the gap
+    /// were durable.
     ///
-    /// Looks at each row up to the segment's end, in the first column, or in one choice of k others where that is lost.
+    /// Checks each row up to the segment's end, in the first column, or in one choice of k others
+    /// where that is lost.
     pub(super) async fn durable_after(&mut self) -> Sequence {
         let mut newest = Sequence::default();
         let mut row = self.row;
@@ -136,8 +150,9 @@ impl<'a> HeaderReader<'a> {
         newest
     }
 
-    /// Moves on to the next row behind the current one at which a header of one block is found. False if there is none.
-    pub(super) async fn resume(&mut self) -> bool {
+    /// Advances to the next row behind the current one that holds a header of one block. Returns
+    /// false if there is none.
+    pub(super) async fn skip_to_next(&mut self) -> bool {
         let mut row = self.row.plus(1);
         while row.get() < self.record.rows {
             let count = READ_AHEAD.min(self.record.rows - row.get());
@@ -153,19 +168,20 @@ impl<'a> HeaderReader<'a> {
         false
     }
 
-    /// The row at which the next record starts, if it lies within the segment.
+    /// Returns the row at which the next record starts, if it is within the segment.
     pub(super) fn row(&self) -> Option<Row> {
         Some(self.row).filter(|row| row.get() < self.record.rows)
     }
 
-    /// True if a header in the current row could be read: the first column gives its cell, or enough others give theirs.
+    /// Returns true if a header in the current row could be read: its cell is readable, or enough
+    /// others of the row are.
     pub(super) async fn is_header_readable(&self) -> bool {
         let piece = self.rows.read_partial(self.id, self.row, 1).await;
         let readable = piece.span.cells.iter().filter(|(column, _)| piece.cell(*column, 0).is_some());
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
     }
 
-    /// Some cells of the first column; zeros for those that neither it nor other columns give.
+    /// Returns cells of the first column; zeros for those that can be neither read nor computed.
     async fn first_column(&self, row: Row, count: u32) -> Buffer {
         let buffer = Buffer::new(count as usize * BLOCK);
         let address = Address::new(self.id, Column::new(0), row);
@@ -186,7 +202,8 @@ impl<'a> HeaderReader<'a> {
         column
     }
 
-    /// What a header of one block that starts at `row` says of durable records. A longer one counts as none: most are short.
+    /// Returns the newest durable record that a header of one block at `row` lists. Longer headers
+    /// are ignored: most are short.
     fn durable_in(&self, row: Row, block: &[u8]) -> Option<Sequence> {
         let unverified = UnverifiedHeader::parse(block).ok()?;
         if unverified.blocks() != 1 {
@@ -196,7 +213,7 @@ impl<'a> HeaderReader<'a> {
         self.belongs(header.location(), row).then_some(header.location().durable)
     }
 
-    /// An authentic header's items; nothing if it belongs elsewhere.
+    /// Decodes an authentic header; `None` if it belongs elsewhere.
     fn decode(&self, header: &format::AuthenticatedHeader<'_>, row: Row) -> Result<Option<Header>> {
         if !self.belongs(header.location(), row) {
             return Ok(None);
@@ -213,7 +230,7 @@ impl<'a> HeaderReader<'a> {
         })
     }
 
-    /// Tries the first column alone.
+    /// Tries to read a header from the first column alone.
     async fn read_ahead(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
             let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
@@ -244,13 +261,14 @@ impl<'a> HeaderReader<'a> {
         let Some(bytes) = rest.get(..blocks * BLOCK) else { return Ok(None) };
         let Ok(header) = unverified.authenticate(bytes, &self.identity.key) else { return Ok(None) };
         let header = self.decode(&header, row)?;
-        // Several header blocks lie one below the other only if the record has as many rows.
+        // Several header blocks are in consecutive rows only if the record has that many rows.
         let header = header.filter(|header| self.record.scheme.rows_for(header.blocks()) as usize >= blocks);
         Ok(header.map(|header| (header, block_crcs(bytes))))
     }
 
-    /// Reads the header from its own cells one by one, or computes it from every choice of other columns, until one gives a header that
-    /// belongs here: a cell may hold what a drive kept of other times or places, and look perfectly sound.
+    /// Reads the header from its own cells one by one, or computes it from every choice of other
+    /// columns, until a header that belongs here is found: a cell may hold old or misplaced data
+    /// that is internally consistent.
     async fn rebuild(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         let left = self.record.rows - row.get();
         let end = |piece: &PartialRows| piece.span.row.plus(piece.span.count);
@@ -259,7 +277,7 @@ impl<'a> HeaderReader<'a> {
         let piece = match self.piece.take().filter(holds) {
             Some(piece) => piece,
             None => {
-                let count = if self.needs_others { READ_AHEAD } else { HEADER_ROWS };
+                let count = if self.needs_other_columns { READ_AHEAD } else { HEADER_ROWS };
                 self.rows.read_partial(self.id, row, count.min(left)).await
             }
         };
@@ -271,12 +289,12 @@ impl<'a> HeaderReader<'a> {
                 !matches!(found, Ok(None))
             });
         }
-        self.needs_others = matches!(found, Ok(Some(_)));
+        self.needs_other_columns = matches!(found, Ok(Some(_)));
         self.piece = Some(piece);
         found
     }
 
-    /// The cell of the first column in row `at` of a piece, as some other columns give it.
+    /// Computes the cell of the first column in row `at` of a piece from other columns.
     fn decode_first(&self, piece: &PartialRows, sources: ColumnSet, at: u32) -> Option<Vec<u8>> {
         if sources.iter().any(|column| piece.cell(column, at).is_none()) {
             return None;
@@ -286,7 +304,8 @@ impl<'a> HeaderReader<'a> {
         self.rows.decode_cell(scheme, sources, first, cells, at as usize, &mut block).then_some(block)
     }
 
-    /// The header at `row`, if these cells of the first column hold one. `cell` is given rows of the piece.
+    /// Returns the header at `row`, if these cells of the first column hold one. `cell` is called
+    /// with rows of the piece.
     fn header_of(
         &self,
         piece: &PartialRows,

@@ -1,5 +1,5 @@
-//! Self-healing: blocks that their own drive no longer gives are written elsewhere, one at a time, in the background.
-//! Nothing is ever rewritten in place.
+//! Self-healing: blocks that their own drive no longer returns are rewritten elsewhere, one at a
+//! time, in the background. Nothing is ever rewritten in place.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use crate::error::Result;
 use crate::log::{Effect, Request, WriteClass};
 use crate::row_reader::{BlockRun, ReadOutcome};
 
-/// Blocks that wait to be healed at most; more are found again when they are read again.
+/// Maximum number of queued blocks; further ones are found again when they are read again.
 const QUEUE_MAX: usize = 1024;
 
-/// The blocks to heal.
+/// The queue of blocks to heal.
 #[derive(Default)]
 pub(super) struct Healer {
     queue: RefCell<VecDeque<(LayerId, u64, MapEntry)>>,
@@ -26,24 +26,24 @@ pub(super) struct Healer {
 }
 
 impl Healer {
-    /// Ends a wait of the healing task.
+    /// Wakes the healing task.
     pub(super) fn wake(&self) {
         self.work.notify();
     }
 }
 
 impl Shard {
-    /// Notes a block that may be damaged where it lies: it is looked at, and moved if it is.
+    /// Queues a block that may be damaged in place: it is checked, and moved if it is.
     pub(super) fn queue_heal(&self, layer: LayerId, block: u64, entry: MapEntry) {
         let mut queue = self.heal.queue.borrow_mut();
-        let known = queue.iter().any(|(_, _, known)| *known == entry);
-        if queue.len() < QUEUE_MAX && !known {
+        let is_queued = queue.iter().any(|(_, _, queued)| *queued == entry);
+        if queue.len() < QUEUE_MAX && !is_queued {
             queue.push_back((layer, block, entry));
             self.heal.work.notify();
         }
     }
 
-    /// Heals what is noted, until the shard stops. One task a shard.
+    /// Heals queued blocks until the shard stops. One task per shard.
     pub(super) async fn run_healer(self: Rc<Self>) {
         loop {
             self.heal.work.notified().await;
@@ -54,7 +54,7 @@ impl Shard {
                 let next = self.heal.queue.borrow_mut().pop_front();
                 let Some((layer, block, entry)) = next else { break };
                 if let Err(error) = self.heal(layer, block, entry).await {
-                    tracing::warn!(%layer, block, %error, "a damaged block was not moved");
+                    tracing::warn!(%layer, block, %error, "damaged block not moved");
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Shard {
         if read? == ReadOutcome::Direct || self.check_stopping().is_err() {
             return Ok(());
         }
-        // The leaf exists while the entry does; a layer that is being dropped is left alone.
+        // The leaf exists as long as the entry does; a layer that is being dropped is skipped.
         let pins = self.prepare_unmap(layer, block, 1).await?;
         if pins.is_empty() || self.dying.borrow().contains(&layer) {
             self.unpin(&pins);
@@ -92,7 +92,7 @@ impl Shard {
             reply: None,
         };
         self.log.commit(WriteClass::Trim, request).await?;
-        tracing::info!(%layer, block, %from, "a damaged block was moved");
+        tracing::info!(%layer, block, %from, "damaged block moved");
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What layers hold: counted, and compared. Reads the map only; blocks may come and go meanwhile.
+//! Counts the blocks of layers, and compares layers. Reads the map only; blocks may change
+//! meanwhile.
 
 use format::{LayerId, MapEntry, NODE_ENTRIES};
 use reactor::Reactor;
@@ -7,24 +8,26 @@ use smallvec::SmallVec;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
 
-/// Blocks that a layer holds in a shard.
+/// The number of blocks of a layer in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayerUsage {
-    /// It shows them: its own, and what shines through from below.
+    /// Visible blocks: its own, and those of parent layers that it does not hide.
     pub(crate) shown: u64,
-    /// Nobody else shows them.
+    /// Exclusive blocks: visible through no other layer.
     pub(crate) alone: u64,
 }
 
-/// A layer that lies directly above another one.
+/// A layer directly above another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) layer: LayerId,
-    /// It is being deleted: what it has counts only as far as one of these layers above it shows it.
+    /// The children of a child that is being deleted: its blocks count only if one of them shows
+    /// them.
     pub(crate) deleting: Option<Vec<Child>>,
 }
 
-/// A layer that is being deleted below another one: what only that one shows of it, that one holds.
+/// An ancestor that is being deleted. Its blocks that are visible only through the counted layer
+/// are charged to that layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ancestor {
     pub(crate) layer: LayerId,
@@ -32,21 +35,21 @@ pub(crate) struct Ancestor {
     pub(crate) beside: Vec<Child>,
 }
 
-/// The layers around one that is counted.
+/// The layers above and below a layer that is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerNeighbours {
-    /// All directly above it.
+    /// All layers directly above it.
     pub(crate) above: Vec<Child>,
-    /// Those right below it that are being deleted, from the top down.
+    /// The ancestors directly below it that are being deleted, from the top down.
     pub(crate) below: Vec<Ancestor>,
 }
 
-/// Blocks in a row that one layer shows otherwise than another one.
+/// A run of blocks that differ between two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedRun {
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// They hold data now; otherwise they read as zeros.
+    /// True if the blocks hold data in the compared layer; otherwise they read as zeros.
     pub(crate) data: bool,
 }
 
@@ -80,9 +83,10 @@ impl Shard {
         Ok(held)
     }
 
-    /// How many of these blocks a layer holds alone.
+    /// Returns how many of these blocks are exclusive to a layer.
     async fn alone(&self, layer: LayerId, around: &LayerNeighbours, block: u64, count: usize) -> Result<u64> {
-        // Seen by nobody above: what is found on the way down is the layer's alone, until something else shows it too.
+        // A block hidden by every child is exclusive to the layer on the way down, until another
+        // layer shows it too.
         let mut open = self.hidden(&around.above, block, count).await?;
         let mut alone = 0;
         let none = Vec::new();
@@ -100,7 +104,7 @@ impl Shard {
         Ok(alone)
     }
 
-    /// Which blocks nobody sees through these layers, the ones directly above another.
+    /// Returns which blocks are hidden by each of these layers, the ones directly above another.
     async fn hidden(&self, above: &[Child], block: u64, count: usize) -> Result<Vec<bool>> {
         let mut hidden = vec![true; count];
         for above in above {
@@ -114,7 +118,8 @@ impl Shard {
         Ok(hidden)
     }
 
-    /// Which blocks a layer stores that no layer above it shows; `above` are all layers directly above it.
+    /// Returns which blocks a layer stores that no layer above it shows; `above` are all layers
+    /// directly above it.
     pub(super) async fn covered(
         &self,
         layer: LayerId,
@@ -130,8 +135,9 @@ impl Shard {
         Ok(covered)
     }
 
-    /// Where blocks `from..end` of a layer differ from those of another one, in order: where one of `between` has something, the
-    /// layers that one of the two is or lies above and the other is not.
+    /// Returns the runs in `from..end` in which a layer differs from another one: where one of
+    /// `between` has an entry. These are the layers that are in the chain of exactly one of the
+    /// two.
     ///
     /// # Errors
     /// Those of reading the map.
@@ -168,7 +174,7 @@ impl Shard {
         Ok(all)
     }
 
-    /// The first block from `from` on, below `end`, whose leaf exists in one of these layers.
+    /// Returns the first block from `from` on, below `end`, that has a leaf in one of these layers.
     async fn next_leaf_of(&self, layers: &[LayerId], from: u64, end: u64) -> Result<Option<u64>> {
         loop {
             let changes = self.ledger.map.borrow().tree_version();
@@ -183,7 +189,7 @@ impl Shard {
         }
     }
 
-    /// Of which blocks one of these layers has an entry that `counts`.
+    /// Returns for which blocks one of these layers has an entry that `counts`.
     async fn has(
         &self,
         layers: &[LayerId],
@@ -206,7 +212,7 @@ impl Shard {
     }
 }
 
-/// Blocks from `block` to the end of its leaf or of the range, and where that is.
+/// Returns the number of blocks from `block` to the end of its leaf or of the range, and that end.
 fn within_leaf(block: u64, end: u64) -> (usize, u64) {
     let until = ((block / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(end);
     (usize::try_from(until - block).unwrap_or(NODE_ENTRIES), until)

@@ -1,8 +1,8 @@
-//! Locks on blocks, for writes that begin or end within a block.
+//! Block locks, for writes that begin or end within a block.
 //!
-//! Such a write reads the blocks at its ends, changes some of their sectors and writes all of its blocks back; no other write
-//! may change one of them in between. Writes of whole blocks take no lock: they only check whether one is held, right before
-//! they are queued.
+//! Such a write reads the blocks at its ends, changes some of their sectors and writes all of its
+//! blocks back; no other write may change these blocks in between. Writes of whole blocks take no
+//! lock: they only check that none is held, right before they are queued.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,14 +11,14 @@ use std::ops::Range;
 use format::VolumeId;
 use reactor::WaitList;
 
-/// Blocks that are locked now.
+/// The locked blocks.
 #[derive(Default)]
 pub(super) struct BlockLocks {
     held: RefCell<BTreeSet<(VolumeId, u64)>>,
     released: WaitList,
 }
 
-/// Held locks on a range of blocks; released when dropped.
+/// A lock on a range of blocks; released when dropped.
 pub(super) struct RangeLock<'a> {
     locks: &'a BlockLocks,
     volume: VolumeId,
@@ -26,7 +26,7 @@ pub(super) struct RangeLock<'a> {
 }
 
 impl BlockLocks {
-    /// Locks `count` blocks, all of them at once, when none of them is locked any more.
+    /// Locks `count` blocks together, as soon as none of them is locked.
     pub(super) async fn lock(&self, volume: VolumeId, block: u64, count: u64) -> RangeLock<'_> {
         let blocks = block..block + count;
         let lock_all = || {
@@ -40,7 +40,7 @@ impl BlockLocks {
         RangeLock { locks: self, volume, blocks }
     }
 
-    /// True if a block of the range is locked.
+    /// Returns true if a block of the range is locked.
     pub(super) fn any_held(&self, volume: VolumeId, block: u64, count: u64) -> bool {
         let held = self.held.borrow();
         !held.is_empty()

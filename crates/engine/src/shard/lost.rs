@@ -1,8 +1,10 @@
-//! Lost blocks: blocks of volumes that are damaged and that the other columns of their rows do not give back.
+//! Lost blocks: blocks of volumes that are damaged and cannot be reconstructed from the other
+//! columns of their rows.
 //!
-//! Readers, the scrubber, the cleaner and repair note them as they meet them. The list outlives openings, and a block leaves it when its
-//! layer points elsewhere (it was overwritten, unmap_mode or deleted) or when it can be read again (a drive came back). Always true: nothing
-//! is read or written differently because of the list.
+//! Readers, the scrubber, the cleaner and repair add the blocks that they find. The list persists
+//! across openings. A block is removed when its layer points elsewhere (it was overwritten, trimmed
+//! or deleted) or when it can be read again (a drive returned). Always true: the list does not
+//! change how blocks are read or written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,30 +23,30 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::{Map, MissingNode};
 use crate::row_reader::BlockRun;
 
-/// Blocks that a shard lists at most; of more, their number is known for as long as the pool is open.
+/// Maximum number of listed blocks; beyond it only their number is kept, while the pool is open.
 const LISTED_MAX: usize = 16_384;
-/// Blocks of the stored list that one record changes at most.
+/// Maximum number of blocks of the stored list that one record changes.
 const STORED_AT_ONCE: usize = 16;
 
-/// See the module.
+/// The list of lost blocks of a shard.
 #[derive(Default)]
 pub(super) struct LostBlocks {
-    known: RefCell<BTreeMap<(LayerId, u64), Address>>,
-    /// Those that found no place in the list.
+    listed: RefCell<BTreeMap<(LayerId, u64), Address>>,
+    /// Number of lost blocks beyond the maximum.
     unlisted: Cell<u64>,
-    /// Blocks of the stored list.
+    /// Number of blocks of the stored list.
     stored: Cell<u64>,
     changed: Notify,
 }
 
 impl LostBlocks {
-    /// Ends a wait of the writing task.
+    /// Wakes the writing task.
     pub(super) fn wake(&self) {
         self.changed.notify();
     }
 }
 
-/// A cell of a record that cannot be computed, and what was written there.
+/// A cell of a record that cannot be computed, and its contents.
 pub(super) struct LostCell {
     content: CellContent,
     address: Address,
@@ -56,7 +58,8 @@ enum CellContent {
     Table,
 }
 
-/// What a record wrote to the cells of `row` of which `is_right` does not hold: blocks and map nodes.
+/// Returns the blocks and map nodes that a record wrote to those cells of `row` for which
+/// `is_right` is false.
 pub(super) fn written_in_row(
     found: &ScannedRecord,
     row: Row,
@@ -90,21 +93,21 @@ pub(super) fn written_in_row(
 }
 
 impl Shard {
-    /// Notes a block that was lost at `address`.
+    /// Adds a block that was lost at `address`.
     pub(super) fn note_lost(&self, layer: LayerId, block: u64, address: Address) {
         let lost = &self.lost;
-        let mut known = lost.known.borrow_mut();
-        if known.len() >= LISTED_MAX && !known.contains_key(&(layer, block)) {
+        let mut listed = lost.listed.borrow_mut();
+        if listed.len() >= LISTED_MAX && !listed.contains_key(&(layer, block)) {
             lost.unlisted.set(lost.unlisted.get() + 1);
             return;
         }
-        if known.insert((layer, block), address) != Some(address) {
-            tracing::error!(shard = %self.identity.shard, %layer, block, %address, "a block is lost: no other column gives it back");
+        if listed.insert((layer, block), address) != Some(address) {
+            tracing::error!(shard = %self.identity.shard, %layer, block, %address, "block lost: it cannot be reconstructed from other columns");
             lost.changed.notify();
         }
     }
 
-    /// Notes the block that a failed read names, if it was damaged for good.
+    /// Adds the block that a failed read reports, if it is lost.
     pub(super) async fn note_lost_read(&self, layer: LayerId, blocks: std::ops::Range<u64>, error: &Error) {
         let Some(address) = error.location().address.filter(|_| error.kind() == ErrorKind::Corrupt) else {
             return;
@@ -116,13 +119,13 @@ impl Shard {
                     return self.note_lost(owner, block, address);
                 }
                 Ok(_) => {}
-                // A node of the map is lost, and with it every block that it led to.
+                // A node of the map is lost, and with it every block below it.
                 Err(_) => self.note_lost(layer, block, address),
             }
         }
     }
 
-    /// Notes those of some cells that still hold something.
+    /// Adds the blocks of those cells that are still live; rewrites metadata.
     pub(super) async fn note_lost_cells(&self, cells: Vec<LostCell>) {
         for LostCell { content, address } in cells {
             match content {
@@ -135,15 +138,16 @@ impl Shard {
                     }
                 }
                 CellContent::Node(node) => self.rewrite_lost_node(node, address).await,
-                // What it says is in memory.
+                // Its contents are in memory.
                 CellContent::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
                 CellContent::Table => {}
             }
         }
     }
 
-    /// No header tells what the rows of a segment from `row` on hold: looks for the blocks that live there in the whole map, and notes
-    /// those that cannot be read. Tables and map nodes that live there are stored again.
+    /// Handles rows of a segment, from `row` on, that no header describes: searches the whole map
+    /// for blocks that live there, and adds those that cannot be read. Tables and map nodes that
+    /// live there are stored again.
     pub(super) async fn note_lost_after(&self, segment: SegmentId, row: Row) {
         self.rewrite_metadata_after(segment, row).await;
         let end = format::limits::LAYER_BLOCKS_MAX;
@@ -154,7 +158,7 @@ impl Shard {
                 next = first + LEAF_BLOCKS;
                 let mut entries = smallvec::SmallVec::new();
                 let look = |map: &mut Map| map.lookup(layer, first, format::NODE_ENTRIES, &mut entries);
-                // Readers meet a lost node.
+                // Readers find a lost node.
                 if self.walk(look).await.is_err() {
                     continue;
                 }
@@ -174,7 +178,8 @@ impl Shard {
         }
     }
 
-    /// Has the tables and map nodes that live in a segment from `row` on stored again by the next checkpoint.
+    /// Makes the next checkpoint store the tables and map nodes again that live in a segment from
+    /// `row` on.
     async fn rewrite_metadata_after(&self, segment: SegmentId, row: Row) {
         let lives = |entry: MapEntry| {
             entry.address().filter(|address| address.segment() == segment && address.row() >= row)
@@ -191,7 +196,8 @@ impl Shard {
         }
     }
 
-    /// A map node is lost where it is stored: the next checkpoint stores it again if it is in memory.
+    /// Makes the next checkpoint store a map node again whose stored copy is lost, if it is in
+    /// memory.
     async fn rewrite_lost_node(&self, node: MissingNode, address: Address) {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
@@ -200,28 +206,30 @@ impl Shard {
                 let first = node.index * LEAF_BLOCKS;
                 (first..first + LEAF_BLOCKS).for_each(|block| self.note_lost(node.layer, block, address));
             }
-            // As many blocks as nobody can count: one leaf at least.
+            // The number of blocks below is unknown: at least one leaf.
             Err(_) => self.lost.unlisted.set(self.lost.unlisted.get() + LEAF_BLOCKS),
         }
     }
 
-    /// True if a layer's block lives at `address`, or if nobody can tell.
+    /// Returns true if a layer's block lives at `address`, or if that cannot be determined.
     async fn lives_at(&self, layer: LayerId, block: u64, address: Address) -> bool {
         let look = self.walk(|map| map.lookup_one(layer, block)).await;
         look.map_or(true, |entry| entry.address() == Some(address))
     }
 
-    /// The lost blocks as they are now, and how many more there were.
+    /// Returns the current lost blocks, and the number of further ones that are not listed.
     pub(crate) async fn lost_blocks(&self) -> (Vec<(LayerId, u64)>, u64) {
         self.drop_recovered(false).await;
-        let known = self.lost.known.borrow();
-        (known.keys().copied().collect(), self.lost.unlisted.get())
+        let listed = self.lost.listed.borrow();
+        (listed.keys().copied().collect(), self.lost.unlisted.get())
     }
 
-    /// Takes blocks off the list that do not live there any more, or, if they are read again, can be read.
+    /// Removes blocks from the list that do not live there any more, or, with `read_again`, that
+    /// can be read.
     pub(super) async fn drop_recovered(&self, read_again: bool) {
-        let known: Vec<_> = self.lost.known.borrow().iter().map(|(key, at)| (*key, *at)).collect();
-        // The leaf that could not be read last: all of its blocks stay, and it is not read again for each.
+        let known: Vec<_> = self.lost.listed.borrow().iter().map(|(key, at)| (*key, *at)).collect();
+        // The last leaf that could not be read: its blocks stay listed, and it is not read again
+        // for each.
         let mut unreadable = None;
         for ((layer, block), address) in known {
             // The layer may have been merged into another one since.
@@ -239,7 +247,7 @@ impl Shard {
             if stays && heir == layer {
                 continue;
             }
-            let mut list = self.lost.known.borrow_mut();
+            let mut list = self.lost.listed.borrow_mut();
             list.remove(&(layer, block));
             if stays {
                 list.insert((heir, block), address);
@@ -257,7 +265,7 @@ impl Shard {
         self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await.is_ok()
     }
 
-    /// Reads the list that an earlier opening stored.
+    /// Loads the list that an earlier opening stored.
     pub(super) async fn load_lost_blocks(&self) {
         let mut next = 0;
         while let Ok(Some(at)) = self.next_stored(LayerId::LOST, next, u64::from(u32::MAX)).await {
@@ -271,12 +279,12 @@ impl Shard {
             };
             match read.map(|_| decode_lost(buffer.as_slice())) {
                 Ok(Ok(listed)) => {
-                    let mut known = self.lost.known.borrow_mut();
+                    let mut known = self.lost.listed.borrow_mut();
                     known.extend(listed.iter().map(|lost| ((lost.layer, lost.block.get()), lost.address)));
                 }
-                // What it listed is found again by whoever reads it.
+                // Later reads find its blocks again.
                 _ => {
-                    tracing::warn!(shard = %self.identity.shard, at, "a block of the list of lost blocks cannot be read")
+                    tracing::warn!(shard = %self.identity.shard, at, "cannot read a block of the list of lost blocks")
                 }
             }
         }
@@ -284,7 +292,7 @@ impl Shard {
         self.drop_recovered(true).await;
     }
 
-    /// Stores the list whenever it has changed, until the shard stops. One task a shard.
+    /// Stores the list when it has changed, until the shard stops. One task per shard.
     pub(super) async fn run_lost_writer(self: Rc<Self>) {
         loop {
             self.lost.changed.notified().await;
@@ -292,9 +300,9 @@ impl Shard {
                 return;
             }
             if let Err(error) = self.store_lost_blocks().await {
-                tracing::warn!(shard = %self.identity.shard, %error, "the list of lost blocks could not be stored");
+                tracing::warn!(shard = %self.identity.shard, %error, "cannot store the list of lost blocks");
             }
-            let count = self.lost.known.borrow().len() as u64 + self.lost.unlisted.get();
+            let count = self.lost.listed.borrow().len() as u64 + self.lost.unlisted.get();
             self.link.record_lost_blocks(count).await;
         }
     }
@@ -305,7 +313,7 @@ impl Shard {
             block: LayerBlock::new(block),
             address,
         };
-        let listed: Vec<LostBlock> = self.lost.known.borrow().iter().map(one).collect();
+        let listed: Vec<LostBlock> = self.lost.listed.borrow().iter().map(one).collect();
         let blocks: Vec<_> = (0..)
             .zip(listed.chunks(LOST_PER_BLOCK))
             .map(|(at, chunk)| (at, Buffer::copy_of(&encode_lost(chunk)).span()))

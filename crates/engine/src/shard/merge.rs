@@ -1,4 +1,4 @@
-//! Giving up a layer: what it holds goes to the layer above it, or away.
+//! Removing a layer: its blocks are merged into the layer above it, or freed.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,17 +12,18 @@ use crate::error::Result;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::Pins;
 
-/// Leaves that one record merges at most.
+/// Maximum number of leaves that one record merges.
 const MERGE_LEAVES: usize = 64;
-/// Runs of blocks that one record purges at most: their items fit one header block.
+/// Maximum number of block runs that one record purges: their items fit one header block.
 const PURGE_RUNS: usize = 128;
 
 impl Shard {
-    /// Lets everything that `from` holds go to `into`, the only layer above it, except what that has overwritten, and forgets
-    /// `from`. Nobody writes to `from` any more; `into` is in use. No data is moved.
+    /// Merges the blocks of `from` into `into`, the only layer above it, except those that `into`
+    /// has overwritten, and removes `from`. `from` is not written to any more; `into` is in use. No
+    /// data is moved.
     ///
     /// # Errors
-    /// As [`Shard::unmap`]; may be called again then.
+    /// As [`Shard::unmap`]; the call can be repeated then.
     pub(crate) async fn merge_layer(self: &Rc<Self>, from: LayerId, into: LayerId) -> Result<()> {
         let mut next = 0;
         let end = format::limits::LAYER_BLOCKS_MAX;
@@ -30,18 +31,19 @@ impl Shard {
             self.check_stopping()?;
             self.make_room_in_map().await?;
             let Some(found) = self.walk(|map| map.next_leaf(from, next, end)).await? else { break };
-            next = self.merge_piece(from, into, found).await?;
+            next = self.merge_leaves(from, into, found).await?;
         }
         self.forget_layer(from).await
     }
 
-    /// Merges leaves from the one of `block` on; gives where the next ones begin.
-    async fn merge_piece(&self, from: LayerId, into: LayerId, block: u64) -> Result<u64> {
-        // A share of what may be dirty between two checkpoints: two leaves each, and what is above them.
+    /// Merges leaves from the one of `block` on; returns the block at which the next ones begin.
+    async fn merge_leaves(&self, from: LayerId, into: LayerId, block: u64) -> Result<u64> {
+        // A share of the nodes that may be dirty between two checkpoints: each merge dirties two
+        // leaves and their ancestors.
         let leaves = (self.ledger.map.borrow().dirty_max() / 32).clamp(1, MERGE_LEAVES) as u64;
         let leaf = NODE_ENTRIES as u64;
         let start = block / leaf * leaf;
-        // A layer of the largest size ends within the last piece.
+        // A layer of the maximum size ends within the last part.
         let count = (leaves * leaf).min(format::limits::LAYER_BLOCKS_MAX - start);
         let from_leaves = self.prepare_unmap(from, start, count).await?;
         let into_leaves = match self.leaves_above(&from_leaves, into).await {
@@ -62,7 +64,7 @@ impl Shard {
         Ok(start + u64::from(count))
     }
 
-    /// Pins the leaves of `into` that cover the same blocks, making those that do not exist.
+    /// Pins the leaves of `into` that cover the same blocks, and creates missing ones.
     async fn leaves_above(&self, leaves: &[crate::map::NodeRef], into: LayerId) -> Result<Pins> {
         let mut pins = Pins::new();
         for leaf in leaves {
@@ -78,7 +80,8 @@ impl Shard {
         Ok(pins)
     }
 
-    /// Frees what a layer holds that none of the layers above it shows; they are all of those. Nobody uses the layer itself any more.
+    /// Frees the blocks of a layer that none of the layers above it shows; `above` are all of
+    /// these. The layer itself is not in use any more.
     ///
     /// # Errors
     /// As [`Shard::unmap`].
@@ -90,7 +93,8 @@ impl Shard {
             self.make_room_in_map().await?;
             let leaf = found / LEAF_BLOCKS * LEAF_BLOCKS;
             next = leaf + LEAF_BLOCKS;
-            // What is covered stays so: layers above lose nothing while there is something below.
+            // A hidden block stays hidden: layers above keep their entries while there is a layer
+            // below.
             let covered = self.covered(layer, above, leaf, NODE_ENTRIES).await?;
             let runs = runs_of(&covered);
             for runs in runs.chunks(PURGE_RUNS) {
@@ -113,7 +117,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Frees everything that a layer holds, and forgets it. Nobody may use the layer any more.
+    /// Frees all blocks of a layer, and removes it. The layer must not be in use any more.
     ///
     /// # Errors
     /// As [`Shard::unmap`].
@@ -123,10 +127,10 @@ impl Shard {
         self.forget_layer(layer).await
     }
 
-    /// Forgets a layer that holds nothing any more.
+    /// Removes an empty layer.
     async fn forget_layer(&self, layer: LayerId) -> Result<()> {
         self.dying.borrow_mut().insert(layer);
-        // Blocks of it that were being moved when it began to die.
+        // Its blocks may have been queued for a move before.
         self.log.settle().await;
         self.unpinned.until(|| (!self.ledger.map.borrow().is_pinned(layer)).then_some(())).await;
         if !self.layers().contains(&layer) {
@@ -142,7 +146,7 @@ impl Shard {
     }
 }
 
-/// Where runs of true begin and end.
+/// Returns the ranges of consecutive true flags.
 fn runs_of(flags: &[bool]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for at in (0u64..).zip(flags).filter(|(_, flag)| **flag).map(|(at, _)| at) {

@@ -1,7 +1,8 @@
 //! A shard: a share-nothing slice of the pool, with its own log and map, on one reactor.
 //!
-//! Owns what the parts are wired to, and the operations on blocks: read, write, unmap, flush. Its parts own their
-//! state ([`Log`], [`Ledger`], [`RowReader`]); the files here are the flows through them.
+//! Owns the wiring of its parts and the operations on blocks: read, write, unmap, flush. The parts
+//! own their state ([`Log`], [`Ledger`], [`RowReader`]); the files in this directory are the flows
+//! through them.
 //!
 //! Must not know: volumes and their names, frontends, threads.
 
@@ -54,16 +55,16 @@ use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::{BackgroundLimiter, UserOp};
+use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
 use crate::volume::ShardExtents;
 
-/// Blocks that a leaf of the map covers.
+/// Number of blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
 
-/// See the module.
+/// A shard of the pool.
 pub(crate) struct Shard {
     identity: Identity,
     geometry: Geometry,
@@ -80,63 +81,66 @@ pub(crate) struct Shard {
     repair_limits: Arc<BackgroundLimiter>,
     scrubber: scrub::Scrubber,
     scrub: Arc<Scrub>,
-    /// Layers that are being dropped, or were.
+    /// Layers that are being dropped, or were dropped.
     dying: RefCell<BTreeSet<LayerId>>,
     checkpoints: Cell<u64>,
-    /// Those and the ones that could not be made.
+    /// Checkpoints that have completed or failed.
     checkpoints_ended: Cell<u64>,
-    /// Those for which nothing was left.
+    /// Checkpoints that failed for lack of space.
     checkpoints_refused: Cell<u64>,
     checkpointed: WaitList,
-    /// Reads of volumes, and their writes, when several want to.
+    /// Schedulers of the reads and the writes of volumes that compete.
     reads: Rc<FairScheduler>,
     writes: Rc<FairScheduler>,
-    tops: active_layers::ActiveLayers,
-    /// Nodes are not pinned any more.
+    active_layers: active_layers::ActiveLayers,
+    /// Notified when map nodes are unpinned.
     unpinned: WaitList,
-    /// Segments in which nothing lives but nodes and tables that the next checkpoint stores elsewhere.
+    /// Segments with no live blocks except nodes and tables that the next checkpoint stores
+    /// elsewhere.
     emptied_by_checkpoint: Cell<usize>,
-    /// What cleaning has gained that no checkpoint was asked for yet, in segments.
+    /// Segments gained by cleaning for which no checkpoint was requested yet; a fraction.
     gained: Cell<f32>,
     stopping: Cell<bool>,
-    /// Tasks beside the log's that have not ended.
+    /// Number of running tasks, the log's not included.
     tasks: Cell<usize>,
     tasks_ended: WaitList,
 }
 
-/// What a shard counted since it was started.
+/// Counters of a shard since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardCounters {
-    /// Blocks written.
+    /// Counters of the log.
     pub log: LogCounters,
-    /// Checkpoints done.
+    /// Completed checkpoints.
     pub checkpoints: u64,
-    /// Those that could not be made because nothing was left for them: what is kept back for them should have done (S4).
+    /// Checkpoints that failed for lack of space, although the checkpoint reserve should have been
+    /// enough (S4).
     pub checkpoints_refused: u64,
     /// Map nodes in memory, of 4 KiB.
     pub map_nodes: u64,
-    /// Those that differ from what is stored.
+    /// Map nodes that differ from their stored copy.
     pub dirty_nodes: u64,
-    /// Blocks that other columns had to give back although their own drive is in use.
+    /// Blocks that were reconstructed from other columns although their own drive is in use.
     pub repaired_blocks: u64,
-    /// Sealed segments by fullness.
+    /// Histogram of sealed segments by their share of live blocks.
     pub segments: FillHistogram,
 }
 
 impl Shard {
-    /// A drive is lost, as the superblocks say by now: takes it out of use, and has them say from where on segments miss it.
+    /// Takes a failed drive, which the superblocks already record as failed, out of use, and
+    /// publishes the row of each open segment from which on its column is missing.
     ///
     /// # Errors
-    /// When that cannot be published.
+    /// If that cannot be published.
     pub(crate) async fn detach_drive(&self, drive: DriveIndex) -> Result<()> {
         if !self.rows.drives.is_online(drive) {
             return Ok(());
         }
         self.rows.drives.take_offline(drive);
         self.reset_repair();
-        let concerned = self.rows.segments.borrow_mut().drive_lost(drive);
+        let segments = self.rows.segments.borrow_mut().drive_lost(drive);
         self.mark_durable_without_flush();
-        tracing::warn!(shard = %self.identity.shard, %drive, concerned, "a drive was taken out of use");
+        tracing::warn!(shard = %self.identity.shard, %drive, segments, "drive taken out of use");
         self.request_repair();
         self.link.publish(self.log.shard_record()).await
     }
@@ -146,7 +150,7 @@ impl Shard {
         self.writes.note_active(volume);
         match self.reads.try_acquire(volume, blocks) {
             Some(permit) => permit,
-            // On the heap, as it is rare.
+            // Boxed because it is rare.
             None => Box::pin(self.reads.acquire(volume, blocks)).await,
         }
     }
@@ -160,30 +164,33 @@ impl Shard {
         }
     }
 
-    /// A drive joins the pool, as the superblocks say by now: from here on it is read and written.
+    /// Starts to read and write a drive that has joined the pool; the superblocks already record
+    /// it.
     pub(crate) fn attach_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         self.rows.drives.join(index, drive);
         self.reset_repair();
-        tracing::debug!(shard = %self.identity.shard, drive = %index, "a drive joins");
+        tracing::debug!(shard = %self.identity.shard, drive = %index, "drive attached");
     }
 
-    /// A lost drive is to come back that holds an old copy of itself: takes all of its columns as missing, durably.
+    /// Marks all columns of a failed drive as missing, durably, before it returns with outdated
+    /// contents.
     ///
     /// # Errors
-    /// When no checkpoint can be made.
+    /// If no checkpoint can be made.
     pub(crate) async fn invalidate_drive(self: &Rc<Self>, drive: DriveIndex) -> Result<()> {
         assert!(!self.rows.drives.is_online(drive), "D1: drive {drive} is in use");
         self.rows.segments.borrow_mut().invalidate_drive(drive);
         self.checkpoint_now().await
     }
 
-    /// A drive belongs to the pool no more, and nothing lies on it.
+    /// Stops using a drive that was removed from the pool; it holds no data.
     pub(crate) fn remove_drive(&self, index: DriveIndex) {
         self.rows.drives.take_offline(index);
         self.mark_durable_without_flush();
     }
 
-    /// A drive has gone. If it was the last one that had to be flushed, what has landed is durable: no flush will say so.
+    /// Marks applied records as durable if no drive in use needs a flush: if the last one was
+    /// removed, no flush will report it.
     fn mark_durable_without_flush(&self) {
         if self.rows.drives.all_durable() {
             let mut segments = self.rows.segments.borrow_mut();
@@ -192,7 +199,7 @@ impl Shard {
         }
     }
 
-    /// The pool has failed: nothing is written any more.
+    /// Fails the shard because the pool has failed: nothing is written any more.
     pub(crate) fn fail(&self, error: &Error) {
         self.log.fail(error);
         self.checkpointed.wake_all();
@@ -200,7 +207,7 @@ impl Shard {
         self.wake_scrub();
     }
 
-    /// Zones were given back to the pool: who waits for space may look again.
+    /// Notes that zones were returned to the pool, and retries the requests that wait for space.
     pub(crate) fn space_freed(&self) {
         self.log.space_freed();
         self.retry_repair_for_space();
@@ -209,7 +216,7 @@ impl Shard {
     /// Makes every write that was answered by now durable.
     ///
     /// # Errors
-    /// When the pool has failed.
+    /// If the pool has failed.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.log.flush().await
     }
@@ -222,13 +229,13 @@ impl Shard {
     /// Makes a checkpoint now.
     ///
     /// # Errors
-    /// When it cannot be written; the last one stands.
+    /// If it cannot be written; the previous one remains valid.
     pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
         self.check_stopping()?;
         self.checkpoint(None).await
     }
 
-    /// The first block from `from` on, below `end`, that a layer stores.
+    /// Returns the first block from `from` on, below `end`, that a layer stores.
     ///
     /// # Errors
     /// Those of reading the map.
@@ -247,7 +254,8 @@ impl Shard {
         Ok(None)
     }
 
-    /// What of a range is stored, and where behind it, below `end`, something may be.
+    /// Returns the stored extents of a range, and the first block behind it, below `end`, that may
+    /// be stored.
     ///
     /// # Errors
     /// Those of reading the map.
@@ -265,7 +273,7 @@ impl Shard {
         let mut extents: Vec<(u64, bool)> = Vec::new();
         for stored in entries.iter().map(|entry| entry.address().is_some()) {
             match extents.last_mut() {
-                Some((length, of)) if *of == stored => *length += 1,
+                Some((length, is_stored)) if *is_stored == stored => *length += 1,
                 _ => extents.push((1, stored)),
             }
         }
@@ -273,7 +281,7 @@ impl Shard {
         Ok(ShardExtents { extents, next })
     }
 
-    /// What it counted.
+    /// Returns the shard's counters.
     pub(crate) fn counters(&self) -> ShardCounters {
         let map = self.ledger.map.borrow();
         ShardCounters {
@@ -287,27 +295,28 @@ impl Shard {
         }
     }
 
-    /// Blocks that a layer stores in this shard.
+    /// Returns the number of blocks that a layer stores in this shard.
     pub(crate) fn stored(&self, layer: LayerId) -> u64 {
         self.ledger.map.borrow().stored(layer)
     }
 
-    /// The highest number of a layer that this shard knows of.
+    /// Returns the highest layer number in this shard.
     pub(crate) fn last_layer(&self) -> Option<LayerId> {
         self.ledger.map.borrow().last_layer()
     }
 
-    /// The layers that exist in this shard.
+    /// Returns the layers that exist in this shard.
     pub(crate) fn layers(&self) -> Vec<LayerId> {
         self.ledger.map.borrow().layer_ids()
     }
 
-    /// A user begins to read or write.
-    fn note_use(&self) -> Option<UserOp<'_>> {
-        self.repair_limits.track_user_op(self.identity.shard.index())
+    /// Notes the begin of a client read or write, for the throttles of background work.
+    fn track_client_op(&self) -> Option<ClientOp<'_>> {
+        self.repair_limits.track_client_op(self.identity.shard.index())
     }
 
-    /// Tells the control of reads that drives did not answer as they should, until the shard stops. One task a shard.
+    /// Reports failed and corrupt reads of drives to the control until the shard stops. One task
+    /// per shard.
     async fn report_read_errors(self: Rc<Self>) {
         while !self.stopping.get() {
             let reads = self.rows.drives.bad_reads.take_pending().await;
@@ -317,12 +326,13 @@ impl Shard {
         }
     }
 
-    /// Reports drives that said they are gone while they were read.
+    /// Reports drives that were found gone by a read.
     async fn report_gone_drives(&self) {
         let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone {
             if self.rows.drives.is_current(drive)
-                && let Err(error) = self.link.drive_failed(drive.index, "a read found it gone", error).await
+                && let Err(error) =
+                    self.link.drive_failed(drive.index, "drive disappeared during a read", error).await
             {
                 self.fail(&error);
             }

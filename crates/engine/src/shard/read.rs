@@ -14,31 +14,33 @@ use crate::in_flight::InFlight;
 use crate::map::Map;
 use crate::row_reader::{BlockRun, CachedCells, ReadOutcome, SegmentPin};
 
-/// A run of the request: where it lies, and which of the request's blocks it is.
+/// A run of blocks of a request that are consecutive in a column.
 struct PlannedRead<'a> {
     run: BlockRun,
     /// Index of its first block in the request.
     at: usize,
     started: Option<(DriveEpoch, InFlight)>,
     done: bool,
-    /// Held from before the read is started until the request is answered.
+    /// Pins the segment from before the read is started until the request is answered.
     pin: Option<SegmentPin<'a>>,
 }
 
 impl Shard {
-    /// Reads blocks `block..block + count` of a volume into `into`, which is as long. Holes read as zeros.
+    /// Reads the blocks of a volume from `block` on into `into`, which is whole blocks. Holes read
+    /// as zeros.
     ///
     /// # Errors
-    /// `Corrupt`, with the place, if a block cannot be had from its row; nothing is known of `into` then.
+    /// `Corrupt`, with the location, if a block cannot be reconstructed from its row; the contents
+    /// of `into` are undefined then.
     pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
         let _permit = self.permit_to_read(volume, into.len() / BLOCK).await;
         let layer = self.layer_of(volume)?;
         self.read_layer(layer, block, into).await
     }
 
-    /// As [`Shard::read`], what a layer and those below it show.
+    /// As [`Shard::read`], for the blocks that a layer and those below it show.
     pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
-        let _use = self.note_use();
+        let _use = self.track_client_op();
         if into.len() == BLOCK {
             return self.read_one(layer, block, into).await;
         }
@@ -65,7 +67,7 @@ impl Shard {
         self.finish_pieces(layer, block, &entries, &mut pieces, into).await
     }
 
-    /// A block of a volume will be read or written soon: has the place of its entry fetched.
+    /// Prefetches the map entry of a block that will be read or written soon.
     pub(crate) fn prefetch_entry(&self, volume: VolumeId, block: u64) {
         let Ok(layer) = self.layer_of(volume) else { return };
         if let Some(entry) = self.ledger.map.borrow().peek(layer, block) {
@@ -73,7 +75,7 @@ impl Shard {
         }
     }
 
-    /// A block of a volume will be read next: has its drive get ready.
+    /// Hints to a block's drive that the block will be read next.
     pub(crate) fn prefetch_hint(&self, volume: VolumeId, block: u64) {
         let Ok(layer) = self.layer_of(volume) else { return };
         let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
@@ -82,12 +84,12 @@ impl Shard {
         }
     }
 
-    /// One block: the commonest read, without the planning.
+    /// Reads one block, the most common request, without planning.
     ///
     /// # Errors
     /// As [`Shard::read`].
     pub(crate) async fn read_block(self: &Rc<Self>, volume: VolumeId, block: u64, into: &Span) -> Result<()> {
-        let _use = self.note_use();
+        let _use = self.track_client_op();
         let _permit = self.permit_to_read(volume, 1).await;
         let layer = self.layer_of(volume)?;
         self.read_one(layer, block, into).await
@@ -109,7 +111,7 @@ impl Shard {
             }
         };
         let Mapping::Block { address, crc } = entry.mapping() else {
-            assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
+            assert!(!entry.is_unknown(), "R1: no entry of a map in service is unknown");
             into.zero();
             return Ok(());
         };
@@ -128,7 +130,8 @@ impl Shard {
         pieces: &mut [PlannedRead<'_>],
         into: &Span,
     ) -> Result<()> {
-        // Every transfer ends before the reader is answered, whatever the others ended with (D2).
+        // Every transfer completes before the reader is answered, whatever the result of the others
+        // (D2).
         let mut outcome = Ok(());
         for piece in &mut *pieces {
             let Some((drive, io)) = piece.started.take() else { continue };
@@ -140,7 +143,8 @@ impl Shard {
             outcome = outcome.and(noted);
         }
         outcome?;
-        // What is on lost drives: computed from the rest of its rows, most of which a long read has in hand by now.
+        // Blocks on failed drives are computed from the rest of their rows, most of which a long
+        // read has in memory by now.
         for index in 0..pieces.len() {
             let Some(piece) = pieces.get(index).filter(|piece| !piece.done) else { continue };
             let have = held_columns(pieces, &piece.run, into);
@@ -154,7 +158,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Looks after what a verified read found out on the way: blocks to move elsewhere, drives that are gone.
+    /// Handles the side results of a read: queues reconstructed blocks for healing, reports drives
+    /// that are gone.
     async fn note(
         self: &Rc<Self>,
         read: Result<ReadOutcome>,
@@ -179,18 +184,18 @@ impl Shard {
 }
 
 impl PlannedRead<'_> {
-    /// The part of the request's memory that the run fills.
+    /// Returns the part of the request's memory that the run fills.
     fn target(&self, into: &Span) -> Span {
         into.slice(self.at * BLOCK..(self.at + self.run.count as usize) * BLOCK)
     }
 }
 
-/// Cuts a request into runs that lie one below the other in a column; zeroes what is stored nowhere.
+/// Splits a request into runs of consecutive rows in a column; zeroes blocks that are not stored.
 fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[PlannedRead<'a>; 8]> {
     let mut pieces: SmallVec<[PlannedRead<'a>; 8]> = SmallVec::new();
     for (at, entry) in entries.iter().enumerate() {
         let Some(address) = entry.address() else {
-            assert!(!entry.is_unknown(), "R1: a map in service knows each of its entries");
+            assert!(!entry.is_unknown(), "R1: no entry of a map in service is unknown");
             into.slice(at * BLOCK..(at + 1) * BLOCK).zero();
             continue;
         };
@@ -219,8 +224,8 @@ fn crcs_of(entries: &[MapEntry], piece: &PlannedRead<'_>) -> SmallVec<[u32; 64]>
     .collect()
 }
 
-/// The cells of a run's rows that other pieces of the request have read and verified: what a header or the end of a record
-/// leaves out must not have the rest read again.
+/// Returns the cells of a run's rows that other runs of the request have read and verified.
+/// Rebuilding a run need not read these again.
 fn held_columns(pieces: &[PlannedRead<'_>], wanted: &BlockRun, into: &Span) -> SmallVec<[CachedCells; 8]> {
     let (id, row, count) = (wanted.address.segment(), wanted.address.row().get(), wanted.count);
     let mut held: SmallVec<[CachedCells; 8]> = SmallVec::new();

@@ -1,12 +1,14 @@
-//! Computing the columns that a segment misses and writing them to other zones; copying those whose drives are to be emptied.
+//! Computes the missing columns of a segment, copies those on draining drives, and writes them to
+//! other zones.
 //!
-//! Rows are read from as many columns as it takes, data before parity, in long pieces; what is only to be copied from there alone. The segment's own headers say what
-//! every data cell must be, live or dead: what is computed is compared with that, and where it does not fit, the row is
-//! computed anew from every choice of its cells. So damage that nobody had noticed is not made one with the new column, and
-//! the column that it is in is told of.
+//! Rows are read in large pieces from as many columns as are needed, data before parity; a column
+//! that is only copied is read from its own drive. The segment's headers determine the contents of
+//! every data cell, live or dead. Computed cells are compared with that, and on a mismatch the row
+//! is computed from every choice of its cells. So undetected damage is not propagated into the new
+//! column, and the damaged column is reported.
 //!
-//! Always true: only zones that belong to no segment are written; the segment itself is not changed. Must not know: which
-//! segments, where to, how fast.
+//! Always true: only zones that belong to no segment are written; the segment itself is not
+//! changed. Must not know: the choice of segments and zones, the rate.
 
 use codec::ColumnSet;
 use format::limits::BLOCK;
@@ -23,51 +25,53 @@ use crate::repair::BackgroundPermit;
 use crate::row_reader::RowSpan;
 use crate::segments::Incomplete;
 
-/// Bytes that are read at once, of all columns together.
+/// Bytes read at once, in all columns together.
 const PIECE_BYTES: usize = 4 << 20;
-/// Bytes of a column that are read at once: more is no faster.
+/// Maximum bytes read at once in one column: more is no faster.
 const COLUMN_BYTES: usize = 1 << 20;
-/// The same where this thread moves them itself: few enough for all columns to stay in its cache until they are written.
+/// The same limit for memory drives, which this thread copies: all columns stay in its cache until
+/// they are written.
 const CACHED_BYTES: usize = 64 << 10;
-/// Bytes of a column that are computed, or verified, before other tasks of the core get their turn.
+/// Bytes of a column that are computed or verified before the task yields.
 const STRETCH_BYTES: usize = 64 << 10;
 
-/// A column to be written, and the zone for it.
+/// A column to be written, and its new zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnTarget {
     pub(super) column: Column,
     pub(super) zone: (DriveIndex, ZoneIndex),
 }
 
-/// Columns of one segment that are to be written.
+/// The columns of one segment that are to be written.
 #[derive(Clone, Debug)]
 pub(super) struct RebuildJob {
     pub(super) segment: Incomplete,
     pub(super) targets: SmallVec<[ColumnTarget; 2]>,
 }
 
-/// A job under way.
+/// A rebuild job in progress.
 pub(super) struct Rebuild<'a> {
     shard: &'a Shard,
     job: &'a RebuildJob,
     headers: HeaderReader<'a>,
-    /// The record that the last row belonged to, and the row up to which records are known.
+    /// The record of the last row, and the row up to which records were read.
     current: Option<ScannedRecord>,
     known_to: Row,
-    /// There are no more headers to be had.
+    /// No further header can be read.
     ended: bool,
-    /// Rows of which a cell could not be computed.
-    pub(super) damaged: u64,
-    /// Columns that stay where they are, with cells that are not what they must be and could be computed.
-    pub(super) met: ColumnSet,
+    /// Number of rows with a cell that could not be computed.
+    pub(super) damaged_rows: u64,
+    /// Columns that stay in place, in which damaged cells were found that could be computed.
+    pub(super) damaged_columns: ColumnSet,
 }
 
-/// Some rows: the cells that were read, and those that are to be written.
+/// A window of rows: the cells that were read, and those to be written.
 struct RowWindow {
     read: RowSpan,
-    /// The columns to be written, and data columns that are missing besides: with them, everything can be verified.
+    /// The columns to be written, and other missing data columns: with these, everything can be
+    /// verified.
     computed: Vec<(u8, Buffer)>,
-    /// Columns on drives in use that were wanted and could not be read in one go.
+    /// Columns on drives in use that could not be read in one piece.
     unread: SmallVec<[u8; 4]>,
 }
 
@@ -78,12 +82,12 @@ impl RowWindow {
 }
 
 impl RebuildJob {
-    /// Bytes to be written.
+    /// Returns the number of bytes to be written.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
     }
 
-    /// Rows that are read at once in this turn, from drives that are memory or not.
+    /// Returns the number of rows to read under this permit, from memory drives or others.
     pub(super) fn piece_rows(&self, turn: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
         let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
         let column = (PIECE_BYTES / usize::from(self.segment.scheme.data())).min(most);
@@ -92,55 +96,57 @@ impl RebuildJob {
 }
 
 impl<'a> Rebuild<'a> {
-    /// Begins with a segment, which is pinned until this ends; its `record` was taken then.
+    /// Starts with a segment, which is pinned until this is dropped; its `record` was taken after
+    /// the pin.
     pub(super) fn new(shard: &'a Shard, job: &'a RebuildJob, record: &'a SegmentRecord) -> Self {
         let headers = HeaderReader::new(&shard.rows, &shard.identity, job.segment.id, record);
-        let (known_to, met) = (Row::new(0), ColumnSet::EMPTY);
-        Self { shard, job, headers, current: None, known_to, ended: false, damaged: 0, met }
+        let (known_to, damaged_columns) = (Row::new(0), ColumnSet::EMPTY);
+        Self { shard, job, headers, current: None, known_to, ended: false, damaged_rows: 0, damaged_columns }
     }
 
-    /// Computes and writes the rows from `row` on. Pieces come in order.
+    /// Computes and writes `count` rows from `row` on. Calls are made in the order of the rows.
     ///
     /// # Errors
-    /// When a drive that was to take a column is lost.
+    /// If a target drive fails.
     pub(super) async fn write_rows(&mut self, row: Row, count: u32) -> Result<()> {
         let mut piece = self.read_partial(row, count).await;
         let whole = self.decode(&mut piece).await;
         if let Some(at) = piece.computed.iter().position(|(column, _)| *column == 0).filter(|_| whole) {
             let cells = piece.computed.get(at).map(|(_, cells)| Buffer::copy_of(cells.as_slice()));
-            cells.into_iter().for_each(|cells| self.headers.feed(row, cells));
+            cells.into_iter().for_each(|cells| self.headers.provide(row, cells));
         } else if let Some(cells) = piece.cells(0) {
-            self.headers.feed(row, Buffer::copy_of(cells.as_slice()));
+            self.headers.provide(row, Buffer::copy_of(cells.as_slice()));
         }
-        let damaged_before = self.damaged;
+        let damaged_before = self.damaged_rows;
         for row in (0..count).map(|index| row.plus(index)) {
             self.find_record(row).await?;
             let fits = match &self.current {
                 Some(found) => whole && self.fits(&piece, found, row),
-                // Nobody knows what the row should hold.
+                // No header tells the contents of the row.
                 None => whole,
             };
-            if !fits && !self.mend_row(&mut piece, row).await {
-                self.damaged += 1;
+            if !fits && !self.repair_row(&mut piece, row).await {
+                self.damaged_rows += 1;
                 self.note_lost_in(row).await;
             }
             if (row.get() as usize * BLOCK).is_multiple_of(STRETCH_BYTES) {
                 Reactor::current().yield_now().await;
             }
         }
-        if self.damaged == damaged_before {
-            self.look_at_unread(&piece).await;
+        if self.damaged_rows == damaged_before {
+            self.mark_unreadable_columns(&piece).await;
         }
         self.write(&piece).await
     }
 
-    /// A row cannot be computed: notes the blocks that live in its cells and cannot be read there.
+    /// Records the live blocks of a row that cannot be computed, as far as their own cells cannot
+    /// be read.
     async fn note_lost_in(&self, row: Row) {
         let Some(found) = &self.current else { return };
         let scheme = self.job.segment.scheme;
-        let there: Vec<u8> = (0..scheme.data()).filter(|column| !self.is_missing(*column)).collect();
+        let present: Vec<u8> = (0..scheme.data()).filter(|column| !self.is_missing(*column)).collect();
         let mut one = RowSpan { id: self.job.segment.id, row, count: 1, cells: Vec::new() };
-        self.shard.rows.read_columns(&mut one, &there).await;
+        self.shard.rows.read_columns(&mut one, &present).await;
         let is_right = |column: u8| {
             let cell = one.cells.iter().find(|(of, _)| *of == column);
             cell.is_some_and(|(_, cell)| expected(found, column, row)(cell.as_slice()))
@@ -148,24 +154,25 @@ impl<'a> Rebuild<'a> {
         self.shard.note_lost_cells(written_in_row(found, row, is_right)).await;
     }
 
-    /// What could not be read in one go, and not row by row either, is damaged: everything else of these rows is known.
-    async fn look_at_unread(&mut self, piece: &RowWindow) {
+    /// Marks columns as damaged that could be read neither in one piece nor row by row, while the
+    /// rest of their rows could.
+    async fn mark_unreadable_columns(&mut self, piece: &RowWindow) {
         let RowSpan { id, row, count, .. } = piece.read;
         for column in piece.unread.iter().copied() {
             for row in (0..count).map(|index| row.plus(index)) {
-                if self.met.contains(column) || !self.is_in_use(column, row) {
+                if self.damaged_columns.contains(column) || !self.is_in_use(column, row) {
                     break;
                 }
                 let mut one = RowSpan { id, row, count: 1, cells: Vec::new() };
                 self.shard.rows.read_columns(&mut one, &[column]).await;
                 if one.cells.is_empty() && self.is_in_use(column, row) {
-                    self.met.insert(column);
+                    self.damaged_columns.insert(column);
                 }
             }
         }
     }
 
-    /// True if a column stays where it is and has a cell in `row`, on a drive in use.
+    /// Returns true if a column stays in place and has a cell in `row`, on a drive in use.
     fn is_in_use(&self, column: u8, row: Row) -> bool {
         let cell = self.shard.rows.segments.borrow().cell_at(self.job.segment.id, Column::new(column), row);
         !self.is_target(column) && cell.is_some_and(|cell| self.shard.rows.drives.is_online(cell.drive))
@@ -175,7 +182,7 @@ impl<'a> Rebuild<'a> {
         self.job.targets.iter().any(|target| target.column.get() == column)
     }
 
-    /// Reads as many columns as it takes, others where some cannot be read.
+    /// Reads as many columns as are needed, and others if some cannot be read.
     async fn read_partial(&self, row: Row, count: u32) -> RowWindow {
         let scheme = self.job.segment.scheme;
         let mut read = RowSpan { id: self.job.segment.id, row, count, cells: Vec::new() };
@@ -183,17 +190,18 @@ impl<'a> Rebuild<'a> {
         let wanted = (0..scheme.width())
             .filter(|column| self.is_target(*column) || self.is_missing(*column) && *column < scheme.data());
         let wanted: Vec<u8> = wanted.collect();
-        // Data that is there is copied: its own header verifies it. Parity is verified by the data only.
+        // Present data columns are copied: their headers verify them. Parity can be verified only
+        // with the data.
         let is_copied = |column: &u8| *column < scheme.data() && !self.is_missing(*column);
         if wanted.iter().all(is_copied) {
             self.shard.rows.read_columns(&mut read, &wanted).await;
             tried.extend(wanted.iter().copied());
         }
         if read.cells.len() < wanted.len() || wanted.is_empty() {
-            let there = (0..scheme.width()).filter(|column| !self.is_missing(*column));
-            let there: Vec<u8> =
-                there.filter(|column| !read.cells.iter().any(|(of, _)| of == column)).collect();
-            let mut left = there.as_slice();
+            let unmissed = (0..scheme.width()).filter(|column| !self.is_missing(*column));
+            let present: Vec<u8> =
+                unmissed.filter(|column| !read.cells.iter().any(|(of, _)| of == column)).collect();
+            let mut left = present.as_slice();
             while read.cells.len() < usize::from(scheme.data()) && !left.is_empty() {
                 let needed = (usize::from(scheme.data()) - read.cells.len()).min(left.len());
                 let (next, rest) = left.split_at(needed);
@@ -213,24 +221,25 @@ impl<'a> Rebuild<'a> {
         self.job.segment.missing.iter().any(|missing| missing.get() == column)
     }
 
-    /// Copies what was read and computes the rest, a stretch at a time: other tasks of the core get their turn in between. False if
-    /// too few columns could be read in one piece.
+    /// Copies the columns that were read and computes the rest, in steps that yield to other tasks.
+    /// Returns false if too few columns could be read in one piece.
     async fn decode(&self, piece: &mut RowWindow) -> bool {
         let RowWindow { read, computed, .. } = piece;
         let present: ColumnSet = read.cells.iter().map(|(column, _)| *column).collect();
         let (copied, wanted): (SmallVec<[u8; 32]>, SmallVec<[u8; 32]>) =
             computed.iter().map(|(column, _)| *column).partition(|column| present.contains(*column));
-        let of =
+        let cells_of =
             |column: u8| read.cells.iter().find(|(of, _)| *of == column).map(|(_, cells)| cells.as_slice());
         for (column, cells) in computed.iter_mut().filter(|(column, _)| copied.contains(column)) {
-            of(*column).into_iter().for_each(|from| cells.as_mut_slice().copy_from_slice(from));
+            cells_of(*column).into_iter().for_each(|from| cells.as_mut_slice().copy_from_slice(from));
         }
         if wanted.is_empty() {
             return true;
         }
         let code = self.shard.rows.code(self.job.segment.scheme);
         let Ok(decoder) = code.decoder(present, &wanted) else {
-            // Where no row gives a cell back either, there are zeros, and not what the memory held before.
+            // Cells that cannot be computed row by row either must be zeros, not old memory
+            // contents.
             let computed = computed.iter_mut().filter(|(column, _)| wanted.contains(column));
             computed.for_each(|(_, cells)| cells.as_mut_slice().fill(0));
             return false;
@@ -238,7 +247,7 @@ impl<'a> Rebuild<'a> {
         let length = read.count as usize * BLOCK;
         for from in (0..length).step_by(STRETCH_BYTES) {
             let range = from..(from + STRETCH_BYTES).min(length);
-            let source = |column: &u8| of(*column)?.get(range.clone());
+            let source = |column: &u8| cells_of(*column)?.get(range.clone());
             let inputs: SmallVec<[&[u8]; 32]> = decoder.sources().iter().filter_map(source).collect();
             let outputs = computed.iter_mut().filter(|(column, _)| wanted.contains(column));
             let mut outputs: SmallVec<[&mut [u8]; 32]> =
@@ -249,7 +258,7 @@ impl<'a> Rebuild<'a> {
         true
     }
 
-    /// Goes on to the record that holds `row`, if there is one.
+    /// Advances to the record that contains `row`, if there is one.
     async fn find_record(&mut self, row: Row) -> Result<()> {
         while !self.ended && self.known_to <= row {
             self.current = self.headers.next().await?;
@@ -261,7 +270,8 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// True if what was computed of a row is what it must be: data cells by themselves, parity by all of the data.
+    /// Returns true if the computed cells of a row have the right contents: data cells by their
+    /// CRC, parity by all of the data.
     fn fits(&self, piece: &RowWindow, found: &ScannedRecord, row: Row) -> bool {
         let data = self.job.segment.scheme.data();
         let index = (row.get() - piece.read.row.get()) as usize;
@@ -274,13 +284,14 @@ impl<'a> Rebuild<'a> {
         computed && (!parity || piece.read.cells.iter().filter(|(column, _)| *column < data).all(fits))
     }
 
-    /// Computes a row from all of its cells, whatever gives what it must be. False if nothing does.
-    async fn mend_row(&mut self, piece: &mut RowWindow, row: Row) -> bool {
+    /// Computes a row from all of its cells, with any choice of them that verifies. Returns false
+    /// if there is none.
+    async fn repair_row(&mut self, piece: &mut RowWindow, row: Row) -> bool {
         let scheme = self.job.segment.scheme;
         let rows = &self.shard.rows;
-        let there: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
+        let present: Vec<u8> = (0..scheme.width()).filter(|column| !self.is_missing(*column)).collect();
         let mut one = RowSpan { id: self.job.segment.id, row, count: 1, cells: Vec::new() };
-        rows.read_columns(&mut one, &there).await;
+        rows.read_columns(&mut one, &present).await;
         let index = (row.get() - piece.read.row.get()) as usize;
         let place = |cells: &mut Buffer, from: &[u8]| {
             let cell = cells.as_mut_slice().get_mut(index * BLOCK..(index + 1) * BLOCK);
@@ -301,28 +312,28 @@ impl<'a> Rebuild<'a> {
             });
         };
         let Some(repairs) = row_repairs(rows, found, &one, row) else { return false };
-        let (mut mended, mut met) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[u8; 4]>::new());
+        let (mut repaired, mut damaged_columns) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[u8; 4]>::new());
         for (column, cell) in repairs {
             match piece.computed.iter_mut().find(|(of, _)| *of == column.get()) {
                 Some((_, cells)) => place(cells, cell.as_slice()),
-                None => self.accuse(column, row, &one),
+                None => self.report_wrong_cell(column, row, &one),
             }
-            mended.push(column.get());
-            met.extend(Some(column.get()).filter(|column| self.is_in_use(*column, row)));
+            repaired.push(column.get());
+            damaged_columns.extend(Some(column.get()).filter(|column| self.is_in_use(*column, row)));
         }
-        // What is to be copied and was read wrongly the first time.
-        for (column, cells) in piece.computed.iter_mut().filter(|(column, _)| !mended.contains(column)) {
+        // Cells to be copied that were read incorrectly the first time.
+        for (column, cells) in piece.computed.iter_mut().filter(|(column, _)| !repaired.contains(column)) {
             let right = one.cells.iter().find(|(of, _)| of == column);
             right.into_iter().for_each(|(_, right)| place(cells, right.as_slice()));
         }
-        for column in met {
-            self.met.insert(column);
+        for column in damaged_columns {
+            self.damaged_columns.insert(column);
         }
         true
     }
 
-    /// A cell that was read is not what it should be.
-    fn accuse(&self, column: Column, row: Row, read: &RowSpan) {
+    /// Reports a cell that was read with wrong contents.
+    fn report_wrong_cell(&self, column: Column, row: Row, read: &RowSpan) {
         let cell = self.shard.rows.segments.borrow().cell_at(read.id, column, row);
         if let Some(cell) = cell
             && read.cells.iter().any(|(of, _)| *of == column.get())
@@ -337,12 +348,12 @@ impl<'a> Rebuild<'a> {
         let mut writes = SmallVec::<[_; 2]>::new();
         for target in &self.job.targets {
             let cells = piece.computed.iter().find(|(column, _)| *column == target.column.get());
-            let Some((_, cells)) = cells else { panic!("every target was computed") };
+            let Some((_, cells)) = cells else { panic!("every target column is computed") };
             let (drive, zone) = target.zone;
             let write = drives.write(drive, geometry.zone_offset(zone) + start, &[cells.span()]);
             writes.push((drive, write));
         }
-        // All of them end before anything else: the zones may be given back.
+        // All writes complete before anything else happens: the zones may be released.
         let mut failed = None;
         for (drive, write) in writes {
             match write {
@@ -354,12 +365,12 @@ impl<'a> Rebuild<'a> {
             }
         }
         let Some((drive, error)) = failed else { return Ok(()) };
-        self.shard.link.drive_failed(drive, "writing a missing column failed", error).await?;
-        Err(gone(drive))
+        self.shard.link.drive_failed(drive, "a write of a rebuilt column failed", error).await?;
+        Err(target_failed(drive))
     }
 }
 
-/// A drive that was to take a column is lost.
-pub(super) fn gone(drive: DriveIndex) -> Error {
-    Error::new(ErrorKind::Io, format!("drive {drive}, which was to take a missing column, is lost"))
+/// Returns the error for a failed target drive.
+pub(super) fn target_failed(drive: DriveIndex) -> Error {
+    Error::new(ErrorKind::Io, format!("drive {drive} failed while a rebuilt column was written to it"))
 }

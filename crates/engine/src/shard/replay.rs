@@ -1,4 +1,4 @@
-//! Recovery, second half: what the records behind the checkpoint mean for the map.
+//! Recovery, second half: applies the records behind the checkpoint to the map.
 
 use format::{Item, UnmapMode};
 
@@ -9,10 +9,10 @@ use crate::ledger::{Ledger, Payload};
 use crate::map::Pins;
 use crate::row_reader::RowReader;
 
-/// Applies a record to the map, as landing it did before the crash.
+/// Applies a record to the map, as the log did before the crash.
 ///
 /// # Errors
-/// When a node of the map cannot be read.
+/// If a node of the map cannot be read.
 pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &ScannedRecord) -> Result<()> {
     let place = &record.header.location;
     let header_blocks = u32::from(record.header.header_blocks);
@@ -38,7 +38,7 @@ async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &P
             ledger.unpin(&pins);
         }
         Item::Move { layer, block, from, .. } => {
-            // Leaves that do not exist hold nothing that could have been moved.
+            // A leaf that does not exist holds no block that could have been moved.
             let mut pins = Pins::new();
             walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins)).await?;
             ledger.moved(&pins, block, from, payload);
@@ -51,7 +51,7 @@ async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &P
                     walk_map(ledger, rows, |map| map.prepare_unmap(layer, block.get(), count, &mut pins))
                         .await?;
                 }
-                // What lies below must be covered everywhere.
+                // Blocks of the layers below must be hidden everywhere.
                 UnmapMode::Zero => {
                     pins = pin_leaves(ledger, rows, layer, block.get(), count).await?;
                 }
@@ -74,7 +74,7 @@ async fn replay_item(ledger: &Ledger, rows: &RowReader, item: &Item, payload: &P
             ledger.unpin(&leaves);
             ledger.unpin(&targets);
         }
-        // Only checkpoints point to these, and this one's are loaded.
+        // Only checkpoints refer to these, and those of this one are loaded.
         Item::Node { .. } | Item::Table { .. } => {}
     }
     Ok(())

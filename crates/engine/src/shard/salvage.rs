@@ -1,7 +1,8 @@
-//! A read-only view of a shard of which parts may be unreadable.
+//! A read-only view of a shard with unreadable parts.
 //!
-//! The verifier and salvage use it. Always true: nothing is written; an entry whose map node, layer table or segment cannot be read is
-//! unknown, never a hole; bytes that do not match the CRC of their entry are never given out (R1).
+//! Used by the verifier and by salvage. Always true: nothing is written; an entry whose map node,
+//! layer table or segment cannot be read is unknown, never a hole; bytes that do not match the CRC
+//! of their entry are never returned (R1).
 //!
 //! Must not know: volumes and their names.
 
@@ -10,7 +11,7 @@ mod read;
 mod replay;
 mod search;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,16 +33,16 @@ use crate::row_reader::RowReader;
 pub(super) use log::examine_left;
 pub(crate) use read::{BlockState, Probe, StateRun};
 
-/// Map nodes that are kept in memory at least: enough for all walks that run side by side.
+/// Minimum number of map nodes kept in memory: enough for all concurrent walks.
 const NODES_MIN: usize = 1024;
 
 /// A part of a shard's metadata that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LostPart {
     pub(crate) part: LostPartKind,
-    /// The entry that leads to it, if it is a block.
+    /// The entry that refers to it, if it is a block.
     pub(crate) entry: Option<MapEntry>,
-    /// The reason.
+    /// The cause.
     pub(crate) error: Option<Error>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct LostPart {
 pub(crate) enum LostPartKind {
     /// The root of the checkpoint, and with it all tables.
     Root,
-    /// A block of the segment table: the places of these segments.
+    /// A block of the segment table: the zones of these segments.
     Segments(Range<u32>),
     /// A block of live counts.
     Live(Range<u32>),
@@ -58,11 +59,11 @@ pub(crate) enum LostPartKind {
     Layers,
     /// A node of a layer's map.
     Node(MissingNode),
-    /// Records of the log, the first and the last of them.
+    /// Records of the log, from the first to the last of these.
     Records(Sequence, Sequence),
-    /// The header at this place of the log cannot be read: records may follow.
+    /// The header at this row of the log cannot be read: records may follow.
     LogEnd(SegmentId, Row),
-    /// The header at this place of the log is authentic and invalid.
+    /// The header at this row of the log is authentic and invalid.
     Header(SegmentId, Row),
 }
 
@@ -71,18 +72,18 @@ impl LostPart {
         Self { part, entry, error }
     }
 
-    /// The address at which it lies, if it is a block.
+    /// Returns the part's address, if it is a block.
     pub(crate) fn address(&self) -> Option<Address> {
         self.entry.and_then(MapEntry::address)
     }
 
-    /// True if data written since the last checkpoint may be missing because of it.
+    /// Returns true if data written since the last checkpoint may be missing because of it.
     fn makes_stale(&self) -> bool {
         matches!(self.part, LostPartKind::Records(..) | LostPartKind::LogEnd(..) | LostPartKind::Header(..))
     }
 }
 
-/// See the module.
+/// A read-only view of a shard with unreadable parts.
 pub(crate) struct SalvageShard {
     identity: Identity,
     purpose: Purpose,
@@ -91,29 +92,33 @@ pub(crate) struct SalvageShard {
     pub(super) tables: StoredTables,
     /// Cells that a crash left unwritten and the next opening will write.
     pub(super) incomplete: BTreeSet<Address>,
+    /// A read of a row with an incomplete cell failed.
+    lost_torn_row: Cell<bool>,
     records: usize,
-    /// Parts that cannot be read, map nodes left out.
+    /// Unreadable parts, except map nodes.
     lost: Vec<LostPart>,
     nodes: RefCell<BTreeMap<MissingNode, LostPart>>,
-    /// The live counts of the segments follow the replay.
+    /// The live counts of the segments were updated by the replay.
     counted: bool,
-    /// Blocks that the headers of the log name, for entries that are unknown.
+    /// Blocks that headers of the log name, for unknown entries.
     candidates: RefCell<BTreeMap<(LayerId, u64), (Sequence, MapEntry)>>,
     /// Layers that were merged into others since the checkpoint.
     merged: RefCell<BTreeMap<LayerId, LayerId>>,
 }
 
-/// The use of a [`SalvageShard`].
+/// The purpose of a [`SalvageShard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To verify it: all of the map is kept in memory, and the live counts are followed where they can be.
+    /// Verification: all of the map is kept in memory, and the live counts are updated where
+    /// possible.
     Verify,
-    /// To read from it.
+    /// Reading.
     Read,
 }
 
 impl SalvageShard {
-    /// The shard behind a candidate that was examined read-only, with its log replayed; `None` if that was done before.
+    /// Builds the view from a candidate that was examined read-only, and replays its log; `None` if
+    /// that was done before.
     pub(crate) async fn of(candidate: &Candidate, purpose: Purpose) -> Option<Self> {
         let parts = candidate.dismantle()?;
         let nodes = match purpose {
@@ -127,6 +132,7 @@ impl SalvageShard {
             rows: parts.rows,
             tables: parts.tables,
             incomplete: parts.incomplete,
+            lost_torn_row: Cell::new(false),
             records: parts.records.len(),
             lost: parts.lost,
             nodes: RefCell::default(),
@@ -148,7 +154,7 @@ impl SalvageShard {
         Some(shard)
     }
 
-    /// Starts with the map as the checkpoint stored it.
+    /// Loads the map as the checkpoint stored it.
     fn load_layers(&mut self, nodes: usize, layers: &[LayerEntry]) {
         let mut map = Map::new(nodes, usize::MAX);
         let mut known = BTreeSet::new();
@@ -168,7 +174,7 @@ impl SalvageShard {
         self.nodes.borrow_mut().clear();
     }
 
-    /// Replays the log as an opening does. False if a node of the map cannot be read.
+    /// Replays the log as an opening does. Returns false if a node of the map cannot be read.
     async fn replay_counted(&self, records: &[ScannedRecord]) -> bool {
         for record in records {
             if replay_record(&self.ledger, &self.rows, record).await.is_err() {
@@ -178,44 +184,47 @@ impl SalvageShard {
         true
     }
 
-    /// Records of the log that were replayed.
+    /// Returns the number of replayed records.
     pub(crate) fn records(&self) -> u64 {
         self.records as u64
     }
 
-    /// True if the live counts of the segments can be compared with the map: all of it could be read.
+    /// Returns true if the live counts of the segments can be compared with the map: all of it
+    /// could be read.
     pub(super) fn is_counted(&self) -> bool {
         self.counted && self.nodes.borrow().is_empty()
     }
 
-    /// True if a part of the layer table cannot be read.
+    /// Returns true if a part of the layer table cannot be read.
     fn lacks_layers(&self) -> bool {
         self.lost.iter().any(|lost| matches!(lost.part, LostPartKind::Root | LostPartKind::Layers))
     }
 
-    /// True if records of the log are missing: any block may be older than the newest write of it.
+    /// Returns true if records of the log are missing: any block may be older than its newest
+    /// write.
     pub(crate) fn is_stale(&self) -> bool {
         self.lost.iter().any(LostPart::makes_stale)
     }
 
-    /// The parts that could not be read up to now.
+    /// Returns the parts found to be unreadable so far.
     pub(crate) fn lost(&self) -> Vec<LostPart> {
         self.lost.iter().cloned().chain(self.nodes.borrow().values().cloned()).collect()
     }
 
-    /// The layers and entries of the nodes that cannot be read.
+    /// Returns the layers and entries of the unreadable nodes.
     pub(super) fn lost_nodes(&self) -> Vec<(LayerId, MapEntry)> {
         let nodes = self.nodes.borrow();
         nodes.iter().filter_map(|(node, lost)| Some((node.layer, lost.entry?))).collect()
     }
 
-    /// Layers of volumes that exist in this shard.
+    /// Returns the layers of volumes in this shard.
     pub(crate) fn user_layers(&self) -> Vec<LayerId> {
         let all = self.ledger.map.borrow().layer_ids();
         all.into_iter().filter(|layer| *layer >= LayerId::FIRST_USER).collect()
     }
 
-    /// Runs `walk` over the map until it gets through. Nodes that cannot be read are noted, and what is below them is unknown.
+    /// Runs `walk` over the map until it completes. Unreadable nodes are recorded, and the entries
+    /// below them are unknown.
     async fn walk<T>(&self, mut walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>) -> T {
         loop {
             let walked = walk(&mut self.ledger.map.borrow_mut());
@@ -224,7 +233,7 @@ impl SalvageShard {
                 Err(node) => node,
             };
             if let Err(error) = load_node(&self.ledger, &self.rows, node).await {
-                self.settle_reads();
+                self.handle_gone_drives();
                 let entry = self.ledger.map.borrow_mut().mark_unreadable(node);
                 let mut nodes = self.nodes.borrow_mut();
                 nodes
@@ -234,18 +243,18 @@ impl SalvageShard {
         }
     }
 
-    /// Pins the leaves that cover a range, and creates those that do not exist.
+    /// Pins the leaves that cover a range, and creates missing ones.
     async fn pin_leaves(&self, layer: LayerId, block: u64, count: u64) -> Pins {
         let mut pins = Pins::new();
         self.walk(|map| map.prepare_write(layer, block, count, &mut pins)).await;
         pins
     }
 
-    /// The entries of one layer from `block` on.
+    /// Returns the entries of one layer from `block` on.
     pub(super) async fn stretch_of(&self, layer: LayerId, block: u64) -> EntryRun {
         let stretch = self.walk(|map| map.entry_run(layer, block)).await;
         let EntryRun::Same { until, entry } = stretch else { return stretch };
-        // Within an unknown stretch, the log may have been found to name blocks.
+        // The search of the log may have found blocks within an unknown run.
         match self.next_candidate(layer, block).filter(|_| entry.is_unknown()) {
             Some(next) if next < block + rest_of_leaf(block) => EntryRun::Leaf,
             Some(next) if next < until => EntryRun::Same { until: next - next % NODE_ENTRIES as u64, entry },
@@ -253,7 +262,7 @@ impl SalvageShard {
         }
     }
 
-    /// The entries of blocks of one layer.
+    /// Returns the entries of blocks of one layer.
     pub(super) async fn entries_of(
         &self,
         layer: LayerId,
@@ -269,7 +278,8 @@ impl SalvageShard {
         entries
     }
 
-    /// The entries that a chain of layers shows from `block` on. Below the last layer of an open chain, entries are unknown.
+    /// Returns the entries that a chain of layers shows from `block` on. Below the last layer of an
+    /// open chain, entries are unknown.
     pub(crate) async fn stretch(&self, chain: &LayerChain, block: u64) -> EntryRun {
         let mut shown = if chain.open { MapEntry::UNKNOWN } else { MapEntry::ABSENT };
         let mut end = LAYER_BLOCKS_MAX.max(block + 1);
@@ -288,8 +298,8 @@ impl SalvageShard {
         EntryRun::Same { until: end, entry: shown }
     }
 
-    /// The entries that a chain of layers shows for some blocks of one leaf. An unknown entry is replaced by the newest block that the
-    /// log names, if the log was searched.
+    /// Returns the entries that a chain of layers shows for some blocks of one leaf. An unknown
+    /// entry is replaced by the newest block that the log names, if the log was searched.
     pub(crate) async fn entries(&self, chain: &LayerChain, block: u64, count: usize) -> Vec<ResolvedEntry> {
         let blank = ResolvedEntry { layer: None, entry: MapEntry::ABSENT, stale: false };
         let mut shown = vec![blank; count];
@@ -318,11 +328,11 @@ impl SalvageShard {
     }
 }
 
-/// Layers from the top down.
+/// A chain of layers, from the top down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayerChain {
     pub(crate) layers: Vec<LayerId>,
-    /// Unknown layers may lie below.
+    /// There may be unknown layers below.
     pub(crate) open: bool,
 }
 
@@ -332,11 +342,12 @@ pub(crate) struct ResolvedEntry {
     /// The layer that has the entry.
     pub(crate) layer: Option<LayerId>,
     pub(crate) entry: MapEntry,
-    /// The entry comes from the log's headers: newer data may have been written, or the block deleted.
+    /// The entry comes from the log's headers: newer data may have been written, or the block
+    /// deleted.
     pub(crate) stale: bool,
 }
 
-/// Blocks from `block` to the end of its leaf.
+/// Returns the number of blocks from `block` to the end of its leaf.
 pub(crate) fn rest_of_leaf(block: u64) -> u64 {
     NODE_ENTRIES as u64 - block % NODE_ENTRIES as u64
 }

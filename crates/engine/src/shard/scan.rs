@@ -1,9 +1,11 @@
-//! Recovery, first half: find the end of the log and make its last rows whole, before anything new is written.
+//! Recovery, first half: finds the end of the log and completes its last rows, before anything new
+//! is written.
 //!
-//! Reads the headers of every segment that may hold records newer than the checkpoint, puts them in order and takes them
-//! up to the first gap. Records that were known durable when a later one was written are taken as they are; each after
-//! that is read whole, and where a power cut left some of its cells unwritten they are written now, from the others.
-//! What cannot be made whole was never answered as durable: the log ends before it.
+//! Reads the headers of every segment that may hold records newer than the checkpoint, sorts them
+//! and takes them up to the first gap. Records that a later header lists as durable are taken
+//! unchanged. Each later record is read whole, and cells that a power failure left unwritten are
+//! rewritten from the others. A record that cannot be completed was never acknowledged as durable:
+//! the log ends before it.
 
 use std::collections::BTreeSet;
 
@@ -19,26 +21,29 @@ use crate::log::Identity;
 use crate::row_reader::{RowReader, RowSpan};
 use crate::segments::CellLocation;
 
-/// What the first half of a recovery found out.
+/// The result of the first half of recovery.
 pub(crate) struct LogScan {
-    /// Records to replay, in order.
+    /// The records to replay, in order.
     pub(crate) records: Vec<ScannedRecord>,
     /// The last record of the shard's history.
     pub(crate) last: Sequence,
-    /// Records after it that were begun but never answered as durable.
+    /// Number of records after it that were begun but never acknowledged as durable.
     pub(crate) dropped: usize,
-    /// Cells that a crash had left unwritten, written now, or left as they are if nothing may be written.
+    /// Cells that a crash had left unwritten and that were completed, or would be if it were not
+    /// read-only.
     pub(crate) completed: Vec<Address>,
-    /// Drives that did not take them, and are out of use.
+    /// Drives that failed these writes and are out of use.
     pub(crate) failed: Vec<DriveIndex>,
-    /// Drives that hold none of the newest durable rows of the log that belong on them.
+    /// Drives that lack the newest durable rows of the log.
     pub(crate) behind: BTreeSet<DriveIndex>,
 }
 
-/// Finds and completes the log behind `shard`'s checkpoint. The segments it lists are in `rows` already.
+/// Finds and completes the log behind `shard`'s checkpoint. The segments that it lists are
+/// registered in `rows`.
 ///
 /// # Errors
-/// `Corrupt` if a record that was durable cannot be read; I/O errors of drives beyond what the scheme bears.
+/// `Corrupt` if a record that was durable cannot be read; I/O errors of more drives than the scheme
+/// tolerates.
 pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &ShardRecord) -> Result<LogScan> {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
@@ -86,8 +91,8 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
     Ok(LogScan { records, last, dropped, completed, failed, behind })
 }
 
-/// Ends every listed segment after the last record that was taken from it, and after the last of `known`, blocks that lie there whether
-/// their record was taken or not.
+/// Truncates every listed segment after the last record that was taken from it, and after the last
+/// of `known`, blocks that are in use whether or not their record was taken.
 pub(super) fn cut_segments(
     rows: &RowReader,
     shard: &ShardRecord,
@@ -104,11 +109,11 @@ pub(super) fn cut_segments(
     }
 }
 
-/// Collects the headers of a segment from row `from` on, up to the first row that holds none. Returns the newest record
-/// that headers behind that row know to be durable.
+/// Collects the headers of a segment from row `from` on, up to the first row without one. Returns
+/// the newest record that headers behind that row list as durable.
 ///
 /// # Errors
-/// `Corrupt` if nobody can tell whether that row holds a header.
+/// `Corrupt` if it cannot be determined whether that row holds a header.
 async fn scan_segment(
     rows: &RowReader,
     identity: &Identity,
@@ -134,9 +139,9 @@ async fn scan_segment(
     Ok(reader.durable_after().await)
 }
 
-/// Verifies a record whole and writes the cells that are not as they should be. Gives which; `None` if the record
-/// cannot be had. A drive that does not take its cell is out of use, as it would be in service. With `read_only`, the cells are
-/// left as they are.
+/// Verifies a whole record and rewrites its wrong cells. Returns these cells; `None` if the record
+/// cannot be completed. A drive that fails its write is taken out of use, as it would be in
+/// service. With `read_only`, nothing is written.
 pub(super) async fn complete(
     rows: &RowReader,
     record: &ScannedRecord,
@@ -161,7 +166,7 @@ pub(super) async fn complete(
         let place = rows.segments.borrow().cell(address).filter(|cell| rows.drives.is_online(cell.drive));
         let Some(place) = place else { continue };
         if !read_only && let Err(error) = write_cell(rows, place, &cell.span()).await {
-            tracing::error!(drive = %place.drive, %error, "a drive does not take the last rows of the log: it is lost");
+            tracing::error!(drive = %place.drive, %error, "drive failed: it could not write the last rows of the log");
             rows.drives.take_offline(place.drive);
             failed.push(place.drive);
             continue;
@@ -171,8 +176,9 @@ pub(super) async fn complete(
     Some(completed)
 }
 
-/// What the cells of a row of a record should be where they are not: every data cell by its CRC, the parity by the data.
-/// `span` holds the cells that could be read, of this row among others. `None` if the row is damaged beyond repair.
+/// Returns the right contents of the wrong or missing cells of a record's row: data cells are
+/// checked by CRC, parity by the data. `span` holds the readable cells of this row and others.
+/// `None` if the row cannot be reconstructed.
 pub(super) fn row_repairs(
     rows: &RowReader,
     record: &ScannedRecord,
@@ -225,7 +231,8 @@ pub(super) fn row_repairs(
     Some(repairs)
 }
 
-/// What a data cell of a record must be: a header or payload block with its CRC, or zeros.
+/// Returns a check for the contents of a data cell: a header or payload block with its CRC, or
+/// zeros.
 pub(super) fn expected(record: &ScannedRecord, column: u8, row: Row) -> impl Fn(&[u8]) -> bool + '_ {
     let within = row.get() - record.layout.row.get();
     let index = (u32::from(column) * record.layout.rows + within) as usize;
@@ -239,7 +246,7 @@ pub(super) fn expected(record: &ScannedRecord, column: u8, row: Row) -> impl Fn(
     }
 }
 
-/// Writes a cell where its row should hold it, on a drive that is in use.
+/// Writes a cell to its drive, if that is in use.
 async fn write_cell(rows: &RowReader, place: CellLocation, cell: &Span) -> IoResult {
     match rows.drives.write(place.drive, place.offset, std::slice::from_ref(cell)) {
         Some(io) => io.await,

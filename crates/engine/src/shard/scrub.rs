@@ -1,9 +1,10 @@
-//! Scrubbing: reads every written row of the shard's segments, oldest first, and compares every cell, live or dead, header or parity, with
-//! what the segment's headers say. A column with damage is marked, and repair writes it anew elsewhere, as it does with what lies on a
-//! drive that is to be emptied.
+//! Scrubbing: reads every written row of the shard's segments, oldest first, and compares every
+//! cell, live or dead, header or parity, with the segment's headers. A damaged column is marked,
+//! and repair rewrites it elsewhere, as it does with columns on draining drives.
 //!
-//! Always true: nothing is written here; a segment is pinned while it is read; behind the position that is told, everything has been
-//! read, and what was healed lies in a checkpoint: columns that wait for repair, or for that, hold the position back.
+//! Always true: nothing is written here; a segment is pinned while it is read; everything before
+//! the reported position was read, and its repairs are in a checkpoint: columns that wait for
+//! repair, or for a checkpoint, hold the position back.
 
 use std::rc::Rc;
 
@@ -21,50 +22,50 @@ use crate::repair::Throttle;
 use crate::row_reader::PartialRows;
 use crate::scrub::{Damage, ScrubFindings, ScrubProgress};
 
-/// Bytes of all columns together that are read at once.
+/// Bytes read at once, in all columns together.
 const PIECE_BYTES: usize = 4 << 20;
-/// Bytes read after which a checkpoint makes last what was healed.
+/// Bytes read after which a checkpoint persists the repairs.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
-/// Rows that are compared before other tasks of the core get their turn.
+/// Number of rows that are compared before the task yields.
 const STRETCH_ROWS: u32 = 16;
 
-/// A shard's part of scrubbing.
+/// The scrub state of a shard.
 #[derive(Default)]
 pub(super) struct Scrubber {
     throttle: Throttle,
-    /// Something that it waits for may have changed.
+    /// Notified when a condition that the scrub waits for may have changed.
     changed: WaitList,
 }
 
-/// Why a segment was not read to its end.
+/// The reason why a segment was not read to its end.
 enum Interrupted {
-    /// It is paused: the segment is read again.
+    /// The scrub is paused: the segment will be read again.
     Paused,
-    /// The shard stops, or the scrub was called off.
+    /// The shard stops, or the scrub was cancelled.
     Ended,
 }
 
-/// A segment that is being read.
+/// A segment that is being scrubbed.
 struct SegmentScrub<'a> {
     id: SegmentId,
     headers: HeaderReader<'a>,
     current: Option<ScannedRecord>,
     known_to: Row,
-    /// There are no more headers to be had.
+    /// No further header can be read.
     ended: bool,
     found: ScrubFindings,
-    /// Cells that cannot be computed, of blocks that may live there.
+    /// Cells that cannot be computed, of blocks that may be live.
     lost: Vec<LostCell>,
 }
 
 impl Shard {
-    /// Ends a wait: limits have changed, a scrub was called off, or the shard stops.
+    /// Wakes the scrub: limits have changed, a scrub was cancelled, or the shard stops.
     pub(crate) fn wake_scrub(&self) {
         self.scrubber.changed.wake_all();
         self.repair.wake();
     }
 
-    /// Scrubs what was written up to `until`, from behind `after`. True if that came to its end.
+    /// Scrubs the segments written after `after`, up to `until`. Returns true if it completed.
     pub(crate) async fn scrub(self: Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
         if self.stopping.get() {
             return false;
@@ -79,7 +80,8 @@ impl Shard {
 
     async fn scrub_all(self: &Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
         let mut at = after;
-        // The first segment of which a column was written anew, and bytes read since: a crash before the next checkpoint finds it as it was.
+        // The first segment with a damaged column, and the bytes read since: after a crash before
+        // the next checkpoint, its repair is lost.
         let mut healed: Option<(Incarnation, u64)> = None;
         loop {
             self.wait_to_scrub(run).await;
@@ -107,7 +109,7 @@ impl Shard {
                     at = incarnation;
                     let first = (!found.damage.is_empty()).then_some((at, 0));
                     healed = healed.or(first).map(|(first, since)| (first, since + found.bytes));
-                    let first = healed.map_or(at, |(first, _)| before(first));
+                    let first = healed.map_or(at, |(first, _)| position_before(first));
                     self.link.record_scrub_progress(run, self.durable_position(at).min(first), found).await;
                 }
                 Err(Interrupted::Paused) => {}
@@ -117,42 +119,43 @@ impl Shard {
         if healed.is_some()
             && let Err(error) = self.checkpoint(None).await
         {
-            tracing::warn!(shard = %self.identity.shard, %error, "what was healed is not durable yet");
+            tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
         }
         self.drop_recovered(true).await;
         self.link.record_scrub_progress(run, self.durable_position(until), ScrubFindings::default()).await;
         !self.has_scrub_ended(run)
     }
 
-    /// Up to where there is nothing to be done any more: damage that waits for repair would be forgotten in a crash.
+    /// Returns the position up to which all repairs are durable: damage that waits for repair would
+    /// be forgotten in a crash.
     fn durable_position(&self, at: Incarnation) -> Incarnation {
         let damaged = self.rows.segments.borrow().damaged().map(|(incarnation, _)| incarnation).min();
-        damaged.map_or(at, |damaged| at.min(before(damaged)))
+        damaged.map_or(at, |damaged| at.min(position_before(damaged)))
     }
 
     fn has_scrub_ended(&self, run: u64) -> bool {
         self.stopping.get() || self.log.failure().is_some() || !self.scrub.is_run(run)
     }
 
-    /// Waits while there is something to repair, which comes first, or it is told to pause.
+    /// Waits while there is something to repair, which has priority, or the scrub is paused.
     async fn wait_to_scrub(&self, run: u64) {
         self.wait_for_repair().await;
-        let goes_on = || self.has_scrub_ended(run) || !self.scrub.limits.is_paused();
-        self.scrubber.changed.until(|| goes_on().then_some(())).await;
+        let may_proceed = || self.has_scrub_ended(run) || !self.scrub.limits.is_paused();
+        self.scrubber.changed.until(|| may_proceed().then_some(())).await;
     }
 
-    /// Has repair write the damaged columns anew.
+    /// Marks the damaged columns, which repair then rewrites.
     fn mark_damage(&self, found: &ScrubFindings) {
         for damage in &found.damage {
             self.rows.segments.borrow_mut().mark_damaged(damage.segment, Column::new(damage.column));
-            tracing::warn!(shard = %self.identity.shard, ?damage, "a column is damaged: it is written anew");
+            tracing::warn!(shard = %self.identity.shard, ?damage, "column damaged: it will be rewritten");
         }
         if !found.damage.is_empty() {
             self.request_repair();
         }
     }
 
-    /// How far it is, if it is at it.
+    /// Returns the progress of a scrub.
     pub(crate) fn scrub_progress(&self, after: Incarnation, until: Incarnation) -> ScrubProgress {
         let segments = self.rows.segments.borrow();
         ScrubProgress {
@@ -162,7 +165,7 @@ impl Shard {
         }
     }
 
-    /// Reads and compares a segment, which is pinned, as far as what was written has landed.
+    /// Reads and compares a segment, which is pinned, up to its last applied record.
     async fn scrub_segment(&self, run: u64, id: SegmentId) -> Result<ScrubFindings, Interrupted> {
         let Some(record) = self.rows.segments.borrow().applied_record(id) else {
             return Ok(ScrubFindings::default());
@@ -173,10 +176,10 @@ impl Shard {
         let mut reading =
             SegmentScrub { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
         let column = PIECE_BYTES / usize::from(record.scheme.width());
-        let goes_on = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
+        let may_proceed = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
         let mut row = 0;
         while row < record.rows && !reading.ended {
-            if let Some(turn) = self.scrubber.throttle.acquire(&self.scrub.limits, goes_on).await {
+            if let Some(turn) = self.scrubber.throttle.acquire(&self.scrub.limits, may_proceed).await {
                 let whole = u32::try_from(turn.chunk_bytes(column) / BLOCK).unwrap_or(u32::MAX).max(1);
                 let count = whole.min(record.rows - row);
                 turn.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
@@ -188,23 +191,23 @@ impl Shard {
             if self.scrub.limits.is_paused() {
                 return Err(Interrupted::Paused);
             }
-            // What nobody needs any more may be damaged.
+            // The segment was freed: damage in it does not matter.
             if self.rows.segments.borrow().applied_record(id).is_none() {
                 return Ok(ScrubFindings { bytes: reading.found.bytes, ..ScrubFindings::default() });
             }
         }
         if reading.ended {
-            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "a header cannot be had: of the rest of its segment, only what lives there is verified");
+            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "header unreadable: only the live blocks in the rest of its segment are verified");
             self.note_lost_after(id, reading.known_to).await;
         }
         Ok(reading.found)
     }
 
-    /// Gives the bytes that were read.
+    /// Scrubs some rows; returns the number of bytes read.
     async fn scrub_rows(&self, reading: &mut SegmentScrub<'_>, row: Row, count: u32) -> u64 {
         let piece = self.rows.read_partial(reading.id, row, count).await;
         if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
-            reading.headers.feed(row, Buffer::copy_of(first.as_slice()));
+            reading.headers.provide(row, Buffer::copy_of(first.as_slice()));
         }
         let bytes = piece.span.cells.len() as u64 * u64::from(count) * BLOCK_BYTES;
         reading.found.bytes += bytes;
@@ -223,7 +226,7 @@ impl Shard {
         bytes
     }
 
-    /// Goes on to the record that holds `row`. False if its header cannot be had.
+    /// Advances to the record that contains `row`. Returns false if its header cannot be read.
     async fn find_record(&self, reading: &mut SegmentScrub<'_>, row: Row) -> bool {
         while !reading.ended && reading.known_to <= row {
             match reading.headers.next().await {
@@ -240,7 +243,7 @@ impl Shard {
         !reading.ended
     }
 
-    /// True if some rows are there altogether, and their parity fits their data.
+    /// Returns true if all cells of some rows were read, and their parity fits their data.
     fn parity_fits(&self, piece: &PartialRows, from: u32, count: u32) -> bool {
         let scheme = self.rows.segments.borrow().scheme(piece.span.id);
         let there: ColumnSet = piece.span.cells.iter().map(|(column, _)| *column).collect();
@@ -261,7 +264,7 @@ impl Shard {
             .all(|(column, right)| cells(column) == Some(right.as_slice()))
     }
 
-    /// Compares a row with what its record says; `fits` if its parity is known to fit its data.
+    /// Compares a row with its record; `fits` is true if its parity is known to fit its data.
     fn scrub_row(&self, reading: &mut SegmentScrub<'_>, piece: &PartialRows, index: u32, fits: bool) {
         let Some(found) = &reading.current else { return };
         let row = piece.span.row.plus(index);
@@ -280,10 +283,10 @@ impl Shard {
             reading.found.lost += 1;
             let in_place = |column| drive_of(column).is_some() && right(column);
             reading.lost.extend(written_in_row(found, row, in_place));
-            tracing::error!(segment = %reading.id, %row, "a row cannot be computed: too many of its cells are damaged");
+            tracing::error!(segment = %reading.id, %row, "row cannot be reconstructed: too many of its cells are damaged");
             return;
         };
-        // What is on no drive in use is repair's to find.
+        // Cells on drives that are not in use are handled by repair.
         let damaged = repairs.iter().filter_map(|(column, _)| Some((column.get(), drive_of(column.get())?)));
         for (column, drive) in damaged {
             let unreadable = piece.unreadable.contains(&(column, index));
@@ -295,8 +298,8 @@ impl Shard {
     }
 }
 
-/// Right before a segment.
-fn before(incarnation: Incarnation) -> Incarnation {
+/// Returns the position right before a segment.
+fn position_before(incarnation: Incarnation) -> Incarnation {
     Incarnation::new(incarnation.get().saturating_sub(1))
 }
 

@@ -1,4 +1,5 @@
-//! Starting a shard: look at what is there, and, once the superblocks say how it ends, bring it into service.
+//! Starting a shard: examine its tables and log, and bring it into service once the superblocks
+//! record where its log ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -32,51 +33,53 @@ use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
 
-/// Units of reads that may be under way however long they take, when several volumes want to read.
+/// Reads, in units of the scheduler, that may be in flight regardless of latency when several
+/// volumes compete.
 const READS_MIN: u16 = 2;
-/// The same of writes: with fewer, records would be small.
+/// Writes, in units of the scheduler, that may be in flight regardless of latency: with fewer,
+/// records would be small.
 const WRITES_MIN: u16 = 8;
 
-/// What it takes to start a shard; goes to the shard's reactor.
+/// The parameters of a shard; sent to the shard's reactor.
 #[derive(Clone)]
 pub(crate) struct ShardPlan {
     pub(crate) identity: Identity,
     pub(crate) geometry: Geometry,
-    /// What the superblock says of the shard.
+    /// The shard's record in the superblock.
     pub(crate) record: ShardRecord,
-    /// The pool was closed in order: nothing is to be replayed.
+    /// The pool was closed cleanly: there is nothing to replay.
     pub(crate) clean: bool,
-    /// The drives; `None` for those that may not be used.
+    /// The drives; `None` for drives that must not be used.
     pub(crate) drives: Vec<Option<Arc<dyn DriveSource>>>,
     pub(crate) tuning: Tuning,
-    /// Map nodes in memory at most.
+    /// Maximum number of map nodes in memory.
     pub(crate) map_nodes: usize,
-    /// Map nodes dirty at most between two checkpoints.
+    /// Maximum number of dirty map nodes between two checkpoints.
     pub(crate) dirty_nodes: usize,
-    /// Log blocks after which a checkpoint is due.
+    /// Number of log blocks after which a checkpoint is due.
     pub(crate) checkpoint_blocks: u64,
-    /// Segments opened since the last checkpoint at most.
+    /// Maximum number of segments opened since the last checkpoint.
     pub(crate) recent_max: usize,
-    /// How full the pool is.
+    /// The space accounting of the pool.
     pub(crate) space: Arc<Space>,
-    /// How fast repair may go.
+    /// The limits of repair.
     pub(crate) repair: Arc<BackgroundLimiter>,
-    /// The same of scrubbing.
+    /// The limits and state of scrubbing.
     pub(crate) scrub: Arc<Scrub>,
 }
 
-/// A shard that has been looked at and not changed yet, but for rows that a crash had left incomplete.
+/// A shard that was examined. Nothing was changed except for rows that a crash had left incomplete.
 pub(crate) struct Candidate {
     plan: ShardPlan,
     rows: Rc<RowReader>,
-    /// The tables, and their root where that can be read.
+    /// The tables, and their root if it can be read.
     loaded: RefCell<Option<(Option<CheckpointRoot>, LoadedTables)>>,
     examined: RefCell<Option<LogScan>>,
-    /// The parts that could not be read, of a shard that is only looked at.
+    /// The parts that could not be read, if the shard was examined read-only.
     lost: RefCell<Vec<LostPart>>,
 }
 
-/// The parts of a shard that is not in service.
+/// The parts of a shard that is not brought into service.
 pub(super) struct ShardParts {
     pub(super) rows: Rc<RowReader>,
     pub(super) layers: Vec<LayerEntry>,
@@ -87,31 +90,32 @@ pub(super) struct ShardParts {
     pub(super) incomplete: BTreeSet<Address>,
 }
 
-/// What the pool must know of a shard before it goes on.
+/// The result of examining a shard, which the pool needs before it brings the shard into service.
 #[derive(Debug)]
 pub(crate) struct Examination {
-    /// The shard's record with its segments cut where recovery found their ends.
+    /// The shard's record, with its segments truncated to the end of the log that recovery found.
     pub(crate) record: ShardRecord,
     /// Zones in use.
     pub(crate) zones: Vec<(DriveIndex, ZoneIndex)>,
     /// Records to replay.
     pub(crate) records: usize,
-    /// Records at the end that were not complete and had not been promised to anybody.
+    /// Incomplete records at the end of the log, which were never acknowledged as durable.
     pub(crate) dropped: usize,
-    /// Cells of the last rows that had to be written.
+    /// Number of cells of the last rows that were completed.
     pub(crate) completed: u64,
-    /// Drives that were in use and did not take them.
+    /// Drives in use that failed these writes.
     pub(crate) failed: Vec<DriveIndex>,
     /// Drives that lack the newest durable rows of the log.
     pub(crate) behind: BTreeSet<DriveIndex>,
 }
 
 impl Candidate {
-    /// Looks at a shard on this reactor: loads its tables, finds the end of its log and completes its last rows. With `read_only`,
-    /// nothing is written, and parts that cannot be read are noted.
+    /// Examines a shard on this reactor: loads its tables, finds the end of its log and completes
+    /// its last rows. With `read_only`, nothing is written, and parts that cannot be read are
+    /// recorded.
     ///
     /// # Errors
-    /// `Corrupt` if what was durable cannot be read; never with `read_only`.
+    /// `Corrupt` if durable data cannot be read; never with `read_only`.
     pub(crate) async fn examine(plan: ShardPlan, read_only: bool) -> Result<(Rc<Self>, Examination)> {
         let drives = plan.drives.iter().map(|source| source.as_ref().map(|source| source.open())).collect();
         let rows = Rc::new(RowReader::new(Drives::new(drives), Segments::new(plan.geometry)));
@@ -148,7 +152,8 @@ impl Candidate {
         Ok((Rc::new(candidate), report))
     }
 
-    /// Takes the candidate apart: for the verifier and for salvage, which look on without bringing it into service.
+    /// Takes the candidate apart for the verifier and for salvage, which do not bring it into
+    /// service. `None` if that was done before.
     pub(super) fn dismantle(&self) -> Option<ShardParts> {
         let examined = self.examined.take()?;
         let (layers, tables) = match self.loaded.take() {
@@ -160,7 +165,7 @@ impl Candidate {
         Some(ShardParts { rows, layers, lost, records: examined.records, tables, incomplete })
     }
 
-    /// Map nodes that the shard may keep in memory.
+    /// Returns the maximum number of map nodes in memory.
     pub(super) fn map_nodes(&self) -> usize {
         self.plan.map_nodes
     }
@@ -169,14 +174,15 @@ impl Candidate {
         self.plan.identity
     }
 
-    /// The shard with its map as of the checkpoint: it can be told of lost drives, and does nothing before [`Candidate::resume`].
+    /// Builds the shard with its map as of the checkpoint. It handles drive failures, and nothing
+    /// else before [`Candidate::resume`].
     ///
     /// # Errors
-    /// When it was called before.
+    /// If it was called before.
     pub(crate) fn start(&self, control: Handle<Control>) -> Result<Rc<Shard>> {
         let examined = self.examined.borrow();
         let Some(examined) = examined.as_ref() else {
-            return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
+            return Err(Error::new(ErrorKind::Closed, "the shard was started before"));
         };
         let (shard, layers) = self.assemble(control, examined);
         tracing::debug!(shard = %self.plan.identity.shard, layers, "map loaded");
@@ -184,13 +190,14 @@ impl Candidate {
         Ok(shard)
     }
 
-    /// Brings the shard into service, with the records behind the checkpoint.
+    /// Brings the shard into service: replays the records behind the checkpoint and starts the
+    /// shard's tasks.
     ///
     /// # Errors
-    /// When the map cannot be read, or a checkpoint on the way cannot be written.
+    /// If the map cannot be read, or a checkpoint during replay cannot be written.
     pub(crate) async fn resume(&self, shard: &Rc<Shard>) -> Result<()> {
         let Some(examined) = self.examined.take() else {
-            return Err(Error::new(ErrorKind::Closed, "a shard is started once"));
+            return Err(Error::new(ErrorKind::Closed, "the shard was started before"));
         };
         let replayed = !examined.records.is_empty();
         shard.rows.segments.borrow_mut().begin_replay();
@@ -200,10 +207,11 @@ impl Candidate {
         {
             let mut segments = shard.rows.segments.borrow_mut();
             segments.end_replay();
-            // What room is kept for, the catalogue will say.
+            // The catalogue sets the reservations later.
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
-        // Not before: they take the map for whole. A checkpoint on the way must not stand for records not yet replayed.
+        // Only now, because these tasks need a complete map: a checkpoint must not cover records
+        // that are not replayed yet.
         shard.spawn_task(shard.clone().run_checkpoints());
         shard.spawn_task(shard.clone().run_healer());
         shard.spawn_task(shard.clone().run_cleaner());
@@ -267,7 +275,7 @@ impl Candidate {
             checkpointed: WaitList::default(),
             reads,
             writes,
-            tops: active_layers::ActiveLayers::default(),
+            active_layers: active_layers::ActiveLayers::default(),
             emptied_by_checkpoint: Cell::default(),
             gained: Cell::default(),
             stopping: Cell::new(false),
@@ -278,7 +286,7 @@ impl Candidate {
     }
 }
 
-/// Something that a shard does; its end is that of this.
+/// A running task of a shard; it counts as ended when this is dropped.
 pub(super) struct RunningTask(Rc<Shard>);
 
 impl Drop for RunningTask {
@@ -289,7 +297,7 @@ impl Drop for RunningTask {
 }
 
 impl Shard {
-    /// Applies a record that was found behind the checkpoint.
+    /// Replays a record that was found behind the checkpoint.
     async fn replay(self: &Rc<Self>, record: &ScannedRecord) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
@@ -298,7 +306,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Runs one of the shard's tasks, whose end [`Shard::stop`] waits for.
+    /// Spawns one of the shard's tasks; [`Shard::stop`] waits for its end.
     fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         let running = self.begin_task();
         let run = async move {
@@ -308,13 +316,13 @@ impl Shard {
         Reactor::current().spawn(run).detach();
     }
 
-    /// Something begins whose end [`Shard::stop`] waits for: that of what this gives.
+    /// Begins a task that [`Shard::stop`] waits for, until the returned guard is dropped.
     pub(super) fn begin_task(self: &Rc<Self>) -> RunningTask {
         self.tasks.set(self.tasks.get() + 1);
         RunningTask(self.clone())
     }
 
-    /// Has the shard's tasks end, and whatever goes on in the background.
+    /// Makes the shard's tasks and all background work end.
     pub(crate) fn begin_stop(&self) {
         self.stopping.set(true);
         self.log.begin_stop();
@@ -326,11 +334,12 @@ impl Shard {
         self.checkpointed.wake_all();
     }
 
-    /// Ends the shard's tasks, then the log; what users had begun is answered first. With `checkpoint`, everything is in a last
-    /// checkpoint then. When this ends, the shard does nothing more to the drives.
+    /// Stops the shard's tasks, then the log; requests in progress are answered first. With
+    /// `checkpoint`, makes a last checkpoint of everything. After this returns, the shard does no
+    /// more I/O.
     ///
     /// # Errors
-    /// When that checkpoint cannot be written; the shard is stopped all the same.
+    /// If that checkpoint cannot be written; the shard is stopped nevertheless.
     pub(crate) async fn stop(self: &Rc<Self>, checkpoint: bool) -> Result<()> {
         self.begin_stop();
         self.tasks_ended.until(|| (self.tasks.get() == 0).then_some(())).await;
@@ -343,10 +352,10 @@ impl Shard {
         result
     }
 
-    /// Ends whatever goes on in the background when the shard stops.
+    /// Returns an error if the shard is stopping; called by background work.
     ///
     /// # Errors
-    /// `Closed`, if it stops.
+    /// `Closed` if it is stopping.
     pub(super) fn check_stopping(&self) -> Result<()> {
         if self.stopping.get() {
             return Err(Error::new(ErrorKind::Closed, "the pool is being closed"));
@@ -355,7 +364,7 @@ impl Shard {
     }
 }
 
-/// A listed segment as the scan must take it: an open one may have records up to its last row.
+/// Returns a listed segment as the scan needs it: an open one may have records up to its last row.
 fn to_its_end(record: &SegmentRecord, geometry: Geometry) -> SegmentRecord {
     let rows = if record.state == SegmentState::Open { geometry.rows() } else { record.rows };
     SegmentRecord { rows, ..record.clone() }
@@ -378,7 +387,7 @@ async fn load_tables(
     StoredTables::load(rows, plan.record.root, plan.geometry.table_width, restore).await.map(Some)
 }
 
-/// As [`load_tables`], as far as the tables can be read.
+/// As [`load_tables`], but loads the readable part of the tables only.
 async fn load_tables_left(
     rows: &Rc<RowReader>,
     plan: &ShardPlan,

@@ -1,7 +1,8 @@
-//! The tables of a checkpoint: building them, storing what changed, and loading them again.
+//! The tables of a checkpoint: encoding them, storing the changed blocks, and loading them.
 //!
-//! The segment table is stored anew each time: what a recovery needs to find it (root, index, segment table) then lies
-//! in segments that the superblocks list. The other tables, found through it, are stored only where they changed.
+//! The segment table is stored again each time: then all that recovery needs to find it (root,
+//! index, segment table) is in segments that the superblocks list. The other tables, found through
+//! it, are stored only where they changed.
 
 mod salvage;
 
@@ -23,7 +24,7 @@ use crate::geometry::Geometry;
 use crate::log::{Effect, Log, Request, WriteClass};
 use crate::row_reader::RowReader;
 
-/// Where the tables of the last checkpoint lie.
+/// The locations of the tables of the last checkpoint.
 #[derive(Default)]
 pub(super) struct StoredTables {
     inner: RefCell<TablePointers>,
@@ -38,16 +39,16 @@ struct TablePointers {
     layers: Vec<TableBlock>,
 }
 
-/// A table block that need not be stored again while its content stays the same.
+/// A stored table block, which is reused while its content stays the same.
 #[derive(Clone, Copy, Default)]
 struct TableBlock {
     entry: MapEntry,
     fingerprint: u64,
-    /// To be stored anew even if it stays the same: its segment is being cleaned.
+    /// Must be stored again even if it is unchanged: its segment is being cleaned.
     stale: bool,
 }
 
-/// What a checkpoint stores in tables.
+/// The contents of the tables of a checkpoint.
 pub(super) struct TableContents {
     pub(super) root: CheckpointRoot,
     pub(super) geometry: Geometry,
@@ -56,21 +57,22 @@ pub(super) struct TableContents {
     pub(super) layers: Vec<LayerEntry>,
 }
 
-/// What a recovery reads from tables.
+/// The tables that recovery reads.
 pub(super) struct LoadedTables {
     pub(super) layers: Vec<LayerEntry>,
     pub(super) stored: StoredTables,
 }
 
 impl StoredTables {
-    /// Stores the tables and gives the entry of their root. Pointers into segments are counted as they change (S1).
+    /// Stores the tables and returns the entry of their root. Live counts follow each change of a
+    /// pointer (S1).
     pub(super) async fn store(
         &self,
         log: &Rc<Log>,
         rows: &RowReader,
         contents: &TableContents,
     ) -> Result<MapEntry> {
-        let (width, most) = (contents.geometry.table_width, contents.geometry.meta_blocks());
+        let (width, batch_max) = (contents.geometry.table_width, contents.geometry.meta_blocks());
         let segments: Vec<_> = contents
             .segments
             .chunks(segments_per_block(width))
@@ -79,16 +81,17 @@ impl StoredTables {
         let live: Vec<_> = contents.live.chunks(LIVE_PER_BLOCK).map(format::encode_live).collect();
         let layers: Vec<_> = contents.layers.chunks(LAYERS_PER_BLOCK).map(format::encode_layers).collect();
 
-        let new_segments = store_blocks(log, most, 0, &segments).await?;
-        // Pointers change hands only once their blocks are stored: a checkpoint may be given up anywhere.
+        let new_segments = store_blocks(log, batch_max, 0, &segments).await?;
+        // Pointers are replaced only after their blocks are stored: a checkpoint may be cancelled
+        // at any step.
         let old_segments = std::mem::replace(&mut self.inner.borrow_mut().segments, new_segments.clone());
         count_all(rows, &old_segments, &new_segments);
         let old_live = self.inner.borrow().live.clone();
-        let new_live = store_changed(log, rows, most, segments.len(), &live, old_live).await?;
+        let new_live = store_changed(log, rows, batch_max, segments.len(), &live, old_live).await?;
         self.inner.borrow_mut().live = new_live;
         let old_layers = self.inner.borrow().layers.clone();
         let new_layers =
-            store_changed(log, rows, most, segments.len() + live.len(), &layers, old_layers).await?;
+            store_changed(log, rows, batch_max, segments.len() + live.len(), &layers, old_layers).await?;
         self.inner.borrow_mut().layers = new_layers;
         self.store_root(log, rows, contents).await
     }
@@ -99,10 +102,10 @@ impl StoredTables {
         rows: &RowReader,
         contents: &TableContents,
     ) -> Result<MapEntry> {
-        let (pointers, tables) = {
+        let (pointers, table_counts) = {
             let stored = self.inner.borrow();
-            let known = stored.live.iter().chain(&stored.layers).map(|known| known.entry);
-            let pointers: Vec<_> = stored.segments.iter().copied().chain(known).collect();
+            let tables = stored.live.iter().chain(&stored.layers).map(|block| block.entry);
+            let pointers: Vec<_> = stored.segments.iter().copied().chain(tables).collect();
             (pointers, stored.counts())
         };
         let blocks: Vec<_> = pointers
@@ -119,7 +122,7 @@ impl StoredTables {
         let old = std::mem::replace(&mut self.inner.borrow_mut().indexes, indexes.clone());
         count_all(rows, &old, &indexes);
 
-        let root = CheckpointRoot { tables, indexes, ..contents.root.clone() };
+        let root = CheckpointRoot { tables: table_counts, indexes, ..contents.root.clone() };
         let entries = store_blocks(log, 1, pointers.len() + blocks.len(), &[root.encode()]).await?;
         let entry = entries.first().copied().unwrap_or_default();
         let old = std::mem::replace(&mut self.inner.borrow_mut().root, entry);
@@ -127,10 +130,11 @@ impl StoredTables {
         Ok(entry)
     }
 
-    /// Reads the tables behind `root`. `restore` is called for every stored segment before anything is read from it.
+    /// Reads the tables behind `root`. Calls `restore` for every stored segment before anything is
+    /// read from it.
     ///
     /// # Errors
-    /// `Corrupt` if a table cannot be read or makes no sense.
+    /// `Corrupt` if a table cannot be read or is invalid.
     pub(super) async fn load(
         rows: &RowReader,
         root_entry: MapEntry,
@@ -189,18 +193,18 @@ impl StoredTables {
         Ok((root, LoadedTables { layers, stored: Self { inner: RefCell::new(stored) } }))
     }
 
-    /// Has the next checkpoint store the table block at `place` anew. True if there is one; those that are stored anew
-    /// each time count.
+    /// Makes the next checkpoint store the table block at `place` again. Returns true if there is
+    /// one, including blocks that are stored with each checkpoint.
     pub(super) fn rewrite(&self, place: Address) -> bool {
         let mut stored = self.inner.borrow_mut();
         let TablePointers { live, layers, .. } = &mut *stored;
-        for known in live.iter_mut().chain(layers).filter(|known| known.entry.address() == Some(place)) {
-            known.stale = true;
+        for block in live.iter_mut().chain(layers).filter(|block| block.entry.address() == Some(place)) {
+            block.stale = true;
         }
         stored.pointers().iter().any(|entry| entry.address() == Some(place))
     }
 
-    /// Every pointer of the tables: for the verifier.
+    /// Returns every pointer of the tables.
     pub(super) fn pointers(&self) -> Vec<MapEntry> {
         self.inner.borrow().pointers()
     }
@@ -217,22 +221,28 @@ impl TablePointers {
     }
 
     fn pointers(&self) -> Vec<MapEntry> {
-        let tables = self.live.iter().chain(&self.layers).map(|known| known.entry);
+        let tables = self.live.iter().chain(&self.layers).map(|block| block.entry);
         let front = std::iter::once(self.root).chain(self.indexes.iter().copied());
         front.chain(self.segments.iter().copied()).chain(tables).collect()
     }
 
-    /// Counts the pointers of loaded tables: stored live counts leave them out, because they would change them.
+    /// Adds the pointers of loaded tables to the live counts. Stored counts exclude them, because
+    /// storing the counts changes them.
     fn count_in(&self, rows: &RowReader) {
         count_all(rows, &[], &self.pointers());
     }
 }
 
-/// Stores every block, `most` at a time; gives their entries.
-async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8>]) -> Result<Vec<MapEntry>> {
+/// Stores every block, `batch_max` at a time; returns their entries.
+async fn store_blocks(
+    log: &Rc<Log>,
+    batch_max: usize,
+    first: usize,
+    blocks: &[Vec<u8>],
+) -> Result<Vec<MapEntry>> {
     let mut entries = Vec::with_capacity(blocks.len());
     let numbered: Vec<_> = (first..).zip(blocks.iter().map(Vec::as_slice)).collect();
-    for chunk in numbered.chunks(most) {
+    for chunk in numbered.chunks(batch_max) {
         let mut items = SmallVec::new();
         let mut data = SmallVec::new();
         for (index, block) in chunk {
@@ -246,16 +256,16 @@ async fn store_blocks(log: &Rc<Log>, most: usize, first: usize, blocks: &[Vec<u8
     Ok(entries)
 }
 
-/// Stores the blocks whose content is new; gives where all of them lie.
+/// Stores the blocks with new content; returns the entries of all blocks.
 async fn store_changed(
     log: &Rc<Log>,
     rows: &RowReader,
-    most: usize,
+    batch_max: usize,
     first: usize,
     blocks: &[Vec<u8>],
     old: Vec<TableBlock>,
 ) -> Result<Vec<TableBlock>> {
-    let mut known: Vec<TableBlock> = Vec::with_capacity(blocks.len());
+    let mut stored: Vec<TableBlock> = Vec::with_capacity(blocks.len());
     let mut changed = Vec::new();
     for (index, block) in blocks.iter().enumerate() {
         let fingerprint = fingerprint(block);
@@ -263,28 +273,28 @@ async fn store_changed(
         if before.entry.is_absent() || before.stale || before.fingerprint != fingerprint {
             changed.push(index);
         }
-        known.push(TableBlock { fingerprint, stale: false, ..before });
+        stored.push(TableBlock { fingerprint, stale: false, ..before });
     }
     let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
-    let entries = store_blocks(log, most, first, &contents).await?;
+    let entries = store_blocks(log, batch_max, first, &contents).await?;
     for (index, entry) in changed.into_iter().zip(entries) {
-        let Some(place) = known.get_mut(index) else { continue };
+        let Some(place) = stored.get_mut(index) else { continue };
         let before = std::mem::replace(&mut place.entry, entry);
         count_all(rows, &[before], &[entry]);
     }
-    let dropped: Vec<_> = old.iter().skip(blocks.len()).map(|known| known.entry).collect();
+    let dropped: Vec<_> = old.iter().skip(blocks.len()).map(|block| block.entry).collect();
     count_all(rows, &dropped, &[]);
-    Ok(known)
+    Ok(stored)
 }
 
-/// Keeps the live counts in step with table pointers that come and go.
+/// Updates the live counts for replaced table pointers.
 fn count_all(rows: &RowReader, old: &[MapEntry], new: &[MapEntry]) {
     let mut segments = rows.segments.borrow_mut();
     new.iter().for_each(|entry| segments.replace_reference(MapEntry::ABSENT, *entry));
     old.iter().for_each(|entry| segments.replace_reference(*entry, MapEntry::ABSENT));
 }
 
-/// Tells contents apart, to see what changed since the last checkpoint; never stored.
+/// Returns a hash of a block, to detect changes since the last checkpoint; never stored.
 fn fingerprint(block: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(block);

@@ -1,7 +1,8 @@
-//! The verifier's look at one shard, read-only: every pointer, every live block, every row.
+//! Verifies one shard, read-only: every pointer, every live block, every row.
 //!
-//! Checks (numbers of docs/invariants.md in the findings): every entry points into a segment that exists, no cell has
-//! two owners, live counts are the number of owners (S1), every owned block has its CRC, every written row is a codeword.
+//! Checks (findings name the numbers of docs/invariants.md): every entry points into an existing
+//! segment, no cell has two owners, live counts are the number of owners (S1), every owned block
+//! has its CRC, every written row is a codeword.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,49 +19,49 @@ use crate::check::{Finding, FindingKind};
 use crate::map::EntryRun;
 use crate::row_reader::{PartialRows, RowReader};
 
-/// Rows that are verified in one go.
+/// Number of rows that are verified at once.
 const ROWS_AT_ONCE: u32 = 64;
 
-/// What was found in a shard.
+/// The findings of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShardFindings {
     pub(crate) findings: Vec<Finding>,
-    /// Blocks of layers that are lost, with what is lost in each case.
+    /// The lost blocks of layers, by cause.
     pub(crate) lost: Vec<LostCells>,
-    /// The cells that cannot be read and are referred to.
+    /// The unreadable cells that are referred to.
     pub(crate) lost_cells: BTreeSet<Address>,
-    /// Data blocks of each layer.
+    /// Number of data blocks of each layer.
     pub(crate) layers: BTreeMap<LayerId, u64>,
-    /// Map nodes and table blocks.
+    /// Number of map nodes and table blocks.
     pub(crate) meta_blocks: u64,
-    /// Rows verified.
+    /// Number of verified rows.
     pub(crate) rows: u64,
-    /// Segments in use.
+    /// Number of segments in use.
     pub(crate) segments: u64,
-    /// Those of them in which nothing lives.
+    /// Number of segments in use without live blocks.
     pub(crate) empty_segments: u64,
-    /// Records behind the checkpoint.
+    /// Number of records behind the checkpoint.
     pub(crate) records: u64,
 }
 
-/// Blocks of a column of a segment that its rows do not give back.
+/// Blocks of a segment's column that cannot be reconstructed from their rows.
 #[derive(Debug)]
 pub(crate) struct LostCells {
-    /// The finding that names them.
+    /// The finding that reports them.
     pub(crate) finding: Finding,
     /// Runs of blocks of layers.
     pub(crate) blocks: Vec<(LayerId, Range<u64>)>,
 }
 
-/// What is known of the cells before they are read.
+/// Facts about the cells that are known before they are read.
 struct VerifyContext<'a> {
     owners: &'a Owners,
     incomplete: &'a BTreeSet<Address>,
-    /// Blocks that were found to be unreadable before.
+    /// Blocks that were reported as unreadable before.
     reported: BTreeSet<Address>,
 }
 
-/// Who owns a cell.
+/// The owner and the CRC of each referenced cell.
 type Owners = BTreeMap<Address, (u32, Owner)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +71,8 @@ enum Owner {
     Table,
 }
 
-/// Verifies a shard that was examined read-only, as far as it can be read; gives what is left of it. `None` if it was taken apart
-/// before.
+/// Verifies the readable part of a shard that was examined read-only; also returns the shard for
+/// salvage. `None` if the candidate was taken apart before.
 pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Option<(ShardFindings, SalvageShard)> {
     let mut found = ShardFindings::default();
     let shard = SalvageShard::of(candidate, Purpose::Verify).await?;
@@ -87,7 +88,7 @@ pub(crate) async fn verify_shard(candidate: &Rc<Candidate>) -> Option<(ShardFind
     Some((found, shard))
 }
 
-/// Walks every tree and table; every pointer found is an owner.
+/// Walks every tree and table; every pointer found makes its referrer an owner.
 async fn collect_owners(shard: &SalvageShard, found: &mut ShardFindings) -> Owners {
     let mut owners = Owners::new();
     let layers = shard.ledger.map.borrow().layer_ids();
@@ -95,7 +96,7 @@ async fn collect_owners(shard: &SalvageShard, found: &mut ShardFindings) -> Owne
         let blocks = collect_layer(shard, layer, &mut owners, found).await;
         let stored = shard.ledger.map.borrow().stored(layer);
         if stored != blocks && shard.is_counted() {
-            let message = format!("layer {layer} is said to store {stored} blocks and stores {blocks}");
+            let message = format!("layer {layer} stores {blocks} blocks, but its record counts {stored}");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
         found.layers.insert(layer, blocks);
@@ -158,7 +159,7 @@ fn own(owners: &mut Owners, entry: MapEntry, owner: Owner, found: &mut ShardFind
 fn check_counts(shard: &SalvageShard, owners: &Owners, found: &mut ShardFindings) {
     let segments = shard.rows.segments.borrow();
     let mut counts: BTreeMap<SegmentId, u32> = BTreeMap::new();
-    let mut nowhere: BTreeMap<SegmentId, Vec<(Address, Owner)>> = BTreeMap::new();
+    let mut unplaced: BTreeMap<SegmentId, Vec<(Address, Owner)>> = BTreeMap::new();
     for (address, (_, owner)) in owners {
         let id = address.segment();
         *counts.entry(id).or_default() += 1;
@@ -170,32 +171,33 @@ fn check_counts(shard: &SalvageShard, owners: &Owners, found: &mut ShardFindings
             continue;
         }
         found.lost_cells.insert(*address);
-        // Of a map whose newest part is missing, entries may lead to segments that are gone.
+        // A map without its newest part may refer to segments that are gone.
         if shard.is_counted() {
             let message = format!("S1: {address} is referred to by {owner:?} and does not exist");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         } else {
-            nowhere.entry(id).or_default().push((*address, *owner));
+            unplaced.entry(id).or_default().push((*address, *owner));
         }
     }
-    for (id, cells) in nowhere {
+    for (id, cells) in unplaced {
         let message =
-            format!("{} blocks in segment {id} are lost: the place of the segment is not known", cells.len());
+            format!("{} blocks in segment {id} are lost: the zones of the segment are unknown", cells.len());
         let finding = Finding::new(FindingKind::Lost, None, message);
         found.lost.push(LostCells { finding, blocks: blocks_of(cells.iter()) });
     }
     for id in segments.ids() {
-        let (said, is) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
+        let (counted, actual) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
         found.segments += 1;
-        found.empty_segments += u64::from(is == 0);
-        if said != is && shard.is_counted() {
-            let message = format!("S1: segment {id} is said to hold {said} live blocks and holds {is}");
+        found.empty_segments += u64::from(actual == 0);
+        if counted != actual && shard.is_counted() {
+            let message =
+                format!("S1: segment {id} holds {actual} live blocks, but its live count is {counted}");
             found.findings.push(Finding::new(FindingKind::Inconsistent, None, message));
         }
     }
 }
 
-/// The blocks of layers that own cells, in runs.
+/// Returns the blocks of layers that own cells, in runs.
 fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(LayerId, Range<u64>)> {
     let mut blocks: Vec<(LayerId, u64)> = cells
         .filter_map(|(_, owner)| match owner {
@@ -214,7 +216,7 @@ fn blocks_of<'a>(cells: impl Iterator<Item = &'a (Address, Owner)>) -> Vec<(Laye
     runs
 }
 
-/// Reads all of a segment that was written and verifies it, row by row.
+/// Reads the written part of a segment and verifies it, row by row.
 async fn verify_segment(
     rows: &RowReader,
     id: SegmentId,
@@ -239,14 +241,14 @@ async fn verify_segment(
     }
 }
 
-/// The finding that blocks of a column of a segment are lost.
+/// Returns the finding that blocks of a segment's column are lost.
 fn lost_in_column(rows: &RowReader, cells: &[(Address, Owner)]) -> Option<LostCells> {
     let (address, owner) = cells.first()?;
     let drive = rows.segments.borrow().cell(*address).map(|cell| cell.drive);
     let message = match cells.len() - 1 {
-        0 => format!("{address} ({owner:?}) is lost: its row does not give it back"),
+        0 => format!("{address} ({owner:?}) is lost: it cannot be reconstructed from its row"),
         more => format!(
-            "{address} ({owner:?}) and {more} more below it are lost: their rows do not give them back"
+            "{address} ({owner:?}) and {more} more below it are lost: they cannot be reconstructed from their rows"
         ),
     };
     Some(LostCells {
@@ -267,7 +269,7 @@ fn verify_row(
     let scheme = rows.segments.borrow().scheme(span.id);
     let row = span.row.plus(index);
     let cell = |column: u8| {
-        // A column may miss only some of the rows that were read.
+        // A column may be missing in some of the rows only.
         rows.segments.borrow().cell(Address::new(span.id, Column::new(column), row))?;
         piece.cell(column, index)
     };
@@ -285,12 +287,12 @@ fn verify_row(
         let mut block = Buffer::new(BLOCK);
         let accept = |bytes: &[u8]| crc32c(bytes) == *crc;
         let there = piece.row(index, |column| cell(column).is_some());
-        let back =
+        let recoverable =
             rows.rebuild_cell(scheme, Column::new(column), &there.cells, 0, block.as_mut_slice(), accept);
-        if !back {
+        if !recoverable {
             found.lost_cells.insert(address);
         }
-        match (back, incomplete) {
+        match (recoverable, incomplete) {
             (true, _) => report_block(rows, address, drive, *owner, BlockVerdict::Recoverable, found),
             (false, true) => report_block(rows, address, drive, *owner, BlockVerdict::Undecided, found),
             (false, false) if known.reported.contains(&address) => {}
@@ -301,7 +303,7 @@ fn verify_row(
         let address = Address::new(span.id, Column::new(column), row);
         if !known.owners.contains_key(&address) {
             let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive);
-            let message = format!("{address} cannot be read; nothing lives there, or it is parity");
+            let message = format!("{address} cannot be read; it holds parity or no live block");
             found.findings.push(Finding::new(FindingKind::Damaged, drive, message));
         }
     }
@@ -317,7 +319,8 @@ fn verify_row(
     for (column, (stored, right)) in (scheme.data()..).zip(parity.iter().zip(&right)) {
         if *stored != right.as_slice() {
             let address = Address::new(span.id, Column::new(column), row);
-            // With a dead cell in the row, which has no CRC to go by, any cell may be the wrong one.
+            // With a dead cell in the row, which has no CRC to check, any cell may be the wrong
+            // one.
             let all_owned = (0..scheme.data())
                 .all(|column| known.owners.contains_key(&Address::new(span.id, Column::new(column), row)));
             let drive = rows.segments.borrow().cell(address).map(|cell| cell.drive).filter(|_| all_owned);
@@ -327,16 +330,18 @@ fn verify_row(
     }
 }
 
-/// What becomes of a block whose own cell is not what it should be.
+/// The outcome for a block with a damaged cell.
 #[derive(Clone, Copy)]
 enum BlockVerdict {
-    /// The other columns give it back.
+    /// It can be reconstructed from the other columns.
     Recoverable,
-    /// They would have, once its row was complete: nobody was promised it, and the next opening may drop its record.
+    /// Its row is incomplete: the record was never acknowledged as durable, and the next opening
+    /// may drop it.
     Undecided,
 }
 
-/// Reports a block that is not what its owner expects. One on a drive that is not in use is no damage.
+/// Reports a block that differs from its owner's CRC. A block on a drive that is not in use is no
+/// damage.
 fn report_block(
     rows: &RowReader,
     address: Address,
@@ -349,12 +354,13 @@ fn report_block(
     let finding = match (fate, in_use) {
         (BlockVerdict::Recoverable, false) => return,
         (BlockVerdict::Recoverable, true) => {
-            let message = format!("{address} ({owner:?}) is damaged; the other columns give it back");
+            let message =
+                format!("{address} ({owner:?}) is damaged; it can be reconstructed from the other columns");
             Finding::new(FindingKind::Damaged, drive, message)
         }
         (BlockVerdict::Undecided, _) => {
             let message = format!(
-                "{address} ({owner:?}) is damaged; it was never flushed, and the next opening decides on it"
+                "{address} ({owner:?}) is damaged; it was never flushed, and the next opening keeps or drops it"
             );
             Finding::new(FindingKind::Damaged, drive, message)
         }

@@ -1,4 +1,5 @@
-//! Walks over the map: a walk says which node it misses, that is read, and it is tried again.
+//! Walks over the map: a walk returns the node that it misses, which is read, and the walk is
+//! retried.
 
 use format::limits::BLOCK;
 use format::{LayerId, MapEntry, Mapping};
@@ -11,7 +12,7 @@ use crate::map::{ChainPins, Map, MissingNode, Pins};
 use crate::row_reader::{BlockRun, RowReader};
 
 impl Shard {
-    /// Runs `walk` over the map, reading nodes until it gets through.
+    /// Runs `walk` over the map, and reads missing nodes, until it completes.
     pub(super) async fn walk<T>(
         &self,
         walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
@@ -19,8 +20,8 @@ impl Shard {
         walk_map(&self.ledger, &self.rows, walk).await
     }
 
-    /// Runs `look`, which looks blocks of a layer up in it and those below it. However many these are, it gets through: what was
-    /// read for it stays in memory until then.
+    /// Runs `look`, which looks up blocks of a layer in it and in those below it. It completes for
+    /// any number of blocks: the nodes read for it stay in memory until then.
     pub(super) async fn walk_chain<T>(
         &self,
         (layer, block, count): (LayerId, u64, usize),
@@ -50,13 +51,14 @@ impl Shard {
         found
     }
 
-    /// Takes back pins of leaves whose layer somebody may want to forget.
+    /// Releases pins of leaves, and wakes tasks that wait to drop the layer.
     pub(super) fn unpin(&self, pins: &Pins) {
         self.ledger.unpin(pins);
         self.unpinned.wake_all();
     }
 
-    /// The first block from `from` on, below `end`, whose leaf exists in a layer or in one below it.
+    /// Returns the first block from `from` on, below `end`, that has a leaf in a layer or in one
+    /// below it.
     pub(super) async fn next_leaf_through(&self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>> {
         loop {
             let changes = self.ledger.map.borrow().tree_version();
@@ -69,7 +71,7 @@ impl Shard {
                 first = self.walk(|map| map.next_leaf(at, from, before)).await?.or(first);
                 next = self.ledger.map.borrow().parent(at);
             }
-            // A leaf may have gone from a layer that was not looked at yet to one that was.
+            // A leaf may have moved from a layer that was not searched yet to one that was.
             if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(first);
             }
@@ -77,7 +79,7 @@ impl Shard {
     }
 }
 
-/// Runs `walk` over the map, reading the nodes that it misses, until it gets through.
+/// Runs `walk` over the map, and reads the nodes that it misses, until it completes.
 pub(super) async fn walk_map<T>(
     ledger: &Ledger,
     rows: &RowReader,
@@ -92,7 +94,7 @@ pub(super) async fn walk_map<T>(
     }
 }
 
-/// Pins the leaves that cover a range, creating those that do not exist.
+/// Pins the leaves that cover a range, and creates missing ones.
 pub(super) async fn pin_leaves(
     ledger: &Ledger,
     rows: &RowReader,
@@ -109,7 +111,7 @@ pub(super) async fn pin_leaves(
     Ok(pins)
 }
 
-/// Reads a node into the map, or waits for whoever is reading it.
+/// Reads a node into the map, or waits for a read of it that is in progress.
 pub(super) async fn load_node(ledger: &Ledger, rows: &RowReader, load: MissingNode) -> Result<()> {
     let begun = ledger.map.borrow_mut().begin_load(load);
     let entry = match begun {
@@ -140,11 +142,11 @@ pub(super) async fn load_node(ledger: &Ledger, rows: &RowReader, load: MissingNo
 /// Reads and verifies the block that an entry points to.
 pub(super) async fn read_entry(rows: &RowReader, entry: MapEntry) -> Result<Buffer> {
     let Mapping::Block { address, crc } = entry.mapping() else {
-        return Err(Error::corrupt("a pointer to nothing", ErrorLocation::default(), None));
+        return Err(Error::corrupt("a pointer to metadata is not a block", ErrorLocation::default(), None));
     };
     if !rows.segments.borrow().contains(address.segment()) {
         let place = ErrorLocation { address: Some(address), ..ErrorLocation::default() };
-        return Err(Error::corrupt("a pointer leads to an unknown segment", place, None));
+        return Err(Error::corrupt("a pointer refers to an unknown segment", place, None));
     }
     let buffer = Buffer::new(BLOCK);
     let _pin = rows.pin(address.segment());

@@ -1,4 +1,7 @@
-//! Writing, zeroing and trimming blocks: prepare what can fail, queue, wait for the record to land.
+//! Writing, zeroing and trimming blocks: prepare the fallible steps, queue, wait until the record
+//! is applied.
+
+mod compare;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,20 +18,21 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
 
-/// Leaves that one unmap record changes at most: an item for each still fits one header block.
+/// Maximum number of leaves that one unmap record changes: an item for each still fits one header
+/// block.
 const UNMAP_LEAVES: usize = 128;
 
-/// Blocks whose first bytes are fetched while it is found out which are zero.
+/// Number of blocks whose first bytes are prefetched during the search for zero blocks.
 const ZEROS_AHEAD: usize = 16;
 
 impl Shard {
-    /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, from block `block` of a
-    /// volume on. Blocks of zeros are stored as holes.
+    /// Writes `data`, whole blocks and at most [`crate::log::REQUEST_BLOCKS_MAX`] of them, to a
+    /// volume from block `block` on. Blocks of zeros are stored as holes.
     ///
     /// # Errors
-    /// `NoSpace` in a full pool, `PoolFailed` when too many drives are lost.
+    /// `NoSpace` in a full pool, `PoolFailed` when too many drives have failed.
     pub(crate) async fn write(&self, volume: VolumeId, block: u64, data: &Span) -> Result<()> {
-        let _use = self.note_use();
+        let _use = self.track_client_op();
         let count = (data.len() / BLOCK) as u64;
         let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
         let (layer, pins) = self.prepare(volume, block, count).await?;
@@ -40,8 +44,8 @@ impl Shard {
         self.log.commit(WriteClass::User, request).await.map(|_| ())
     }
 
-    /// Changes blocks of the catalogue, or of the event log, all of them or none: these are written, those go. That may use the
-    /// reserve, so that a full pool can be changed.
+    /// Changes blocks of the catalogue or of the event log atomically: writes those in `written`
+    /// and unmaps those in `gone`. May use the reserve, so that a full pool can be changed.
     ///
     /// # Errors
     /// As [`Shard::write`], but `NoSpace` only when the reserve is used up too.
@@ -75,8 +79,9 @@ impl Shard {
         self.log.commit(WriteClass::Freeing, request).await.map(|_| ())
     }
 
-    /// Writes `data` at byte `offset` of block `block`; it may begin and end within a block, and covers at most
-    /// [`crate::log::REQUEST_BLOCKS_MAX`] blocks. All of it is one request, as atomic as one of whole blocks.
+    /// Writes `data` at byte `offset` of block `block`; it may begin and end within a block, and
+    /// covers at most [`crate::log::REQUEST_BLOCKS_MAX`] blocks. It is one request, as atomic as
+    /// one of whole blocks.
     ///
     /// # Errors
     /// As [`Shard::write`], and those of reading the blocks at its ends.
@@ -93,7 +98,8 @@ impl Shard {
         let _lock = self.locks.lock(volume, block, blocks).await;
         loop {
             let layer = self.layer_for_writing(volume).await?;
-            // Requests that were queued before the lock was taken must be in the map before the blocks are read.
+            // Requests that were queued before the lock was taken must be applied before the blocks
+            // are read.
             self.log.settle().await;
             let whole = Buffer::new(count * BLOCK);
             if !offset.is_multiple_of(BLOCK) {
@@ -113,12 +119,13 @@ impl Shard {
         }
     }
 
-    /// Makes blocks `block..block + count` of a volume read as zeros and frees what they held.
+    /// Makes blocks `block..block + count` of a volume read as zeros, and frees their data.
     ///
     /// # Errors
-    /// `PoolFailed` when too many drives are lost; those of reading the map.
+    /// `PoolFailed` when too many drives have failed; those of reading the map.
     pub(crate) async fn unmap(&self, volume: VolumeId, block: u64, count: u64) -> Result<()> {
-        // Also where there is nothing to unmap: a write that failed with the shard may be found there by the next opening.
+        // Checked even if there is nothing to unmap: the next opening may replay a write that
+        // failed with the shard.
         if let Some(failure) = self.log.failure() {
             return Err(failure);
         }
@@ -129,7 +136,7 @@ impl Shard {
             self.make_room_in_map().await?;
             let layer = self.layer_for_writing(volume).await?;
             let mode = self.unmap_mode(layer);
-            // Long stretches of nothing are passed over without a record.
+            // Long unmapped ranges are skipped without a record.
             let Some(found) = self.next_leaf_through(layer, next, end).await? else {
                 return Ok(());
             };
@@ -143,7 +150,7 @@ impl Shard {
             };
             let pins = match mode {
                 UnmapMode::Absent => self.prepare_unmap(layer, found, until - found).await?,
-                // What lies below must be covered everywhere.
+                // Blocks of the layers below must be hidden everywhere.
                 UnmapMode::Zero => match self.prepare_in(volume, layer, found, until - found).await? {
                     Some(pins) => pins,
                     None => continue,
@@ -163,8 +170,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Lets zeros that cover what lies below into a full pool only where the layer has a leaf for them: they free nothing, and a new leaf
-    /// takes room.
+    /// Admits zeros that hide a parent layer's blocks into a full pool only where the layer already
+    /// has a leaf: they free nothing, and a new leaf takes space.
     async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
         let space = &self.log.pacer.space;
         let kept = || !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer);
@@ -180,7 +187,7 @@ impl Shard {
         }
     }
 
-    /// As [`Shard::unmap`], for a layer that nobody writes to.
+    /// As [`Shard::unmap`], for a layer that is not written to.
     pub(super) async fn unmap_layer(
         &self,
         write_class: WriteClass,
@@ -206,9 +213,10 @@ impl Shard {
         Ok(())
     }
 
-    /// Blocks that one unmap record covers at most.
+    /// Returns the maximum number of blocks that one unmap record covers.
     fn unmap_blocks(&self) -> u64 {
-        // A share of what may be dirty between two checkpoints, because several may be under way.
+        // A share of the nodes that may be dirty between two checkpoints, because several requests
+        // may be in progress.
         let leaves = (self.ledger.map.borrow().dirty_max() / 16).clamp(1, UNMAP_LEAVES) as u64;
         leaves * format::NODE_ENTRIES as u64
     }
@@ -220,15 +228,17 @@ impl Shard {
         Ok(())
     }
 
-    /// True if a checkpoint should begin so that nobody has to wait for room in the map. Where only checkpoints' own space is left, not
-    /// much before somebody has to: most that ask there are refused for want of space, and one asked for by each of them would use it up.
+    /// Returns true if a checkpoint should begin so that no request has to wait for space in the
+    /// map. If only the checkpoint reserve is left, it begins as late as possible: most requests
+    /// are refused then, and a checkpoint for each of them would use the reserve up.
     pub(super) fn map_wants_checkpoint(&self) -> bool {
         let map = self.ledger.map.borrow();
         map.is_checkpoint_due()
             && (map.is_checkpoint_urgent() || !self.log.pacer.space.only_checkpoint_reserve_left())
     }
 
-    /// Where the leaves end that lie side by side from `block` on, in a layer and those below it together.
+    /// Returns the end of the contiguous leaves from `block` on, in a layer and those below it
+    /// together.
     async fn end_of_leaves(&self, layer: LayerId, block: u64, end: u64) -> Result<u64> {
         let leaf = format::NODE_ENTRIES as u64;
         let mut until = (block / leaf + 1) * leaf;
@@ -256,8 +266,9 @@ impl Shard {
         self.log.commit(write_class, request).await.map(|_| ())
     }
 
-    /// Items for the part of a range that is in these leaves, in order. Not for more: a leaf that is made by a write that lands before
-    /// them is not changed, and must not be by a replay.
+    /// Returns the unmap items for the part of a range that is in these leaves, in order. Not for
+    /// more: a leaf that an earlier record creates meanwhile is not changed here, and must not be
+    /// changed by a replay.
     fn unmap_items(
         &self,
         layer: LayerId,
@@ -295,10 +306,11 @@ impl Shard {
         Ok(pins)
     }
 
-    /// Lets a write into a full pool only if it replaces what is there: that needs no more room than it gives back.
+    /// Admits a write into a full pool only if it replaces stored blocks: then it frees as much
+    /// space as it takes.
     ///
     /// # Errors
-    /// `NoSpace`; the request's pins are taken back then.
+    /// `NoSpace`; the request's pins are released then.
     fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
         let space = &self.log.pacer.space;
         if !space.is_full() {
@@ -320,17 +332,17 @@ impl Shard {
         Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"))
     }
 
-    /// The layer that a volume writes to, and pins of the leaves of a range, with no block of it locked. The caller queues its
-    /// request without waiting for anything in between.
+    /// Returns the layer that a volume writes to, with the leaves of a range pinned, once no block
+    /// of it is locked. The caller queues its request without waiting in between.
     async fn prepare(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
         if let Some(prepared) = self.prepare_now(volume, block, count) {
             return Ok(prepared);
         }
-        // On the heap, so that most writes need not have room for it.
+        // Boxed, so that the futures of most writes need no room for it.
         Box::pin(self.prepare_waiting(volume, block, count)).await
     }
 
-    /// As [`Shard::prepare`], if nothing has to be waited for.
+    /// As [`Shard::prepare`], if it need not wait.
     fn prepare_now(&self, volume: VolumeId, block: u64, count: u64) -> Option<(LayerId, Pins)> {
         let layer = self.layer_of(volume).ok()?;
         if self.map_wants_checkpoint() {
@@ -360,8 +372,8 @@ impl Shard {
         }
     }
 
-    /// Pins of the leaves of a range in the layer that a volume writes to; `None` if it writes to another one by now. The former may be
-    /// gone then, and making a leaf would make it anew.
+    /// Pins the leaves of a range in the layer that a volume writes to; `None` if that is another
+    /// layer by now. The former may have been dropped, and a new leaf would create it again.
     async fn prepare_in(
         &self,
         volume: VolumeId,
@@ -386,14 +398,14 @@ impl Shard {
         Ok(prepared?.then_some(pins))
     }
 
-    /// The same in a layer that is always there.
+    /// As [`Shard::prepare_in`], for a system layer, which is never dropped.
     async fn prepare_system(&self, layer: LayerId, block: u64) -> Result<Pins> {
         self.make_room_in_map().await?;
         pin_leaves(&self.ledger, &self.rows, layer, block, 1).await
     }
 }
 
-/// A request that writes `data`, with holes (`unmap_mode`) where it is zero.
+/// Builds a request that writes `data`, with holes of mode `unmap_mode` where it is zero.
 fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode: UnmapMode) -> Request {
     let mut request =
         Request { items: SmallVec::new(), data: SmallVec::new(), effect: Effect::Leaves(pins), reply: None };
@@ -430,8 +442,8 @@ fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
     })
 }
 
-/// Which blocks are zero. Mostly the first bytes tell, which whoever has written them may still have in his caches: several are
-/// fetched at a time.
+/// Returns which blocks are zero. The first bytes usually decide, and the writer may still have
+/// them in its caches: several blocks are prefetched at a time.
 fn zeros(bytes: &[u8]) -> SmallVec<[bool; 8]> {
     let blocks = bytes.chunks_exact(BLOCK);
     let mut ahead = blocks.clone().skip(1);

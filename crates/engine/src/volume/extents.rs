@@ -67,11 +67,11 @@ impl AttachedVolume {
         let (volume, SubRequest { block, blocks, .. }): (VolumeId, _) = (self.shared.id, part);
         match self.shard(part.shard)? {
             ShardAccess::Local(shard) => shard.extents(volume, (block, blocks), bound).await,
-            ShardAccess::Remote(home) => {
+            ShardAccess::Remote(handle) => {
                 let query = move |shard: Rc<Shard>| async move {
                     shard.extents(volume, (block, blocks), bound).await
                 };
-                home.call(query).await?
+                handle.call(query).await?
             }
         }
     }

@@ -1,6 +1,7 @@
-//! What was done to the frozen pools, and so what they must hold.
+//! The operations applied to the frozen pools, and so their expected contents.
 //!
-//! The steps are applied to a plain model whenever the pools are compared, and to the engine only when they are made.
+//! The steps are applied to a simple model whenever the pools are compared, and to the engine only
+//! when the pools are generated.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +11,27 @@ use reactor::{Buffer, Reactor};
 use crate::image::Image;
 use crate::machine::{Machine, run};
 
-/// Drives of the pool.
+/// Number of drives of the pool.
 pub(crate) const DRIVES: usize = 5;
-/// Three data and two parity columns: what is lost is computed with more than an XOR.
+/// Three data and two parity columns: reconstruction needs more than XOR.
 const SCHEME: &str = "3+2";
-/// Superblocks and 96 of the smallest zones: two shards need no less for the reserve and what is written here.
+/// Superblocks and 96 zones of the smallest size: the minimum for the reserve of two shards and
+/// this data.
 const DRIVE_BYTES: usize = (4 << 20) + 96 * (64 << 10);
 
-/// The content of volumes, by name.
+/// The contents of volumes, by name.
 pub(crate) type Contents = BTreeMap<String, Vec<u8>>;
 
-/// How the pool was left.
+/// The state in which the pool was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Closed in order.
+pub(crate) enum PoolState {
+    /// Closed cleanly.
     Closed,
-    /// In the middle of things: records behind the checkpoints, a drive lost on the way, the last record torn.
+    /// After a crash: with records after the checkpoints, a failed drive and a torn last record.
     Crashed,
 }
 
-impl State {
+impl PoolState {
     pub(crate) const ALL: [Self; 2] = [Self::Closed, Self::Crashed];
 
     pub(crate) fn name(self) -> &'static str {
@@ -43,7 +45,7 @@ impl State {
         self == Self::Closed
     }
 
-    /// Cells that the crash left unwritten.
+    /// Returns the number of cells that the crash left unwritten.
     pub(crate) fn torn_cells(self) -> u64 {
         u64::from(self == Self::Crashed)
     }
@@ -53,9 +55,9 @@ impl State {
     }
 }
 
-/// Something that is done to the pool.
+/// An operation on the pool.
 #[derive(Clone, Copy)]
-enum Step {
+enum PoolStep {
     Create { volume: &'static str, size: u64, sector: u32 },
     Delete { volume: &'static str },
     Resize { volume: &'static str, size: u64 },
@@ -69,79 +71,80 @@ enum Step {
     FailDrive { drive: u16 },
 }
 
-/// Bytes of a block, and of the slices in which volumes are dealt out to the shards.
+/// Block size in bytes.
 const B: u64 = 4096;
+/// Size of the slices in which volumes are striped over shards, in bytes.
 const SLICE: u64 = 4 << 20;
 
-const fn write(volume: &'static str, offset: u64, length: u64, value: u8) -> Step {
-    Step::Write { volume, offset, length, value }
+const fn write(volume: &'static str, offset: u64, length: u64, value: u8) -> PoolStep {
+    PoolStep::Write { volume, offset, length, value }
 }
 
-/// Up to the closing in order.
-const FIRST: [Step; 30] = [
-    Step::Create { volume: "large", size: 2 * SLICE + 256 * B, sector: 4096 },
-    Step::Create { volume: "small", size: 100 * B + 512, sector: 512 },
-    Step::Create { volume: "gone", size: 20 * B, sector: 4096 },
+/// The steps before the clean close.
+const UNTIL_CLOSE: [PoolStep; 30] = [
+    PoolStep::Create { volume: "large", size: 2 * SLICE + 256 * B, sector: 4096 },
+    PoolStep::Create { volume: "small", size: 100 * B + 512, sector: 512 },
+    PoolStep::Create { volume: "gone", size: 20 * B, sector: 4096 },
     write("large", 0, 20 * B, 1),
     write("large", SLICE - 4 * B, 8 * B, 2),
     write("large", 2 * SLICE + 255 * B, B, 3),
     write("gone", 0, 5 * B, 4),
     write("small", 512, 1024, 5),
-    Step::Delete { volume: "gone" },
-    Step::Checkpoint,
+    PoolStep::Delete { volume: "gone" },
+    PoolStep::Checkpoint,
     write("large", 3 * B, B, 6),
     write("large", 10 * B, 3 * B, 7),
-    Step::Zero { volume: "large", offset: 5 * B, length: 2 * B },
+    PoolStep::Zero { volume: "large", offset: 5 * B, length: 2 * B },
     write("small", 98 * B + 3584, 1024, 8),
-    Step::Resize { volume: "small", size: 99 * B },
-    Step::Discard { volume: "large", offset: SLICE - 2 * B, length: 3 * B },
+    PoolStep::Resize { volume: "small", size: 99 * B },
+    PoolStep::Discard { volume: "large", offset: SLICE - 2 * B, length: 3 * B },
     write("small", 50 * B, 2 * B, 9),
-    Step::Snapshot { name: "large@kept" },
+    PoolStep::Snapshot { name: "large@kept" },
     write("large", 6 * B, 3 * B, 15),
-    Step::Discard { volume: "large", offset: 10 * B, length: 2 * B },
-    Step::Snapshot { name: "large@merged" },
+    PoolStep::Discard { volume: "large", offset: 10 * B, length: 2 * B },
+    PoolStep::Snapshot { name: "large@merged" },
     write("large", 8 * B, 3 * B, 16),
-    Step::Clone { snapshot: "large@kept", volume: "clone" },
+    PoolStep::Clone { snapshot: "large@kept", volume: "clone" },
     write("clone", 2 * B, 2 * B, 17),
-    Step::Checkpoint,
-    Step::Delete { volume: "large@merged" },
-    Step::Snapshot { name: "small@back" },
+    PoolStep::Checkpoint,
+    PoolStep::Delete { volume: "large@merged" },
+    PoolStep::Snapshot { name: "small@back" },
     write("small", 50 * B, B, 18),
-    Step::RollBack { snapshot: "small@back" },
+    PoolStep::RollBack { snapshot: "small@back" },
     write("small", 60 * B, B, 19),
 ];
 
-/// From the opening behind that to the crash.
-const SECOND: [Step; 11] = [
+/// The steps from the next open to the crash.
+const UNTIL_CRASH: [PoolStep; 11] = [
     write("large", 15 * B, 10 * B, 10),
-    Step::Checkpoint,
+    PoolStep::Checkpoint,
     write("large", SLICE + 8 * B, 4 * B, 11),
-    Step::FailDrive { drive: 1 },
+    PoolStep::FailDrive { drive: 1 },
     write("large", 4 * B, 5 * B, 12),
-    Step::Discard { volume: "large", offset: 0, length: B },
+    PoolStep::Discard { volume: "large", offset: 0, length: B },
     write("small", 7 * B + 1024, 512, 13),
-    Step::Snapshot { name: "clone@merged" },
+    PoolStep::Snapshot { name: "clone@merged" },
     write("clone", 3 * B, 2 * B, 20),
-    Step::Delete { volume: "clone@merged" },
+    PoolStep::Delete { volume: "clone@merged" },
     write("large", 40 * B, 6 * B, 14),
 ];
 
-fn steps(state: State) -> Vec<Step> {
+fn steps(state: PoolState) -> Vec<PoolStep> {
     match state {
-        State::Closed => FIRST.to_vec(),
-        State::Crashed => [&FIRST[..], &SECOND[..]].concat(),
+        PoolState::Closed => UNTIL_CLOSE.to_vec(),
+        PoolState::Crashed => [&UNTIL_CLOSE[..], &UNTIL_CRASH[..]].concat(),
     }
 }
 
-/// What is written where: 16 bytes that a reader of the images recognises, again and again.
+/// Returns the data of a write: lines of 16 bytes that name the volume, the value and the sector.
 fn pattern(volume: &str, offset: u64, length: u64, value: u8) -> Vec<u8> {
     let line = |at: u64| format!("{volume:<5}{value:>3}{:>8}", at / 512);
     let lines = (offset / 16..(offset + length) / 16).map(|at| line(at * 16));
     lines.flat_map(String::into_bytes).collect()
 }
 
-/// What the volumes hold in a state, by a plain model.
-pub(crate) fn contents(state: State) -> Contents {
+/// Returns the expected contents of the volumes in a state, computed by a simple model.
+pub(crate) fn contents(state: PoolState) -> Contents {
     let mut contents = Contents::new();
     for step in steps(state) {
         let mut change = |volume: &str, offset: u64, bytes: &[u8]| {
@@ -149,38 +152,38 @@ pub(crate) fn contents(state: State) -> Contents {
             contents.get_mut(volume).unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
         };
         match step {
-            Step::Create { volume, size, .. } => {
+            PoolStep::Create { volume, size, .. } => {
                 contents.insert(volume.to_owned(), vec![0; usize::try_from(size).unwrap()]);
             }
-            Step::Delete { volume } => drop(contents.remove(volume)),
-            Step::Resize { volume, size } => {
+            PoolStep::Delete { volume } => drop(contents.remove(volume)),
+            PoolStep::Resize { volume, size } => {
                 contents.get_mut(volume).unwrap().resize(usize::try_from(size).unwrap(), 0);
             }
-            Step::Write { volume, offset, length, value } => {
+            PoolStep::Write { volume, offset, length, value } => {
                 change(volume, offset, &pattern(volume, offset, length, value));
             }
-            Step::Zero { volume, offset, length } | Step::Discard { volume, offset, length } => {
+            PoolStep::Zero { volume, offset, length } | PoolStep::Discard { volume, offset, length } => {
                 change(volume, offset, &vec![0; usize::try_from(length).unwrap()]);
             }
-            Step::Snapshot { name } => {
+            PoolStep::Snapshot { name } => {
                 let (volume, _) = name.split_once('@').unwrap();
                 contents.insert(name.to_owned(), contents[volume].clone());
             }
-            Step::Clone { snapshot, volume } => {
+            PoolStep::Clone { snapshot, volume } => {
                 contents.insert(volume.to_owned(), contents[snapshot].clone());
             }
-            Step::RollBack { snapshot } => {
+            PoolStep::RollBack { snapshot } => {
                 let (volume, _) = snapshot.split_once('@').unwrap();
                 contents.insert(volume.to_owned(), contents[snapshot].clone());
             }
-            Step::Checkpoint | Step::FailDrive { .. } => {}
+            PoolStep::Checkpoint | PoolStep::FailDrive { .. } => {}
         }
     }
     contents
 }
 
-/// Makes the drives of a state.
-pub(crate) fn freeze(state: State) -> Vec<Image> {
+/// Generates the drives of a state.
+pub(crate) fn freeze(state: PoolState) -> Vec<Image> {
     let machine = Machine::new(DRIVES, DRIVE_BYTES);
     run(async || {
         let options = CreateOptions {
@@ -193,17 +196,17 @@ pub(crate) fn freeze(state: State) -> Vec<Image> {
         };
         engine::create(&machine.sources(), &options).await.unwrap();
         let (pool, _) = machine.open(1).await.unwrap();
-        for step in FIRST {
+        for step in UNTIL_CLOSE {
             apply(&pool, step).await;
         }
         pool.close().await.unwrap();
     });
-    if state == State::Closed {
+    if state == PoolState::Closed {
         return machine.images();
     }
     let before = run(async || {
         let (pool, _) = machine.open(2).await.unwrap();
-        let (last, others) = SECOND.split_last().unwrap();
+        let (last, others) = UNTIL_CRASH.split_last().unwrap();
         for step in others {
             apply(&pool, *step).await;
         }
@@ -215,12 +218,12 @@ pub(crate) fn freeze(state: State) -> Vec<Image> {
     machine.images()
 }
 
-/// Takes back one cell of the last record, as a power cut would that came before its drive had written it.
+/// Reverts one cell of the last record, as if power was lost before its drive wrote it.
 fn tear(machine: &Machine, before: &[Image]) {
     let after = machine.images();
     for drive in (0..DRIVES).rev() {
         let pairs = before[drive].bytes.chunks(4096).zip(after[drive].bytes.chunks(4096));
-        // Not the superblocks.
+        // Skips the superblocks.
         let mut zones = pairs.enumerate().skip((4 << 20) / 4096);
         if let Some((block, (old, _))) = zones.find(|(_, (old, new))| old != new) {
             return machine.write(drive, block as u64 * 4096, old);
@@ -229,42 +232,42 @@ fn tear(machine: &Machine, before: &[Image]) {
     panic!("the last step has written nothing");
 }
 
-async fn apply(pool: &Pool, step: Step) {
+async fn apply(pool: &Pool, step: PoolStep) {
     let open = async |volume: &str| pool.open_volume(volume).await.unwrap().attach();
     match step {
-        Step::Create { volume, size, sector } => {
+        PoolStep::Create { volume, size, sector } => {
             pool.create_volume(volume, size, sector, 1_700_000_001).await.unwrap();
         }
-        Step::Delete { volume } => {
+        PoolStep::Delete { volume } => {
             pool.delete_volume(volume).await.unwrap();
             while pool.volumes().await.unwrap().iter().any(|info| info.name == volume) {
                 Reactor::current().yield_now().await;
             }
         }
-        Step::Resize { volume, size } => pool.resize_volume(volume, size, true).await.unwrap(),
-        Step::Write { volume, offset, length, value } => {
+        PoolStep::Resize { volume, size } => pool.resize_volume(volume, size, true).await.unwrap(),
+        PoolStep::Write { volume, offset, length, value } => {
             let data = Buffer::copy_of(&pattern(volume, offset, length, value));
             open(volume).await.write(offset, &data.span()).await.unwrap();
         }
-        Step::Zero { volume, offset, length } => {
+        PoolStep::Zero { volume, offset, length } => {
             open(volume).await.write_zeroes(offset, length).await.unwrap();
         }
-        Step::Discard { volume, offset, length } => {
+        PoolStep::Discard { volume, offset, length } => {
             open(volume).await.discard(offset, length).await.unwrap();
         }
-        Step::Snapshot { name } => pool.snapshot_volume(name, 1_700_000_002).await.unwrap(),
-        Step::Clone { snapshot, volume } => {
+        PoolStep::Snapshot { name } => pool.snapshot_volume(name, 1_700_000_002).await.unwrap(),
+        PoolStep::Clone { snapshot, volume } => {
             pool.clone_volume(snapshot, volume, 1_700_000_003).await.unwrap();
         }
-        Step::RollBack { snapshot } => {
+        PoolStep::RollBack { snapshot } => {
             pool.roll_back_volume(snapshot, 1_700_000_004).await.unwrap();
             while pool.volumes().await.unwrap().iter().any(|info| info.deleting) {
                 Reactor::current().yield_now().await;
             }
         }
-        Step::Checkpoint => pool.checkpoint().await.unwrap(),
-        Step::FailDrive { drive } => pool.fail_drive(drive).await.unwrap(),
+        PoolStep::Checkpoint => pool.checkpoint().await.unwrap(),
+        PoolStep::FailDrive { drive } => pool.fail_drive(drive).await.unwrap(),
     }
-    // What it says in the event log is there before the next one.
+    // Waits until the step's event is written.
     assert!(!pool.events(0, 1).await.unwrap().is_empty());
 }

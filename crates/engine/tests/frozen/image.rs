@@ -1,10 +1,11 @@
-//! A drive as text: the blocks that hold something, in lines of 16 bytes, a line that repeats told once.
+//! A drive image as text: the blocks that are not zero, in lines of 16 bytes. Repeated lines are
+//! counted.
 //!
 //! ```text
 //! drive of 8388608 bytes
 //! block 0
 //! 4741 ... (32 digits)
-//! * 12                    the line before, 12 more times
+//! * 12                    12 repetitions of the line before
 //! ```
 
 use std::fmt::Write;
@@ -13,25 +14,25 @@ use std::path::Path;
 const BLOCK: usize = 4096;
 const LINE: usize = 16;
 
-/// All bytes of a drive.
+/// The contents of a drive.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Image {
-    /// Drive `at` of the pool in `directory`.
-    pub(crate) fn load(directory: &Path, at: usize) -> Self {
-        let path = directory.join(format!("drive{at}.txt"));
+    /// Loads drive `index` of the pool in `directory`.
+    pub(crate) fn load(directory: &Path, index: usize) -> Self {
+        let path = directory.join(format!("drive{index}.txt"));
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self::parse(&text)
     }
 
-    /// Puts it into `directory` as drive `at`.
-    pub(crate) fn store(&self, directory: &Path, at: usize) {
+    /// Stores the image in `directory` as drive `index`.
+    pub(crate) fn store(&self, directory: &Path, index: usize) {
         std::fs::create_dir_all(directory).unwrap();
-        std::fs::write(directory.join(format!("drive{at}.txt")), self.to_text()).unwrap();
+        std::fs::write(directory.join(format!("drive{index}.txt")), self.to_text()).unwrap();
     }
 
     fn to_text(&self) -> String {
@@ -80,7 +81,7 @@ impl Image {
 }
 
 #[test]
-fn what_is_stored_is_loaded() {
+fn stored_images_are_loaded_unchanged() {
     let mut image = Image { bytes: vec![0; 5 * BLOCK] };
     for (at, byte) in image.bytes[BLOCK..2 * BLOCK].iter_mut().enumerate() {
         *byte = (at / 100) as u8;

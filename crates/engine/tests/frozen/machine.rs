@@ -8,7 +8,7 @@ use reactor::{Buffer, Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
 
 use crate::image::Image;
 
-/// Runs `work` on a reactor of its own, and drops what it leaves behind: as a crash does.
+/// Runs `work` on a new reactor and then drops all remaining tasks, as in a crash.
 pub(crate) fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
@@ -17,12 +17,12 @@ pub(crate) fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
     result
 }
 
-struct Source {
+struct FrozenSource {
     memory: Arc<Memory>,
     number: usize,
 }
 
-impl DriveSource for Source {
+impl DriveSource for FrozenSource {
     fn open(&self) -> Rc<dyn Drive> {
         self.memory.open()
     }
@@ -38,12 +38,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Empty drives.
+    /// Creates empty drives.
     pub(crate) fn new(drives: usize, bytes: usize) -> Self {
         Self { drives: (0..drives).map(|_| (Memory::new(bytes).unwrap(), bytes)).collect() }
     }
 
-    /// Drives that hold these bytes.
+    /// Creates drives with these contents.
     pub(crate) fn with(images: &[Image]) -> Self {
         let machine = Self::new(images.len(), images[0].bytes.len());
         for (at, image) in images.iter().enumerate() {
@@ -54,25 +54,25 @@ impl Machine {
 
     pub(crate) fn sources(&self) -> Vec<Arc<dyn DriveSource>> {
         let source = |(number, (memory, _)): (usize, &(Arc<Memory>, usize))| {
-            Arc::new(Source { memory: memory.clone(), number }) as Arc<dyn DriveSource>
+            Arc::new(FrozenSource { memory: memory.clone(), number }) as Arc<dyn DriveSource>
         };
         self.drives.iter().enumerate().map(source).collect()
     }
 
-    /// Opens the pool on the drives. Call it within [`run`].
+    /// Opens the pool on the drives. Must be called within [`run`].
     pub(crate) async fn open(&self, nonce: u64) -> engine::Result<(Pool, OpenReport)> {
         let options = OpenOptions {
             tuning: Tuning::default(),
             reactors: Vec::new(),
             nonce,
             now: Arc::new(|| 1_700_000_000),
-            memory: None,
+            state_store: None,
             accept_stale: false,
         };
         engine::open(&self.sources(), &options).await
     }
 
-    /// What the drives hold.
+    /// Returns the contents of the drives.
     pub(crate) fn images(&self) -> Vec<Image> {
         let image = |(memory, bytes): &(Arc<Memory>, usize)| {
             let buffer = Buffer::new(*bytes);
@@ -82,7 +82,7 @@ impl Machine {
         self.drives.iter().map(image).collect()
     }
 
-    /// Changes bytes of a drive behind the engine's back.
+    /// Overwrites bytes of a drive, bypassing the engine.
     pub(crate) fn write(&self, drive: usize, offset: u64, bytes: &[u8]) {
         let written = self.drives[drive].0.open().write(offset, &[Buffer::copy_of(bytes).span()]).try_take();
         assert_eq!(written, Some(Ok(bytes.len())));

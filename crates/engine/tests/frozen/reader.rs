@@ -1,7 +1,9 @@
-//! A reader of pools made from docs/format.md: its rules about places, pointers and the end of the log, without a line of
-//! the engine. Bytes are decoded by the format's own decoders, which a test of their own holds against the same page.
+//! A reader of pools written after docs/format.md: it implements the rules for locations, pointers
+//! and the end of the log independently of the engine. Bytes are decoded by the decoders of the
+//! format crate, which a separate test compares with the same document.
 //!
-//! It reads a pool as an opening would leave it, and writes nothing: see "Opening a pool" on that page for the steps.
+//! It reads a pool in the state after an open, and writes nothing: see "Opening a pool" in the
+//! document.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +21,39 @@ use crate::image::Image;
 /// Entries of a map node and of an index block.
 const ENTRIES: u64 = 256;
 
-/// A pool, read.
+/// A pool in memory.
 pub(crate) struct Reader {
     pub(crate) superblock: Superblock,
-    /// The drives by their numbers; `None` for those that take no part.
+    /// The drives by index; `None` for drives that are not in use.
     drives: Vec<Option<Image>>,
-    shards: Vec<Shard>,
+    shards: Vec<ShardContents>,
 }
 
-/// A shard, read.
+/// The contents of a shard.
 #[derive(Default)]
-struct Shard {
+struct ShardContents {
     segments: BTreeMap<SegmentId, SegmentRecord>,
     /// The entries of all leaves.
     map: BTreeMap<(LayerId, u64), MapEntry>,
 }
 
-/// A record that was found.
-struct Record {
+/// A record of the log.
+struct LogRecord {
     header: Header,
     rows: u32,
 }
 
-impl Record {
-    /// Where block `index` lies: header blocks first, column by column.
-    fn place(&self, index: u32) -> Address {
-        let place = &self.header.location;
+impl LogRecord {
+    /// Returns the address of block `index`: header blocks first, column by column.
+    fn address(&self, index: u32) -> Address {
+        let location = &self.header.location;
         let column = u8::try_from(index / self.rows).unwrap();
-        Address::new(place.segment, format::Column::new(column), place.row.plus(index % self.rows))
+        Address::new(location.segment, format::Column::new(column), location.row.plus(index % self.rows))
     }
 
-    /// The entry of payload block `index`.
+    /// Returns the map entry of payload block `index`.
     fn entry(&self, index: u32) -> MapEntry {
-        let address = self.place(u32::from(self.header.header_blocks) + index);
+        let address = self.address(u32::from(self.header.header_blocks) + index);
         MapEntry::block(address, self.header.crcs[index as usize])
     }
 }
@@ -64,7 +66,7 @@ impl Reader {
         let superblock = found.iter().map(|(_, (superblock, _))| superblock).max_by_key(|one| age(one));
         let superblock = superblock.unwrap().clone();
         for (_, (other, drive)) in &found {
-            assert!(superblock.accounts_for(other, *drive), "drives that were used apart");
+            assert!(superblock.accounts_for(other, *drive), "the drives have diverged");
         }
         let image_of = |record: &format::DriveRecord| {
             let mine = found.iter().find(|(_, (_, drive))| *drive == record.id)?;
@@ -80,8 +82,8 @@ impl Reader {
         reader
     }
 
-    fn open_shard(&self, record: &ShardRecord, index: u16) -> Shard {
-        let mut shard = Shard::default();
+    fn open_shard(&self, record: &ShardRecord, index: u16) -> ShardContents {
+        let mut shard = ShardContents::default();
         for (id, _, segment) in &record.recent {
             shard.segments.insert(*id, segment.clone());
         }
@@ -94,7 +96,7 @@ impl Reader {
         shard
     }
 
-    fn load_checkpoint(&self, shard: &mut Shard, record: &ShardRecord) {
+    fn load_checkpoint(&self, shard: &mut ShardContents, record: &ShardRecord) {
         let root = CheckpointRoot::decode(&self.block(shard, record.root)).unwrap();
         assert_eq!(root.sequence, record.checkpointed);
         let mut tables: Vec<MapEntry> = Vec::new();
@@ -106,7 +108,7 @@ impl Reader {
         for table in &tables[..segments] {
             for segment in decode_segments(&self.block(shard, *table), self.superblock.table_width).unwrap() {
                 if let Some(segment) = segment {
-                    // What the superblock lists goes before.
+                    // The superblock's list takes precedence.
                     shard.segments.entry(SegmentId::new(id)).or_insert(segment);
                 }
                 id += 1;
@@ -114,7 +116,7 @@ impl Reader {
         }
         for table in &tables[segments + live..root.tables.total()] {
             for entry in decode_layers(&self.block(shard, *table)).unwrap() {
-                // Where merged layers went matters to the cleaner alone.
+                // Entries of merged layers matter only to the cleaner.
                 let LayerEntry::Layer(layer) = entry else { continue };
                 if let Some(level) = layer.height.checked_sub(1) {
                     let before = shard.map.values().filter(|entry| entry.address().is_some()).count() as u64;
@@ -126,8 +128,8 @@ impl Reader {
         }
     }
 
-    /// Reads the tree below a node: number `index` of its level.
-    fn load_node(&self, shard: &mut Shard, layer: LayerId, level: u8, index: u64, node: MapEntry) {
+    /// Reads the tree below node `index` of a level.
+    fn load_node(&self, shard: &mut ShardContents, layer: LayerId, level: u8, index: u64, node: MapEntry) {
         let entries = decode_entries(&self.block(shard, node)).unwrap();
         for (slot, entry) in (0..).zip(entries.iter()).filter(|(_, entry)| !entry.is_absent()) {
             let number = index * ENTRIES + slot;
@@ -138,8 +140,9 @@ impl Reader {
         }
     }
 
-    /// The records behind the checkpoint, in order, up to the first that is missing or cannot be made whole.
-    fn find_records(&self, shard: &Shard, record: &ShardRecord, index: u16) -> Vec<Record> {
+    /// Returns the records after the checkpoint, in order, up to the first one that is missing or
+    /// incomplete.
+    fn find_records(&self, shard: &ShardContents, record: &ShardRecord, index: u16) -> Vec<LogRecord> {
         let mut found = BTreeMap::new();
         for (id, from, segment) in &record.recent {
             let mut row = from.get();
@@ -162,14 +165,16 @@ impl Reader {
         records
     }
 
-    /// The record that starts at `row`, if its header verifies and belongs there.
-    fn header_at(&self, id: SegmentId, segment: &SegmentRecord, row: u32, shard: u16) -> Option<Record> {
+    /// Returns the record that starts at `row`, if its header passes verification and belongs
+    /// there.
+    fn header_at(&self, id: SegmentId, segment: &SegmentRecord, row: u32, shard: u16) -> Option<LogRecord> {
         let rows = u32::try_from(self.superblock.zone_bytes / BLOCK_BYTES).unwrap();
         if row >= rows {
             return None;
         }
-        // What lies there may be what a crash has left there, and the others say better.
-        let first = self.cell(segment, 0, row).into_iter().chain(self.computed(segment, 0, row));
+        // The stored cell may be a remnant of a crash. The other columns may then reconstruct the
+        // header.
+        let first = self.cell(segment, 0, row).into_iter().chain(self.reconstructions(segment, 0, row));
         let header = first.into_iter().find_map(|mut bytes| {
             let unverified = UnverifiedHeader::parse(&bytes).ok()?;
             for more in 1..u32::from(unverified.blocks()) {
@@ -177,60 +182,63 @@ impl Reader {
             }
             unverified.verify(&bytes, &self.superblock.key).ok()
         })?;
-        let place = &header.location;
-        let belongs = place.pool == self.superblock.pool
-            && place.shard.get() == shard
-            && place.segment == id
-            && place.incarnation == segment.incarnation
-            && place.row.get() == row;
+        let location = &header.location;
+        let belongs = location.pool == self.superblock.pool
+            && location.shard.get() == shard
+            && location.segment == id
+            && location.incarnation == segment.incarnation
+            && location.row.get() == row;
         let rows = header.blocks().div_ceil(u32::from(segment.scheme.data()));
-        belongs.then_some(Record { header, rows })
+        belongs.then_some(LogRecord { header, rows })
     }
 
-    fn is_whole(&self, shard: &Shard, record: &Record) -> bool {
+    fn is_whole(&self, shard: &ShardContents, record: &LogRecord) -> bool {
         (0..record.header.payload_blocks()).all(|index| self.try_block(shard, record.entry(index)).is_some())
     }
 
-    /// The block that an entry points to.
-    fn block(&self, shard: &Shard, entry: MapEntry) -> Vec<u8> {
+    /// Returns the block that an entry points to.
+    fn block(&self, shard: &ShardContents, entry: MapEntry) -> Vec<u8> {
         self.try_block(shard, entry).unwrap_or_else(|| panic!("{entry:?} cannot be read"))
     }
 
-    /// The same, if its cell or the others of its row give bytes that have its CRC.
-    fn try_block(&self, shard: &Shard, entry: MapEntry) -> Option<Vec<u8>> {
-        let Mapping::Block { address, crc } = entry.mapping() else { panic!("a pointer to nothing") };
+    /// Returns the block that an entry points to, if its cell or a reconstruction has the entry's
+    /// CRC.
+    fn try_block(&self, shard: &ShardContents, entry: MapEntry) -> Option<Vec<u8>> {
+        let Mapping::Block { address, crc } = entry.mapping() else { panic!("the entry has no address") };
         let segment = &shard.segments[&address.segment()];
         let (column, row) = (address.column().get(), address.row().get());
         let stored = self.cell(segment, column, row).filter(|bytes| crc32c(bytes) == crc);
-        stored.or_else(|| self.computed(segment, column, row).into_iter().find(|bytes| crc32c(bytes) == crc))
+        stored.or_else(|| {
+            self.reconstructions(segment, column, row).into_iter().find(|bytes| crc32c(bytes) == crc)
+        })
     }
 
-    /// A data cell as it lies there, or as the others say if it is not on a drive that takes part.
+    /// Returns a data cell, reconstructed from the other columns if its drive is not in use.
     fn data_cell(&self, segment: &SegmentRecord, column: u8, row: u32) -> Option<Vec<u8>> {
         let stored = self.cell(segment, column, row);
-        stored.or_else(|| self.computed(segment, column, row).into_iter().next())
+        stored.or_else(|| self.reconstructions(segment, column, row).into_iter().next())
     }
 
-    /// The bytes of a cell, if it was written to a drive that takes part.
+    /// Returns the bytes of a cell, if it was written to a drive in use.
     fn cell(&self, segment: &SegmentRecord, column: u8, row: u32) -> Option<Vec<u8>> {
-        let place = &segment.columns[usize::from(column)];
-        let (drive, zone) = place.zone.filter(|_| row < place.missing_from.get())?;
+        let column = &segment.columns[usize::from(column)];
+        let (drive, zone) = column.zone.filter(|_| row < column.missing_from.get())?;
         let zone = self.superblock.data_start + u64::from(zone.get()) * self.superblock.zone_bytes;
         let at = usize::try_from(zone + u64::from(row) * BLOCK_BYTES).unwrap();
         Some(self.drives[drive.index()].as_ref()?.bytes[at..at + BLOCK].to_vec())
     }
 
-    /// What other columns of the row say that a cell holds, each choice of k of them in turn.
-    fn computed(&self, segment: &SegmentRecord, wanted: u8, row: u32) -> Vec<Vec<u8>> {
+    /// Returns the reconstructions of a cell, one for each choice of k other columns of the row.
+    fn reconstructions(&self, segment: &SegmentRecord, wanted: u8, row: u32) -> Vec<Vec<u8>> {
         let (data, width) = (segment.scheme.data(), segment.scheme.width());
         let code = Code::new(data, segment.scheme.parity()).unwrap();
         let cells: Vec<_> = (0..width).map(|column| self.cell(segment, column, row)).collect();
         let choices = (0u32..1 << width).filter(|choice| {
-            let there = |column: u8| column != wanted && cells[usize::from(column)].is_some();
+            let is_present = |column: u8| column != wanted && cells[usize::from(column)].is_some();
             choice.count_ones() == u32::from(data)
-                && (0..width).all(|column| choice & 1 << column == 0 || there(column))
+                && (0..width).all(|column| choice & 1 << column == 0 || is_present(column))
         });
-        let compute = |choice: u32| {
+        let reconstruct = |choice: u32| {
             let present: ColumnSet = (0..width).filter(|column| choice & 1 << column != 0).collect();
             let decoder = code.decoder(present, &[wanted]).unwrap();
             let inputs: Vec<&[u8]> = decoder
@@ -242,10 +250,10 @@ impl Reader {
             decoder.apply(&inputs, &mut [&mut cell]);
             cell
         };
-        choices.map(compute).collect()
+        choices.map(reconstruct).collect()
     }
 
-    /// The volumes, by name, with all their bytes.
+    /// Returns the contents of the volumes, by name.
     pub(crate) fn volumes(&self) -> Contents {
         let catalogue = &self.shards[0];
         let records = catalogue.map.range((LayerId::SYSTEM, 0)..(LayerId::new(LayerId::SYSTEM.get() + 1), 0));
@@ -278,7 +286,7 @@ impl Reader {
     }
 }
 
-/// Which of two superblocks is newer.
+/// Returns the sort key of a superblock: higher is newer.
 fn age(superblock: &Superblock) -> (u64, u64) {
     (superblock.epoch().epoch, superblock.generation.get())
 }
@@ -290,8 +298,8 @@ fn newest_of_slots(image: &Image) -> Option<(Superblock, format::DriveId)> {
     slots.iter().filter_map(read).max_by_key(|(superblock, _)| age(superblock))
 }
 
-/// What a record means for the map.
-fn replay(shard: &mut Shard, record: &Record) {
+/// Applies a record to the map.
+fn replay(shard: &mut ShardContents, record: &LogRecord) {
     let mut next = 0;
     for item in &record.header.items {
         let count = item.payload();
@@ -305,11 +313,11 @@ fn replay(shard: &mut Shard, record: &Record) {
             Item::Move { layer, block, from, .. } => {
                 for index in 0..count {
                     let key = (layer, block.get() + u64::from(index));
-                    let still = shard
+                    let is_unchanged = shard
                         .map
                         .get(&key)
                         .is_some_and(|entry| entry.address() == Some(from.plus_rows(index)));
-                    if still {
+                    if is_unchanged {
                         shard.map.insert(key, record.entry(next + index));
                     }
                 }

@@ -1,48 +1,48 @@
-//! A volume as a file: bytes from anywhere to anywhere, of which the volume itself knows whole sectors only.
+//! A volume as a file: reads and writes of any bytes, over a volume that has sectors.
 //!
-//! Always true: bytes that a request does not name keep their values, whatever others write beside them at the same time.
-//! Must not know who reads and writes.
+//! Always true: bytes outside of a request keep their values, also with concurrent writes to the
+//! same sectors. Must not know its users.
 
 use std::ops::Range;
 
 use reactor::{Buffer, Span};
 
 use super::limits::ZERO_STEP;
-use super::turns::Turns;
+use super::sector_lock::SectorLock;
 use crate::{Volume, VolumeError, VolumeErrorKind};
 
-/// See the module. Belongs to one reactor.
-pub struct File<V> {
+/// A volume as a file. Lives on one reactor.
+pub struct VolumeFile<V> {
     volume: V,
-    turns: Turns,
+    sectors: SectorLock,
 }
 
-/// What is looked for in a file.
+/// The target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sought {
+pub(super) enum SeekTarget {
     Data,
     Hole,
 }
 
-/// Bytes that were read, in the memory that they were read into.
-pub(super) struct Content {
+/// Data that was read, in its buffer.
+pub(super) struct ReadData {
     buffer: Buffer,
     within: Range<usize>,
 }
 
-impl Content {
+impl ReadData {
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_slice().get(self.within.clone()).unwrap_or_default()
     }
 }
 
-impl<V: Volume> File<V> {
-    /// The file of this volume.
+impl<V: Volume> VolumeFile<V> {
+    /// Creates the file of a volume.
     pub fn new(volume: V) -> Self {
-        Self { volume, turns: Turns::default() }
+        Self { volume, sectors: SectorLock::default() }
     }
 
-    /// Bytes, now.
+    /// Returns the current size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.volume.size()
     }
@@ -51,25 +51,25 @@ impl<V: Volume> File<V> {
         self.volume.sector().into()
     }
 
-    /// Up to `len` bytes from `offset` on: fewer at the end.
+    /// Reads up to `len` bytes from `offset` on; fewer at the end.
     ///
     /// # Errors
     /// Those of the volume.
-    pub(super) async fn read(&self, offset: u64, len: u32) -> Result<Content, VolumeError> {
+    pub(super) async fn read(&self, offset: u64, len: u32) -> Result<ReadData, VolumeError> {
         let end = offset.saturating_add(len.into()).min(self.size());
         if offset >= end {
-            return Ok(Content { buffer: Buffer::new(0), within: 0..0 });
+            return Ok(ReadData { buffer: Buffer::new(0), within: 0..0 });
         }
         let from = offset - offset % self.sector();
         let buffer = Buffer::new(length(end.next_multiple_of(self.sector()) - from)?);
         self.volume.read(from, &buffer.span()).await?;
-        Ok(Content { buffer, within: length(offset - from)?..length(end - from)? })
+        Ok(ReadData { buffer, within: length(offset - from)?..length(end - from)? })
     }
 
-    /// Writes `data` from `offset` on, as much of it as lies within the file. Gives how many bytes that are.
+    /// Writes the part of `data` from `offset` on that lies within the file. Returns its length.
     ///
     /// # Errors
-    /// Those of the volume; `NoSpace` behind its end.
+    /// Those of the volume; `NoSpace` at or after its end.
     pub(super) async fn write(&self, offset: u64, data: &Span) -> Result<usize, VolumeError> {
         let room = length(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         if room == 0 {
@@ -82,7 +82,7 @@ impl<V: Volume> File<V> {
         }
         let whole = offset.is_multiple_of(self.sector()) && (data.len() as u64).is_multiple_of(self.sector());
         if whole {
-            let _turn = self.turns.beside().await;
+            let _guard = self.sectors.shared().await;
             self.volume.write(offset, &data).await?;
         } else {
             self.write_parts(offset, &data).await?;
@@ -90,9 +90,9 @@ impl<V: Volume> File<V> {
         Ok(data.len())
     }
 
-    /// Writes into sectors that keep some of their bytes.
+    /// Writes into sectors that keep some of their bytes (read-modify-write).
     async fn write_parts(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
-        let _turn = self.turns.alone().await;
+        let _guard = self.sectors.exclusive().await;
         let sector = self.sector();
         let from = offset - offset % sector;
         let end = offset + data.len() as u64;
@@ -110,7 +110,7 @@ impl<V: Volume> File<V> {
         self.volume.write(from, &into).await
     }
 
-    /// Makes everything durable that was answered before.
+    /// Makes completed writes durable.
     ///
     /// # Errors
     /// Those of the volume.
@@ -118,7 +118,7 @@ impl<V: Volume> File<V> {
         self.volume.flush().await
     }
 
-    /// Makes a range read as zeros and gives its space back, as far as it lies within the file.
+    /// Zeroes the part of a range that lies within the file, and frees its space.
     ///
     /// # Errors
     /// Those of the volume.
@@ -137,7 +137,7 @@ impl<V: Volume> File<V> {
     }
 
     async fn zero_sectors(&self, first: u64, last: u64) -> Result<(), VolumeError> {
-        let _turn = self.turns.beside().await;
+        let _guard = self.sectors.shared().await;
         let mut next = first;
         while next < last {
             let step = (last - next).min(ZERO_STEP);
@@ -156,12 +156,12 @@ impl<V: Volume> File<V> {
         self.write_parts(offset, &zeros.span()).await
     }
 
-    /// The first place from `offset` on where there is data, or none. Behind the last data there is a hole, if only at
-    /// the end of the file; `None` is behind the end, or where no data follows.
+    /// Returns the first offset from `offset` on with data, or with a hole. The end of the file
+    /// counts as a hole. Returns `None` after the end, or if no data follows.
     ///
     /// # Errors
     /// Those of the volume.
-    pub(super) async fn seek(&self, offset: u64, sought: Sought) -> Result<Option<u64>, VolumeError> {
+    pub(super) async fn seek(&self, offset: u64, sought: SeekTarget) -> Result<Option<u64>, VolumeError> {
         let size = self.size();
         if offset >= size {
             return Ok(None);
@@ -169,19 +169,19 @@ impl<V: Volume> File<V> {
         let mut next = offset - offset % self.sector();
         while next < size {
             let extents = self.volume.extents(next, size - next).await?;
-            assert!(!extents.is_empty(), "a volume tells something of what it has");
+            assert!(!extents.is_empty(), "a volume returns at least one extent");
             for extent in extents {
-                if extent.data == (sought == Sought::Data) {
+                if extent.data == (sought == SeekTarget::Data) {
                     return Ok(Some(next.max(offset)));
                 }
                 next += extent.length;
             }
         }
-        Ok((sought == Sought::Hole).then_some(size))
+        Ok((sought == SeekTarget::Hole).then_some(size))
     }
 }
 
-/// A number of bytes in memory.
+/// Converts a number of bytes to a length in memory.
 fn length(bytes: u64) -> Result<usize, VolumeError> {
     let too_long =
         |_| VolumeError::new(VolumeErrorKind::Invalid, "more bytes than this machine's memory has");

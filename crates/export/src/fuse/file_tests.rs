@@ -1,4 +1,4 @@
-//! Files over volumes in memory, against plain bytes.
+//! Files over volumes in memory, compared with plain bytes.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,28 +17,28 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     Reactor::new(ParkDriver::new(clock.clone()), clock).run(work)
 }
 
-fn file(sector: u32) -> (MemoryVolume, File<MemoryVolume>) {
+fn file(sector: u32) -> (MemoryVolume, VolumeFile<MemoryVolume>) {
     let volume = MemoryVolume::new(SIZE as u64, sector);
-    (volume.clone(), File::new(volume))
+    (volume.clone(), VolumeFile::new(volume))
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum FileStep {
     Read(usize, usize),
     Write(usize, usize, u8),
     Zero(usize, usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    // Around sectors and the end, and anywhere.
+fn step() -> impl Strategy<Value = FileStep> {
+    // Offsets around sectors and the end, and anywhere.
     let place = || {
         prop_oneof![(0..20usize).prop_map(|n| n * 512), (0..20usize).prop_map(|n| n * 4096), 0..SIZE + 9000]
     };
     let len = || prop_oneof![Just(512usize), Just(4096), 1..9000usize];
     prop_oneof![
-        (place(), len()).prop_map(|(at, len)| Step::Read(at, len)),
-        (place(), len(), any::<u8>()).prop_map(|(at, len, byte)| Step::Write(at, len, byte)),
-        (place(), len()).prop_map(|(at, len)| Step::Zero(at, len)),
+        (place(), len()).prop_map(|(at, len)| FileStep::Read(at, len)),
+        (place(), len(), any::<u8>()).prop_map(|(at, len, byte)| FileStep::Write(at, len, byte)),
+        (place(), len()).prop_map(|(at, len)| FileStep::Zero(at, len)),
     ]
 }
 
@@ -50,12 +50,12 @@ proptest! {
         run(async {
             for step in steps {
                 match step {
-                    Step::Read(at, len) => {
+                    FileStep::Read(at, len) => {
                         let content = file.read(at as u64, len as u32).await.unwrap();
                         let wanted = plain.get(at..SIZE.min(at + len)).unwrap_or_default();
                         prop_assert_eq!(content.bytes(), wanted);
                     }
-                    Step::Write(at, len, byte) => {
+                    FileStep::Write(at, len, byte) => {
                         let data: Vec<u8> = (0..len).map(|index| byte.wrapping_add(index as u8)).collect();
                         let written = file.write(at as u64, &Buffer::copy_of(&data).span()).await;
                         if at >= SIZE {
@@ -66,7 +66,7 @@ proptest! {
                         prop_assert_eq!(written.unwrap(), fits);
                         plain[at..at + fits].copy_from_slice(&data[..fits]);
                     }
-                    Step::Zero(at, len) => {
+                    FileStep::Zero(at, len) => {
                         file.zero(at as u64, len as u64).await.unwrap();
                         let end = SIZE.min(at + len);
                         if at < end {
@@ -83,20 +83,21 @@ proptest! {
 }
 
 #[test]
-fn neighbours_in_a_sector_do_not_lose_each_others_bytes() {
+fn concurrent_writes_to_a_sector_keep_each_others_bytes() {
     let (volume, file) = file(4096);
     run(async {
         let mut context = Context::from_waker(Waker::noop());
         let (front, back) = (Buffer::copy_of(&[1; 100]).span(), Buffer::copy_of(&[2; 100]).span());
         let whole = Buffer::copy_of(&[3; 4096]).span();
-        // The first has read the sector and is about to write it. Neither the other part nor the whole may come between.
+        // The first write has read the sector and is about to write it. Neither the other part nor
+        // the whole sector may be written in between.
         volume.faults().hold_writes();
         let (mut first, mut second) = (pin!(file.write(0, &front)), pin!(file.write(4000, &back)));
         let mut third = pin!(file.write(0, &whole));
         assert!(first.as_mut().poll(&mut context).is_pending());
         assert!(second.as_mut().poll(&mut context).is_pending());
         assert!(third.as_mut().poll(&mut context).is_pending());
-        assert_eq!(volume.counters().reads, 1, "the second reads what the first has written");
+        assert_eq!(volume.counters().reads, 1, "the second write reads the data of the first");
         volume.faults().release_writes();
         assert_eq!((first.await, second.await), (Ok(100), Ok(96 + 4)));
         let content = file.read(0, 4096).await.unwrap();
@@ -109,20 +110,20 @@ fn neighbours_in_a_sector_do_not_lose_each_others_bytes() {
 }
 
 #[test]
-fn what_is_zeroed_takes_no_space() {
+fn zeroed_ranges_take_no_space() {
     let (volume, file) = file(512);
     run(async {
         file.write(0, &Buffer::copy_of(&[7; 16384]).span()).await.unwrap();
         file.zero(100, 16000).await.unwrap();
         assert_eq!((volume.counters().zeroes, volume.counters().discards), (1, 0));
-        assert_eq!(file.seek(0, Sought::Data).await, Ok(Some(0)));
-        assert_eq!(file.seek(0, Sought::Hole).await, Ok(Some(4096)));
-        assert_eq!(file.seek(5000, Sought::Hole).await, Ok(Some(5000)));
-        assert_eq!(file.seek(5000, Sought::Data).await, Ok(Some(12288)));
-        assert_eq!(file.seek(13000, Sought::Data).await, Ok(Some(13000)));
-        assert_eq!(file.seek(16384, Sought::Data).await, Ok(None));
-        assert_eq!(file.seek(SIZE as u64 - 1, Sought::Hole).await, Ok(Some(SIZE as u64 - 1)));
-        assert_eq!(file.seek(SIZE as u64, Sought::Hole).await, Ok(None));
+        assert_eq!(file.seek(0, SeekTarget::Data).await, Ok(Some(0)));
+        assert_eq!(file.seek(0, SeekTarget::Hole).await, Ok(Some(4096)));
+        assert_eq!(file.seek(5000, SeekTarget::Hole).await, Ok(Some(5000)));
+        assert_eq!(file.seek(5000, SeekTarget::Data).await, Ok(Some(12288)));
+        assert_eq!(file.seek(13000, SeekTarget::Data).await, Ok(Some(13000)));
+        assert_eq!(file.seek(16384, SeekTarget::Data).await, Ok(None));
+        assert_eq!(file.seek(SIZE as u64 - 1, SeekTarget::Hole).await, Ok(Some(SIZE as u64 - 1)));
+        assert_eq!(file.seek(SIZE as u64, SeekTarget::Hole).await, Ok(None));
     });
 }
 
@@ -131,12 +132,12 @@ fn the_end_of_a_full_file_is_a_hole() {
     let (_, file) = file(512);
     run(async {
         file.write(0, &Buffer::copy_of(&[1; SIZE]).span()).await.unwrap();
-        assert_eq!(file.seek(9, Sought::Hole).await, Ok(Some(SIZE as u64)));
+        assert_eq!(file.seek(9, SeekTarget::Hole).await, Ok(Some(SIZE as u64)));
     });
 }
 
 #[test]
-fn failures_of_the_volume_are_told() {
+fn errors_of_the_volume_are_returned() {
     let (volume, file) = file(512);
     run(async {
         let data = Buffer::copy_of(&[1; 100]).span();
@@ -147,7 +148,7 @@ fn failures_of_the_volume_are_told() {
         assert_eq!(file.write(3, &data).await.unwrap_err().kind(), VolumeErrorKind::NoSpace);
         volume.set_read_only(true);
         assert_eq!(file.zero(0, 512).await.unwrap_err().kind(), VolumeErrorKind::ReadOnly);
-        // Whoever failed holds nobody up.
+        // A failed write releases its lock.
         volume.set_read_only(false);
         assert_eq!(file.write(3, &data).await, Ok(100));
     });

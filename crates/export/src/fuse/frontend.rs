@@ -1,4 +1,4 @@
-//! FUSE as a frontend: a mounted file for each export, whose requests are carried out on one reactor.
+//! FUSE as a frontend: a mounted file for each export, with requests executed on one reactor.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reactor::{Handle, Reactor};
 
-use super::file::File;
-use super::mount::{MountError, MountErrorKind, forget, hold};
-use super::server::{Options, Server};
+use super::file::VolumeFile;
+use super::mount::{MountError, MountErrorKind, release_place, reserve_place};
+use super::server::{FuseOptions, FuseServer};
 use crate::context::{call_object, check_no_queues, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::{
@@ -47,13 +47,14 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
         vec![self.path(name).to_string_lossy().into_owned()]
     }
 
-    /// Unmounts files whose daemon died, and puts a node that cannot be opened in the place of each file: a program that
-    /// runs before the pool is open must not write into the directory below.
+    /// Unmounts the files of a daemon that died, and puts a node that cannot be opened in the place
+    /// of each file: a program that runs before the pool is open must not write into the directory
+    /// below.
     fn reserve<'a>(&'a self, names: &'a [ExportName]) -> ControlFuture<'a, ()> {
         Box::pin(async move {
             for name in names {
                 let (path, access) = (self.path(name), self.context.access);
-                if let Ok(Err(error)) = run_blocking(move || hold(&path, access)).await {
+                if let Ok(Err(error)) = run_blocking(move || reserve_place(&path, access)).await {
                     tracing::warn!(export = %name, %error, "cannot reserve the place of a file");
                 }
             }
@@ -72,11 +73,11 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
             let read_only = config.read_only;
             let open = move || async move {
                 let volume = ExportedVolume::uncounted(source.open(), read_only);
-                Handle::register(&Reactor::current(), Rc::new(File::new(volume)))
+                Handle::register(&Reactor::current(), Rc::new(VolumeFile::new(volume)))
             };
             let file: ServedFile<S::Volume> = reactor.call(open).await?;
             let opens = Arc::<AtomicU64>::default();
-            let options = Options {
+            let options = FuseOptions {
                 place: self.path(name),
                 access: self.context.access,
                 name: name.to_string(),
@@ -84,7 +85,7 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
                 opens: opens.clone(),
             };
             let served = file.clone();
-            match run_blocking(move || Server::start(served, options)).await? {
+            match run_blocking(move || FuseServer::start(served, options)).await? {
                 Ok(server) => {
                     let (server, path) = (Arc::new(server), self.path(name));
                     let export = FuseExport { name: name.clone(), path, server, file, opens };
@@ -102,18 +103,18 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
         Box::pin(async move {
             let path = self.path(name);
             // A node that stays cannot be opened, and the next daemon recognises it.
-            let _ = run_blocking(move || forget(&path)).await;
+            let _ = run_blocking(move || release_place(&path)).await;
         })
     }
 }
 
-type ServedFile<V> = Handle<File<ExportedVolume<V>>>;
+type ServedFile<V> = Handle<VolumeFile<ExportedVolume<V>>>;
 
 /// A volume that is served as a file.
 struct FuseExport<V> {
     name: ExportName,
     path: PathBuf,
-    server: Arc<Server>,
+    server: Arc<FuseServer>,
     file: ServedFile<V>,
     opens: Arc<AtomicU64>,
 }
@@ -164,10 +165,10 @@ impl<V: Volume + 'static> RunningExport for FuseExport<V> {
 }
 
 /// Drops the volume of a file.
-async fn close<V: Volume + 'static>(file: &Handle<File<V>>) {
-    let home = file.clone();
+async fn close<V: Volume + 'static>(file: &Handle<VolumeFile<V>>) {
+    let handle = file.clone();
     // A reactor that has shut down holds nothing.
-    let _ = call_object(file, move |_| async move { home.unregister() }).await;
+    let _ = call_object(file, move |_| async move { handle.unregister() }).await;
 }
 
 fn explain(error: &MountError) -> ExportError {

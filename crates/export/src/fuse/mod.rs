@@ -1,24 +1,27 @@
-//! Volumes as files, by FUSE: for loop devices, and for whatever works on files.
+//! Volumes as files by FUSE: for loop devices and programs that work on files.
 //!
-//! A file is mounted on a node of its own, which nobody can open while nothing is mounted there. The kernel's requests are taken on a thread, by the `fuser` crate, and carried
-//! out on one reactor. Nothing is kept in the kernel's page cache, so that what was answered is the volume's.
+//! A file is mounted on a node of its own, which cannot be opened while nothing is mounted on it.
+//! The kernel's requests are received on a thread by the `fuser` crate, and executed on one
+//! reactor. The kernel's page cache is not used, so that completed writes are visible to all users
+//! of the volume.
 //!
-//! Always true: a request that was begun is finished; bytes that nobody writes keep their values although the volume knows
-//! sectors only; when the daemon is gone, so is the mount, or the next daemon takes it away.
+//! Always true: a request that has begun is completed; bytes outside of a write keep their values
+//! although the volume has sectors; after the daemon died, its mount is gone or the next daemon
+//! removes it.
 //!
-//! Must not know: how a volume stores, who else uses it.
+//! Must not know: how a volume stores data, other users of a volume.
 
-mod credit;
 mod file;
 mod frontend;
-mod kernel;
+mod handler;
 mod limits;
 mod mount;
-mod opens;
+mod open_count;
+mod request_limiter;
+mod sector_lock;
 mod server;
-mod turns;
 
-pub use file::File;
+pub use file::VolumeFile;
 pub use frontend::FuseFrontend;
-pub use mount::{MountError, MountErrorKind, forget, hold};
-pub use server::{InUse, Options, Server};
+pub use mount::{MountError, MountErrorKind, release_place, reserve_place};
+pub use server::{FileInUse, FuseOptions, FuseServer};

@@ -1,7 +1,8 @@
-//! Where a file is seen: the mount, and the node below it that it is mounted on.
+//! The mount of a file, and the node below that it is mounted on.
 //!
-//! Always true: what lies at the place and is not ours is left alone; a mount whose daemon is dead is taken away before the
-//! place is used again; while nothing is mounted on the node, nobody can open it. Must not know what is served.
+//! Always true: files and mounts of others are left alone; a mount of a daemon that died is removed
+//! before its place is used again; while nothing is mounted on the node, it cannot be opened. Must
+//! not know the contents of the file.
 
 use std::ffi::CString;
 use std::io;
@@ -14,29 +15,29 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-/// What our mounts are, as the table of mounts has it.
+/// The file system type of our mounts in the table of mounts.
 const KIND: &str = "fuse.gabion";
-/// The kernel's side of FUSE.
+/// The device through which FUSE is served.
 const DEVICE: &str = "/dev/fuse";
-/// Mounts at one place, one above the other, that are taken away before we give up.
+/// The most stale mounts at one place, stacked on each other, that are removed.
 const STACK_MAX: usize = 16;
 
-/// Why a file cannot be served where it should be, for control flow.
+/// The reason why a file cannot be mounted, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MountErrorKind {
     /// Another process serves there.
     Busy,
-    /// Something that is not ours lies there.
+    /// Another file or mount is in the place.
     Occupied,
-    /// The system does not let us mount.
+    /// The system denies the mount.
     Denied,
-    /// This kernel has no FUSE.
+    /// The kernel has no FUSE.
     Missing,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
-/// A file that cannot be served where it should be.
+/// A file that cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct MountError {
@@ -63,27 +64,28 @@ impl MountError {
     }
 }
 
-/// A mount that nobody serves yet. Dropped, it is taken away.
+/// A mount that is not served yet. It is unmounted when dropped.
 pub(super) struct Mount {
     place: PathBuf,
     device: Option<OwnedFd>,
 }
 
 impl Mount {
-    /// Mounts a file at `place`, whose directory is made with the rights of `access` if it does not exist.
+    /// Mounts a file at `place`. Creates its directory with the rights of `access` if it does not
+    /// exist.
     ///
     /// # Errors
-    /// When something is in the way, or the system does not let us.
+    /// When the place is taken, or the system denies it.
     pub(super) fn new(place: &Path, access: Access, name: &str, read_only: bool) -> Result<Self, MountError> {
-        let made = hold(place, access)?;
+        let made = reserve_place(place, access)?;
         let mounted = mount(place, name, read_only);
         if mounted.is_err() && made {
-            forget(place);
+            release_place(place);
         }
         Ok(Self { place: place.to_owned(), device: Some(mounted?) })
     }
 
-    /// The kernel's end, to be served.
+    /// Takes the device, to serve it.
     pub(super) fn take_device(&mut self) -> Option<OwnedFd> {
         self.device.take()
     }
@@ -92,13 +94,14 @@ impl Mount {
         &self.place
     }
 
-    /// Takes the file away from whoever uses it: what they do from now on fails. The node below it stays, which nobody can
-    /// open.
+    /// Unmounts the file even if it is in use: later requests of its users fail. The node below
+    /// stays, and cannot be opened.
     pub(super) fn cut(&self) {
-        // Forced, requests that wait in the kernel fail; detached, who has it open keeps a file that fails.
+        // FORCE fails requests that wait in the kernel; DETACH leaves users with an open file that
+        // fails.
         let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
         if let Err(error) = rustix::mount::unmount(&self.place, flags) {
-            // Somebody else has unmounted it.
+            // It is unmounted already.
             tracing::debug!(place = %self.place.display(), %error, "nothing to unmount");
         }
     }
@@ -108,52 +111,53 @@ impl Drop for Mount {
     fn drop(&mut self) {
         if self.device.is_some() {
             self.cut();
-            forget(&self.place);
+            release_place(&self.place);
         }
     }
 }
 
-/// Makes sure that nobody can write at a place until something is mounted there: takes away what a daemon that is dead has
-/// left, and makes a node that cannot be opened. True if there was none.
+/// Makes sure that nothing can be written at a place until a file is mounted there: removes the
+/// mount of a daemon that died, and creates a node that cannot be opened. Returns true if there was
+/// no node.
 ///
 /// # Errors
-/// As [`clear`]; `Occupied` when something that is not ours lies there.
-pub fn hold(place: &Path, access: Access) -> Result<bool, MountError> {
+/// As [`clear`]; `Occupied` when the place holds another file.
+pub fn reserve_place(place: &Path, access: Access) -> Result<bool, MountError> {
     clear(place)?;
     make_place(place, access)
 }
 
-/// Takes away what a daemon that is dead has left at a place.
+/// Removes the mounts of a daemon that died.
 ///
 /// # Errors
-/// `Busy` when another daemon serves there; `Occupied` when something else is mounted there.
+/// `Busy` when another daemon serves there; `Occupied` when another file system is mounted there.
 fn clear(place: &Path) -> Result<(), MountError> {
     for _ in 0..STACK_MAX {
         let Some(kind) = mounted_at(place)? else { return Ok(()) };
         let shown = place.display();
         if kind != KIND {
-            let message = format!("something else is mounted at {shown} ({kind})");
+            let message = format!("a file system of type {kind} is mounted at {shown}");
             return Err(MountError::new(MountErrorKind::Occupied, message));
         }
-        // Only the connection's end answers this when its daemon is dead.
+        // These errors mean that the daemon of the mount died.
         if !matches!(rustix::fs::lstat(place), Err(Errno::NOTCONN | Errno::CONNABORTED)) {
             let message = format!("another process serves {shown}");
             return Err(MountError::new(MountErrorKind::Busy, message));
         }
-        rustix::mount::unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|error| {
-            MountError::io("unmount what a dead daemon has left at", place, &error.into())
-        })?;
-        tracing::info!(place = %shown, "what a daemon that is dead had mounted was taken away");
+        rustix::mount::unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+            .map_err(|error| MountError::io("unmount the stale mount at", place, &error.into()))?;
+        tracing::info!(place = %shown, "removed a stale mount of a daemon that died");
     }
-    let message = format!("too much is mounted at {}", place.display());
+    let message = format!("too many stale mounts at {}", place.display());
     Err(MountError::new(MountErrorKind::Failed, message))
 }
 
-/// What kind of file system is mounted at a place, if any is.
+/// Returns the type of the file system that is mounted at a place, if any.
 fn mounted_at(place: &Path) -> Result<Option<String>, MountError> {
     let table = Path::new("/proc/self/mountinfo");
     let text = std::fs::read(table).map_err(|error| MountError::io("read", table, &error))?;
-    // The table has real paths; only the directory can be asked for its own when the file below does not answer.
+    // The table has canonical paths. Only the directory can be canonicalised when the file itself
+    // does not respond.
     let place = match (place.parent().map(Path::canonicalize), place.file_name()) {
         (Some(Ok(directory)), Some(name)) => directory.join(name),
         _ => place.to_owned(),
@@ -161,7 +165,7 @@ fn mounted_at(place: &Path) -> Result<Option<String>, MountError> {
     Ok(find(&text, place.as_os_str().as_bytes()))
 }
 
-/// The kind of the last mount at a place, of a table as proc(5) describes it.
+/// Returns the type of the last mount at a place in a table as in proc(5).
 fn find(table: &[u8], place: &[u8]) -> Option<String> {
     let of_line = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -174,7 +178,7 @@ fn find(table: &[u8], place: &[u8]) -> Option<String> {
     table.split(|byte| *byte == b'\n').filter_map(of_line).next_back()
 }
 
-/// Blanks and such are written as three octal digits behind a backslash.
+/// Decodes white space, which is encoded as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -194,40 +198,41 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Makes the node that is mounted on, unless it is there already. Nobody can open it, root neither: what is written while
-/// nothing is mounted fails, instead of going into a file that the next mount hides. True if it was made.
+/// Creates the node that is mounted on, if it does not exist. Nobody can open it, not even root: a
+/// write while nothing is mounted fails, instead of going into a file that the next mount hides.
+/// Returns true if the node was created.
 fn make_place(place: &Path, access: Access) -> Result<bool, MountError> {
     if let Some(directory) = place.parent() {
         access
             .make_directories(directory)
             .map_err(|error| MountError::io("make the directory", directory, &error))?;
     }
-    match Below::at(place) {
-        Ok(Below::Ours) => return Ok(false),
+    match PlaceNode::at(place) {
+        Ok(PlaceNode::Ours) => return Ok(false),
         // Earlier releases mounted on an empty file.
-        Ok(Below::EmptyFile) => std::fs::remove_file(place)
+        Ok(PlaceNode::EmptyFile) => std::fs::remove_file(place)
             .map_err(|error| MountError::io("replace the empty file", place, &error))?,
-        Ok(Below::Nothing) => {}
-        Ok(Below::SomethingElse) => {
-            let message = format!("{} is there already, and is not ours", place.display());
+        Ok(PlaceNode::Nothing) => {}
+        Ok(PlaceNode::SomethingElse) => {
+            let message = format!("{} exists and was not created by this program", place.display());
             return Err(MountError::new(MountErrorKind::Occupied, message));
         }
         Err(error) => return Err(MountError::io("look at", place, &error)),
     }
-    // A socket without rights: opening one fails (ENXIO), and nobody can connect to it either.
+    // A socket without rights: it cannot be opened (ENXIO) or connected to.
     let made = rustix::fs::mknodat(rustix::fs::CWD, place, FileType::Socket, Mode::empty(), 0);
     made.map(|()| true).map_err(|errno| MountError::io("make", place, &errno.into()))
 }
 
-/// What lies at a place on which nothing is mounted.
-enum Below {
+/// The file at a place without a mount.
+enum PlaceNode {
     Nothing,
     Ours,
     EmptyFile,
     SomethingElse,
 }
 
-impl Below {
+impl PlaceNode {
     fn at(place: &Path) -> io::Result<Self> {
         let stat = match rustix::fs::lstat(place) {
             Err(Errno::NOENT) => return Ok(Self::Nothing),
@@ -242,14 +247,14 @@ impl Below {
     }
 }
 
-/// Removes the node again, unless something is mounted on it. Nobody misses it if it is gone.
-pub fn forget(place: &Path) {
-    if matches!(mounted_at(place), Ok(None)) && matches!(Below::at(place), Ok(Below::Ours)) {
+/// Removes the node, unless something is mounted on it.
+pub fn release_place(place: &Path) {
+    if matches!(mounted_at(place), Ok(None)) && matches!(PlaceNode::at(place), Ok(PlaceNode::Ours)) {
         let _ = std::fs::remove_file(place);
     }
 }
 
-/// Mounts; gives the end that is to be served.
+/// Mounts the file. Returns the device, to be served.
 fn mount(place: &Path, name: &str, read_only: bool) -> Result<OwnedFd, MountError> {
     let device = open_device()?;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -269,7 +274,7 @@ fn mount(place: &Path, name: &str, read_only: bool) -> Result<OwnedFd, MountErro
     rustix::mount::mount(name, place, KIND, flags, options.as_c_str()).map_err(|errno| match errno {
         Errno::NODEV => no_fuse(),
         Errno::PERM | Errno::ACCESS => {
-            let message = format!("the system does not let this process mount a file at {}", place.display());
+            let message = format!("permission denied: cannot mount a file at {}", place.display());
             MountError::new(MountErrorKind::Denied, message)
         }
         errno => MountError::io("mount a file at", place, &errno.into()),

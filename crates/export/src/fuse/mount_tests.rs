@@ -1,4 +1,5 @@
-//! Places and the table of mounts. What is mounted itself is in the tests of the room, which need to be root for it.
+//! Places and the table of mounts. Tests of mounts, which need root, are in the crate's `tests`
+//! directory.
 
 use super::*;
 
@@ -20,18 +21,18 @@ fn mounts_are_found_by_their_place() {
 }
 
 #[test]
-fn what_lies_at_a_place_is_left_alone_unless_it_is_ours() {
+fn files_of_others_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("deep/er/file");
     assert!(make_place(&place, Access::OWNER).unwrap());
-    // One that a daemon has left behind.
+    // A node of an earlier daemon.
     assert!(!make_place(&place, Access::OWNER).unwrap());
     clear(&place).unwrap();
-    forget(&place);
+    release_place(&place);
     assert!(!place.exists());
     std::fs::write(&place, "precious").unwrap();
     assert_eq!(make_place(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
-    forget(&place);
+    release_place(&place);
     assert_eq!(std::fs::read(&place).unwrap(), b"precious");
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
@@ -42,29 +43,29 @@ fn what_lies_at_a_place_is_left_alone_unless_it_is_ours() {
 }
 
 #[test]
-fn what_else_is_mounted_is_not_unmounted() {
-    // Where the table of mounts is itself.
+fn mounts_of_others_are_left_alone() {
+    // The table of mounts is below this mount.
     let refusal = clear(Path::new("/proc")).unwrap_err();
     assert_eq!(refusal.kind(), MountErrorKind::Occupied, "{refusal}");
     assert!(Path::new("/proc/self/mountinfo").exists());
 }
 
 #[test]
-fn nobody_can_open_what_is_mounted_on() {
+fn the_node_below_a_mount_cannot_be_opened() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("file");
-    // As an earlier release has left it.
+    // An empty file of an earlier release.
     std::fs::write(&place, "").unwrap();
-    assert!(hold(&place, Access::OWNER).unwrap());
+    assert!(reserve_place(&place, Access::OWNER).unwrap());
     for (write, create) in [(false, false), (true, false), (true, true)] {
         let opened = std::fs::OpenOptions::new().read(true).write(write).create(create).open(&place);
         assert_eq!(opened.unwrap_err().raw_os_error(), Some(Errno::NXIO.raw_os_error()));
     }
-    assert!(!hold(&place, Access::OWNER).unwrap());
-    forget(&place);
-    // A socket of somebody else is not ours.
+    assert!(!reserve_place(&place, Access::OWNER).unwrap());
+    release_place(&place);
+    // A socket of another program.
     let _listener = std::os::unix::net::UnixListener::bind(&place).unwrap();
-    assert_eq!(hold(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
-    forget(&place);
+    assert_eq!(reserve_place(&place, Access::OWNER).unwrap_err().kind(), MountErrorKind::Occupied);
+    release_place(&place);
     assert!(place.exists());
 }

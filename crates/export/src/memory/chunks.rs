@@ -29,7 +29,7 @@ struct Chunk {
 }
 
 /// A part of a request within one chunk.
-struct Part {
+struct ChunkRange {
     chunk: u64,
     /// Bytes of the chunk.
     within: Range<usize>,
@@ -42,7 +42,7 @@ fn to_usize(bytes: u64) -> usize {
 }
 
 /// Splits a range at chunk boundaries.
-fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
     let end = offset + length;
     let mut next = offset;
     std::iter::from_fn(move || {
@@ -51,7 +51,7 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
         }
         let (chunk, start) = (next / CHUNK, next % CHUNK);
         let length = (CHUNK - start).min(end - next);
-        let part = Part { chunk, within: to_usize(start)..to_usize(start + length), at: next - offset };
+        let part = ChunkRange { chunk, within: to_usize(start)..to_usize(start + length), at: next - offset };
         next += length;
         Some(part)
     })

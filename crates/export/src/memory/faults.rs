@@ -19,7 +19,7 @@ pub struct MemoryFaults {
 #[derive(Default)]
 struct Faults {
     /// The outcome of the next operations: an error, or success.
-    fates: RefCell<VecDeque<Option<VolumeErrorKind>>>,
+    outcomes: RefCell<VecDeque<Option<VolumeErrorKind>>>,
     gate: Gate,
     waiting: Cell<usize>,
 }
@@ -31,7 +31,7 @@ impl MemoryFaults {
     }
 
     /// Lets the next read without a decided outcome succeed.
-    pub fn spare_next_read(&self) {
+    pub fn pass_next_read(&self) {
         self.reads.decide_next(None);
     }
 
@@ -91,8 +91,8 @@ impl MemoryFaults {
 }
 
 impl Faults {
-    fn decide_next(&self, fate: Option<VolumeErrorKind>) {
-        self.fates.borrow_mut().push_back(fate);
+    fn decide_next(&self, outcome: Option<VolumeErrorKind>) {
+        self.outcomes.borrow_mut().push_back(outcome);
     }
 
     async fn before(&self) -> Result<(), VolumeError> {
@@ -101,7 +101,7 @@ impl Faults {
             self.gate.pass().await;
             self.waiting.set(self.waiting.get() - 1);
         }
-        match self.fates.borrow_mut().pop_front().flatten() {
+        match self.outcomes.borrow_mut().pop_front().flatten() {
             Some(kind) => Err(VolumeError::new(kind, format!("injected by a test: {kind}"))),
             None => Ok(()),
         }

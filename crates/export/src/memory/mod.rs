@@ -6,6 +6,7 @@
 mod chunks;
 mod exports;
 mod faults;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -18,14 +19,15 @@ use crate::{Extent, Stop, Volume, VolumeError, VolumeErrorKind};
 use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
+pub use source::MemorySource;
 
 /// A volume in memory, sparse in units of 4096 bytes. A clone is another handle to the same bytes.
 #[derive(Clone)]
 pub struct MemoryVolume {
-    shared: Rc<Shared>,
+    shared: Rc<MemoryVolumeState>,
 }
 
-struct Shared {
+struct MemoryVolumeState {
     size: Cell<u64>,
     sector: u32,
     read_only: Cell<bool>,
@@ -65,7 +67,7 @@ impl MemoryVolume {
             "invalid sector size of {sector} bytes"
         );
         check_size(size, sector);
-        let shared = Shared {
+        let shared = MemoryVolumeState {
             size: Cell::new(size),
             sector,
             read_only: Cell::new(false),

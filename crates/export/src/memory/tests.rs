@@ -93,7 +93,7 @@ proptest! {
 }
 
 #[test]
-fn memory_is_taken_for_what_is_written_only() {
+fn only_written_data_takes_memory() {
     let volume = MemoryVolume::new(1 << 60, 512);
     write(&volume, (1 << 60) - 512, 7, 512).unwrap();
     assert_eq!(read(&volume, (1 << 60) - 1024, 1024), [[0; 512], [7; 512]].concat());
@@ -103,7 +103,7 @@ fn memory_is_taken_for_what_is_written_only() {
 }
 
 #[test]
-fn senseless_requests_are_refused() {
+fn invalid_requests_are_refused() {
     let volume = MemoryVolume::new(8192, 4096);
     let kind = |result: Result<(), VolumeError>| result.unwrap_err().kind();
     assert_eq!(kind(write(&volume, 512, 1, 4096)), VolumeErrorKind::Invalid);
@@ -117,7 +117,7 @@ fn senseless_requests_are_refused() {
 }
 
 #[test]
-fn a_volume_made_smaller_and_larger_forgets_what_lay_beyond() {
+fn shrinking_discards_the_data_beyond_the_end() {
     let volume = MemoryVolume::new(8192, 512);
     write(&volume, 0, 1, 8192).unwrap();
     volume.resize(1024);
@@ -127,7 +127,7 @@ fn a_volume_made_smaller_and_larger_forgets_what_lay_beyond() {
 }
 
 #[test]
-fn faults_come_when_asked_for() {
+fn faults_are_injected() {
     let volume = MemoryVolume::new(4096, 512);
     volume.faults().fail_next_write(VolumeErrorKind::NoSpace);
     volume.faults().fail_next_flush(VolumeErrorKind::Io);

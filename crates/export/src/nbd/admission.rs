@@ -1,11 +1,14 @@
-//! Connections that a server takes, and those in their handshake that it closes to make room for others.
+//! Admission control: which connections a server accepts, and which handshakes it aborts to make
+//! room.
 //!
-//! Anybody who reaches a TCP address can connect, without a password. Always true: no more connections are counted than
-//! there is room for; those over TCP leave some of it to local ones, and those of one host leave half of it to others; a
-//! connection that uses an export is never closed to make room. So a client that is quick in its handshake gets in, however
-//! many there are that say nothing, unless several hosts use exports with as many connections as there may be.
+//! Any host that reaches a TCP address can connect without a password. Always true: the number of
+//! connections is limited; connections over TCP leave some of the slots to local clients, and
+//! connections of one host leave half of the slots to other hosts; a connection that uses an export
+//! is never closed to make room. A client with a quick handshake is therefore admitted in a flood
+//! of idle connections, unless several hosts use exports with as many connections as there are
+//! slots.
 //!
-//! Must not know what connections do.
+//! Must not know: protocol messages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -16,55 +19,56 @@ use std::time::Duration;
 use reactor::{Instant, Notify, Peer, Reactor};
 use slab::Slab;
 
-/// Of the connections that there may be, one in so many is for local clients alone.
+/// One in this many slots is reserved for local clients.
 const LOCAL_SHARE: usize = 8;
-/// Time in which at most [`LINES`] are logged.
+/// The period in which up to [`LINES`] are logged.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines about connections that never used an export, for each [`WINDOW`].
+/// Log lines per [`WINDOW`] about connections that never used an export.
 const LINES: u32 = 20;
 
 /// The connections of a server.
 pub(super) struct Admission {
     most: usize,
-    entries: RefCell<Slab<Entry>>,
-    /// Places of connections in their handshake that are not to be closed, by their numbers: oldest first.
+    entries: RefCell<Slab<AdmissionEntry>>,
+    /// Slots of connections in their handshake that may be displaced, by serial number: oldest
+    /// first.
     handshakes: RefCell<BTreeMap<u64, usize>>,
-    /// The number of the next connection.
+    /// Serial number of the next connection.
     serial: Cell<u64>,
-    /// Connections that are counted: all, and those over TCP.
+    /// Counted connections: all, and those over TCP.
     all: Cell<usize>,
     remote: Cell<usize>,
-    /// Those of each host.
+    /// Counted connections of each host.
     hosts: RefCell<HashMap<IpAddr, usize>>,
     quota: Cell<Quota>,
 }
 
-struct Entry {
+struct AdmissionEntry {
     host: Option<IpAddr>,
-    /// Closes the connection.
+    /// Notified to close the connection.
     displaced: Rc<Notify>,
-    /// It is to be closed, and not counted any more.
+    /// The connection is being closed, and no longer counted.
     is_displaced: bool,
 }
 
-/// A connection's place, until this is dropped.
-pub(super) struct Admitted {
+/// A connection's slot, until this is dropped.
+pub(super) struct AdmittedConnection {
     admission: Rc<Admission>,
     serial: u64,
     place: usize,
     displaced: Rc<Notify>,
 }
 
-/// Lines that were logged lately.
+/// The recent log lines.
 #[derive(Clone, Copy, Default)]
 struct Quota {
     since: Option<Instant>,
     lines: u32,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl Admission {
-    /// Room for `most` connections.
+    /// Creates an admission control with `most` slots.
     pub(super) fn new(most: usize) -> Rc<Self> {
         Rc::new(Self {
             most,
@@ -78,9 +82,9 @@ impl Admission {
         })
     }
 
-    /// A place for a new connection: a free one, or that of the oldest one that is still in its handshake. `None` if there
-    /// is neither.
-    pub(super) fn admit(self: &Rc<Self>, peer: Peer) -> Option<Admitted> {
+    /// Admits a new connection: to a free slot, or to the slot of the oldest connection that is
+    /// still in its handshake. Returns `None` if there is neither.
+    pub(super) fn admit(self: &Rc<Self>, peer: Peer) -> Option<AdmittedConnection> {
         let host = host_of(peer);
         if host.is_some_and(|host| self.of_host(host) >= (self.most / 2).max(1)) {
             self.displace(|entry| entry.host == host)?;
@@ -98,19 +102,20 @@ impl Admission {
         self.hosts.borrow().get(&host).copied().unwrap_or(0)
     }
 
-    fn enter(self: &Rc<Self>, host: Option<IpAddr>) -> Admitted {
+    fn enter(self: &Rc<Self>, host: Option<IpAddr>) -> AdmittedConnection {
         let serial = self.serial.get();
         self.serial.set(serial + 1);
         let displaced = Rc::new(Notify::default());
-        let entry = Entry { host, displaced: displaced.clone(), is_displaced: false };
+        let entry = AdmissionEntry { host, displaced: displaced.clone(), is_displaced: false };
         let place = self.entries.borrow_mut().insert(entry);
         self.handshakes.borrow_mut().insert(serial, place);
         self.count(host, 1);
-        Admitted { admission: self.clone(), serial, place, displaced }
+        AdmittedConnection { admission: self.clone(), serial, place, displaced }
     }
 
-    /// Closes the oldest connection in its handshake that `fits`. `None` if there is none.
-    fn displace(&self, fits: impl Fn(&Entry) -> bool) -> Option<()> {
+    /// Displaces the oldest connection in its handshake that `fits`. Returns `None` if there is
+    /// none.
+    fn displace(&self, fits: impl Fn(&AdmissionEntry) -> bool) -> Option<()> {
         let mut entries = self.entries.borrow_mut();
         let mut handshakes = self.handshakes.borrow_mut();
         let oldest = handshakes.iter().find(|(_, place)| entries.get(**place).is_some_and(&fits));
@@ -126,7 +131,7 @@ impl Admission {
     fn count(&self, host: Option<IpAddr>, change: isize) {
         let changed = |number: usize| match number.checked_add_signed(change) {
             Some(number) => number,
-            None => panic!("more connections ended than were counted"),
+            None => panic!("more connections ended than were admitted"),
         };
         self.all.set(changed(self.all.get()));
         let Some(host) = host else { return };
@@ -140,43 +145,43 @@ impl Admission {
         }
     }
 
-    /// Whether one more line may be logged about a connection that never used an export: how many were left out before, if
-    /// so. Otherwise anybody could fill the log.
-    pub(super) fn may_log(&self) -> Option<u64> {
+    /// Returns whether a line may be logged about a connection that never used an export: if so,
+    /// the number of lines suppressed before. Without a limit any host could fill the log.
+    pub(super) fn log_quota(&self) -> Option<u64> {
         let (mut quota, now) = (self.quota.get(), Reactor::current().now());
         if quota.since.is_none_or(|since| now.since(since) >= WINDOW) {
             (quota.since, quota.lines) = (Some(now), 0);
         }
-        let before = quota.left_out;
+        let before = quota.suppressed;
         let may = quota.lines < LINES;
         if may {
-            (quota.lines, quota.left_out) = (quota.lines + 1, 0);
+            (quota.lines, quota.suppressed) = (quota.lines + 1, 0);
         } else {
-            quota.left_out += 1;
+            quota.suppressed += 1;
         }
         self.quota.set(quota);
         may.then_some(before)
     }
 }
 
-impl Admitted {
-    /// Waits until the connection is to be closed for another one.
+impl AdmittedConnection {
+    /// Waits until the connection is displaced by another one.
     pub(super) async fn displaced(&self) {
         self.displaced.notified().await;
     }
 
-    /// The handshake has ended: from now on the connection keeps its place.
+    /// Marks the handshake as completed: the connection is no longer displaced.
     pub(super) fn establish(&self) {
         self.admission.handshakes.borrow_mut().remove(&self.serial);
     }
 
-    /// Where it was admitted.
+    /// Returns the admission control.
     pub(super) fn admission(&self) -> &Admission {
         &self.admission
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         self.admission.handshakes.borrow_mut().remove(&self.serial);
         let entry = self.admission.entries.borrow_mut().remove(self.place);
@@ -186,7 +191,8 @@ impl Drop for Admitted {
     }
 }
 
-/// Who a connection counts for; none if it is local. Of addresses of version 6 a host has a whole network.
+/// Returns the host that a connection counts for; `None` if it is local. For IPv6 a host is a /64
+/// network.
 fn host_of(peer: Peer) -> Option<IpAddr> {
     let Peer::Tcp(address) = peer else { return None };
     Some(match address.ip().to_canonical() {

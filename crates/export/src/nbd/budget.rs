@@ -1,8 +1,8 @@
-//! What the requests of one connection cost at present.
+//! Limits on the requests in flight of one connection.
 //!
-//! Always true: what was charged is given back exactly once, when the [`Charge`] is dropped. Only the connection's own
-//! task waits here. A connection always has a little memory of its own, so that those who use up what all share do not
-//! stop the others.
+//! Always true: each charge is released exactly once, when its [`Charge`] is dropped. Only the
+//! connection's own task waits here. Each connection has a little memory of its own, so that
+//! connections that use up the shared memory do not stop the others.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,13 +10,13 @@ use std::rc::Rc;
 use reactor::Notify;
 
 use super::limits::{Limits, OWN_BYTES};
-use crate::reserve::{Reserve, Share};
+use crate::reserve::{Reserve, ReservedBytes};
 
-/// Requests and payload that are worked on.
+/// Requests and payload in flight.
 pub(super) struct Budget {
     requests: Cell<usize>,
     bytes: Cell<usize>,
-    /// Those of the bytes that are not the reserve's.
+    /// The part of the bytes that is not taken from the reserve.
     own_bytes: Cell<usize>,
     requests_max: usize,
     bytes_max: usize,
@@ -25,12 +25,12 @@ pub(super) struct Budget {
     released: Notify,
 }
 
-/// A part of the budget, in use until it is dropped.
+/// A part of the budget, in use until this is dropped.
 pub(super) struct Charge {
     budget: Rc<Budget>,
     requests: usize,
     bytes: usize,
-    share: Option<Share>,
+    share: Option<ReservedBytes>,
 }
 
 impl Budget {
@@ -47,21 +47,21 @@ impl Budget {
         })
     }
 
-    /// Waits until there is room for one more request with this much payload. A request of any size gets in when there
-    /// is no other.
+    /// Waits until one more request with this much payload fits. A request of any size fits when no
+    /// other is in flight.
     pub(super) async fn charge_request(self: &Rc<Self>, bytes: usize) -> Charge {
         let fits = || self.requests.get() < self.requests_max && self.has_room(bytes);
         self.until(fits).await;
         self.charge(1, bytes).await
     }
 
-    /// Waits until there is room for this much more payload of a request that has been charged.
+    /// Waits until this much more payload fits for a request that is already charged.
     pub(super) async fn charge_bytes(self: &Rc<Self>, bytes: usize) -> Charge {
         self.until(|| self.has_room(bytes)).await;
         self.charge(0, bytes).await
     }
 
-    /// Waits until no request is worked on any more.
+    /// Waits until no request is in flight.
     pub(super) async fn idle(&self) {
         self.until(|| self.requests.get() == 0).await;
     }

@@ -1,4 +1,4 @@
-//! What is charged is given back, and who waits goes on.
+//! Charges are released, and waiters resume.
 
 use std::future::Future;
 use std::pin::pin;
@@ -48,7 +48,7 @@ fn payload_is_counted_and_one_request_always_fits() {
 }
 
 #[test]
-fn who_waits_is_woken_when_room_is_made() {
+fn waiters_resume_when_charges_are_released() {
     let budget = budget(1, 100);
     let charge = poll(budget.charge_request(0)).unwrap();
     let mut waiting = pin!(budget.charge_request(0));
@@ -59,7 +59,7 @@ fn who_waits_is_woken_when_room_is_made() {
 }
 
 #[test]
-fn a_connection_has_something_of_its_own_and_shares_the_rest() {
+fn a_connection_has_its_own_memory_and_shares_the_rest() {
     let (limits, reserve) = (Limits::default(), Reserve::new(10 * OWN_BYTES));
     let (greedy, modest) = (Budget::new(&limits, &reserve), Budget::new(&limits, &reserve));
     let shared = poll(greedy.charge_request(10 * OWN_BYTES)).unwrap();

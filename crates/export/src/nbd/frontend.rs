@@ -1,4 +1,4 @@
-//! NBD as a frontend: a server on each reactor, and the sockets whose connections are distributed to them.
+//! NBD as a frontend: a server on each reactor, and the sockets with a balancer of connections.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use reactor::{Handle, Listener, Platform, Reactor, Stream};
 
 use super::limits::Limits;
 use super::registry::{ExportRegistry, ReactorExports, ServedVolume};
-use super::server::Server;
+use super::server::NbdServer;
 use crate::context::{call_object, check_no_queues};
 use crate::listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 use crate::{
@@ -32,14 +32,14 @@ pub struct NbdConfig {
 
 /// NBD on all reactors.
 pub struct NbdFrontend<S: VolumeSource> {
-    servers: ServerHomes<S>,
+    servers: ServerHandles<S>,
     acceptor: Handle<Acceptor>,
     registry: Arc<ExportRegistry<S>>,
     addresses: NbdAddresses,
 }
 
 /// The servers, one for each reactor.
-type ServerHomes<S> = Arc<[Handle<Server<ReactorExports<S>>>]>;
+type ServerHandles<S> = Arc<[Handle<NbdServer<ReactorExports<S>>>]>;
 
 /// The addresses at which NBD is served.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +79,12 @@ impl<S: VolumeSource> NbdFrontend<S> {
         for remote in context.reactors.all() {
             let (registry, limits) = (registry.clone(), config.limits.clone());
             let start = move || async move {
-                let server = Server::new(ReactorExports::new(registry), limits);
+                let server = NbdServer::new(ReactorExports::new(registry), limits);
                 Handle::register(&Reactor::current(), server)
             };
             servers.push(remote.call(start).await?);
         }
-        let servers: ServerHomes<S> = servers.into();
+        let servers: ServerHandles<S> = servers.into();
         let socket = config.socket.clone();
         let (acceptor, tcp) = listen(config, context, servers.clone()).await?;
         Ok(Self { servers, acceptor, registry, addresses: NbdAddresses { socket, tcp } })
@@ -100,7 +100,7 @@ impl<S: VolumeSource> NbdFrontend<S> {
 async fn listen<S: VolumeSource>(
     config: NbdConfig,
     context: &FrontendContext,
-    servers: ServerHomes<S>,
+    servers: ServerHandles<S>,
 ) -> Result<(Handle<Acceptor>, Vec<SocketAddr>), ExportError> {
     let Some(first) = context.reactors.all().first() else {
         unreachable!("a set has at least one reactor");
@@ -133,7 +133,7 @@ async fn listen<S: VolumeSource>(
 
 /// Distributes connections to the reactors in turn.
 struct ConnectionBalancer<S: VolumeSource> {
-    servers: ServerHomes<S>,
+    servers: ServerHandles<S>,
     platform: fn() -> Rc<Platform>,
     next: Cell<usize>,
 }
@@ -142,21 +142,21 @@ impl<S: VolumeSource> ConnectionBalancer<S> {
     /// Gives a connection to the next reactor.
     fn dispatch(&self, stream: Stream) {
         let turn = self.next.replace(self.next.get().wrapping_add(1));
-        let Some(home) = self.servers.get(turn % self.servers.len().max(1)) else { return };
-        if let Some(server) = home.local() {
+        let Some(handle) = self.servers.get(turn % self.servers.len().max(1)) else { return };
+        if let Some(server) = handle.local() {
             server.serve(stream);
             return;
         }
-        let (detached, remote_home, platform) = (stream.detach(), home.clone(), self.platform);
+        let (detached, remote_handle, platform) = (stream.detach(), handle.clone(), self.platform);
         let serve = move || {
-            let Some(server) = remote_home.local() else { return };
+            let Some(server) = remote_handle.local() else { return };
             match detached.attach(&platform()) {
                 Ok(stream) => server.serve(stream),
                 Err(error) => tracing::warn!(%error, "cannot move a connection to its reactor"),
             }
         };
         // A reactor that has shut down drops the connection, which closes it.
-        let _ = home.remote().post(serve);
+        let _ = handle.remote().post(serve);
     }
 }
 
@@ -217,7 +217,7 @@ impl<S: VolumeSource> Frontend<S> for NbdFrontend<S> {
             // A reactor that has shut down accepts nothing.
             let _ = call_object(&self.acceptor, stop).await;
             for server in &*self.servers {
-                let shut = |server: Rc<Server<_>>| async move { server.shut_down().await };
+                let shut = |server: Rc<NbdServer<_>>| async move { server.shut_down().await };
                 if let Ok(left @ 1..) = call_object(server, shut).await {
                     tracing::warn!(left, "NBD connections were closed with requests in flight");
                 }
@@ -230,7 +230,7 @@ impl<S: VolumeSource> Frontend<S> for NbdFrontend<S> {
 struct NbdExport<S: VolumeSource> {
     name: ExportName,
     served: Arc<ServedVolume<S>>,
-    servers: ServerHomes<S>,
+    servers: ServerHandles<S>,
     registry: Arc<ExportRegistry<S>>,
     addresses: NbdAddresses,
 }
@@ -259,10 +259,10 @@ impl<S: VolumeSource> RunningExport for NbdExport<S> {
             self.registry.reserve(self.name.clone());
             for server in &*self.servers {
                 let connections = self.served.connections.clone();
-                let revoke = |server: Rc<Server<ReactorExports<S>>>| async move {
+                let revoke = |server: Rc<NbdServer<ReactorExports<S>>>| async move {
                     server.exports().revoke(&connections).await;
                 };
-                // A reactor that has shut down serves nobody.
+                // A reactor that has shut down has no clients.
                 let _ = call_object(server, revoke).await;
             }
             Ok(())

@@ -1,7 +1,7 @@
-//! Fuzz target: whole connections, from the first byte that a client sends to the end.
+//! Fuzz target: whole connections, from the client's first byte to the end.
 //!
-//! A connection ends when its client closes it. Requests after a proper handshake are each answered
-//! once, by replies that have the form of the protocol and cover what was asked for.
+//! A connection ends when its client closes it. Requests after a valid handshake are each answered
+//! once, by well-formed replies that cover the requested range.
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
 use std::collections::BTreeMap;
@@ -21,22 +21,22 @@ const SIZE: u64 = 4 << 20;
     [] => {}
 });
 
-struct Server {
+struct FuzzServer {
     platform: Rc<Platform>,
     reactor: Reactor,
 }
 
 thread_local! {
-    static SERVER: Server = {
+    static SERVER: FuzzServer = {
         let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
         let platform = Platform::new(Backend::Auto, clock.clone()).unwrap();
-        Server { reactor: Reactor::new(platform.clone(), clock), platform }
+        FuzzServer { reactor: Reactor::new(platform.clone(), clock), platform }
     };
 }
 
-/// Serves a client that sends these bytes and closes its half of the connection; gives why it ended
-/// and what the client received.
-fn serve(bytes: &[u8]) -> (End, Vec<u8>) {
+/// Serves a client that sends these bytes and closes its half of the connection. Returns the reason
+/// of the disconnect and the bytes that the client received.
+fn serve(bytes: &[u8]) -> (DisconnectReason, Vec<u8>) {
     SERVER.with(|server| {
         server.reactor.run(async {
             let (ours, theirs) = UnixStream::pair().unwrap();
@@ -70,7 +70,7 @@ async fn receive_all(client: Rc<Stream>) -> Vec<u8> {
     received
 }
 
-/// What a request asks for.
+/// A request of the client.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     kind: u16,
@@ -78,7 +78,7 @@ struct Asked {
     length: u32,
 }
 
-/// An option of the handshake.
+/// Encodes a handshake option.
 fn option(code: u32, data: &[u8]) -> Vec<u8> {
     [b"IHAVEOPT".as_slice(), &code.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
 }
@@ -87,8 +87,8 @@ fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// Serves requests made of these bytes, 9 for each, after a handshake by these options, and checks
-/// every answer.
+/// Serves requests made of these bytes, 9 for each, after a handshake with these options, and
+/// checks every reply.
 fn check_session(options: u8, bytes: &[u8]) {
     let structured = options & 2 != 0;
     let mut sent = 3u32.to_be_bytes().to_vec();
@@ -115,7 +115,7 @@ fn check_session(options: u8, bytes: &[u8]) {
     }
     sent.extend([0x2560_9513u32.to_be_bytes().as_slice(), &[0, 0, 0, 2], &[0; 20]].concat());
     let (end, received) = serve(&sent);
-    assert_eq!(end, End::Disconnected);
+    assert_eq!(end, DisconnectReason::Disconnected);
     let replies = after_handshake(&received, structured);
     check_replies(replies, structured, &asked);
 }
@@ -142,7 +142,7 @@ fn number(bytes: &mut &[u8], size: usize) -> u64 {
     take(bytes, size).iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Passes over greeting and answers to options.
+/// Skips the greeting and the replies to options.
 fn after_handshake(mut received: &[u8], structured: bool) -> &[u8] {
     assert_eq!(take(&mut received, 18), b"NBDMAGICIHAVEOPT\x00\x03");
     let mut left = if structured { vec![7, 10, 8] } else { vec![7] };

@@ -1,44 +1,44 @@
-//! The handshake: from a new connection to an export in use.
+//! The handshake: from a new connection to an open export.
 //!
-//! Owns what has been agreed on so far. Always true: each option is answered before the next is looked at; data of an
-//! option is never longer than the limit. Must not know what the bytes look like.
+//! Owns the negotiated options. Always true: each option is answered before the next one is read;
+//! the data of an option is limited. Must not know the encoding.
 
 use reactor::{Buffer, Stream};
 
-use super::end::{End, Violation};
+use super::disconnect::{DisconnectReason, ProtocolViolation};
 use super::execute::CONTEXT;
-use super::intake::Intake;
 use super::limits::{OPTION_MAX, OPTIONS_MAX, PAYLOAD_MAX, PREFERRED};
-use super::session::Agreement;
+use super::recv_buffer::RecvBuffer;
+use super::session::NegotiatedExport;
 use super::wire::{
     ClientFlags, ClientOption, ContextQuery, ExportFacts, InfoRequest, OptionError, OptionHeader,
     OptionReplies, export_name_reply, greeting,
 };
 use crate::{Exports, OpenError, OpenErrorKind, OpenExport, Volume};
 
-/// Brings a handshake to its end: an export in use, or the end of the connection.
+/// Performs the handshake. Returns the negotiated export, or the reason why the connection ends.
 pub(super) async fn negotiate<E: Exports>(
     stream: &Stream,
-    intake: &mut Intake,
+    recv: &mut RecvBuffer,
     exports: &E,
-) -> Result<Agreement<E::Volume>, End> {
+) -> Result<NegotiatedExport<E::Volume>, DisconnectReason> {
     send(stream, &greeting()).await?;
-    let flags = ClientFlags::decode(intake.header().await?).map_err(Violation::UnknownFlags)?;
+    let flags = ClientFlags::decode(recv.header().await?).map_err(ProtocolViolation::UnknownFlags)?;
     let mut handshake = Handshake { stream, exports, flags, structured: false, allocation_of: None };
     for _ in 0..OPTIONS_MAX {
-        let header = OptionHeader::decode(&intake.header().await?)?;
+        let header = OptionHeader::decode(&recv.header().await?)?;
         if header.length > OPTION_MAX {
-            return Err(Violation::OptionLength(header.length).into());
+            return Err(ProtocolViolation::OptionLength(header.length).into());
         }
-        let data = intake.bytes(header.length as usize).await?;
-        if let Some(agreement) = handshake.consider(header, &data).await? {
-            return Ok(agreement);
+        let data = recv.bytes(header.length as usize).await?;
+        if let Some(negotiated) = handshake.consider(header, &data).await? {
+            return Ok(negotiated);
         }
     }
-    Err(Violation::TooManyOptions.into())
+    Err(ProtocolViolation::TooManyOptions.into())
 }
 
-async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), End> {
+async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), DisconnectReason> {
     stream.write_all(&[Buffer::copy_of(bytes).span()]).await?;
     Ok(())
 }
@@ -48,32 +48,32 @@ struct Handshake<'a, E> {
     exports: &'a E,
     flags: ClientFlags,
     structured: bool,
-    /// The export that the allocation context was selected for, as the client called it.
+    /// The export for which the allocation context was selected, as the client named it.
     allocation_of: Option<String>,
 }
 
-/// An export that a client may use.
-struct Found<V> {
-    /// Its own name, where the client may have given none.
+/// An export that a client may open.
+struct FoundExport<V> {
+    /// The export's name, also if the client sent none.
     name: String,
     export: OpenExport<V>,
 }
 
 impl<E: Exports> Handshake<'_, E> {
-    /// Answers one option. Gives the agreement if it was the last.
+    /// Answers one option. Returns the negotiated export if it was the last option.
     async fn consider(
         &mut self,
         header: OptionHeader,
         data: &[u8],
-    ) -> Result<Option<Agreement<E::Volume>>, End> {
+    ) -> Result<Option<NegotiatedExport<E::Volume>>, DisconnectReason> {
         let mut replies = OptionReplies::to(header.code);
         let answer = match ClientOption::decode(header.code, data) {
             Ok(ClientOption::ExportName(name)) => return self.export_name(name).await.map(Some),
             Ok(ClientOption::Go(request)) => return self.go(request, replies).await,
             Ok(ClientOption::Abort) => {
-                // The client may not wait for it.
+                // The client may have closed the connection already.
                 let _ = send(self.stream, &replies.acknowledge()).await;
-                return Err(End::Disconnected);
+                return Err(DisconnectReason::Disconnected);
             }
             Ok(ClientOption::Info(request)) => match self.describe(request, &mut replies).await {
                 Ok(_) => replies.acknowledge(),
@@ -85,7 +85,7 @@ impl<E: Exports> Handshake<'_, E> {
                 }
                 replies.acknowledge()
             }
-            Ok(ClientOption::StartTls) => replies.refuse(OptionError::Unsupported, "TLS is not offered"),
+            Ok(ClientOption::StartTls) => replies.refuse(OptionError::Unsupported, "TLS is not supported"),
             Ok(ClientOption::StructuredReply) => {
                 self.structured = true;
                 replies.acknowledge()
@@ -102,32 +102,36 @@ impl<E: Exports> Handshake<'_, E> {
                 }
                 answer
             }
-            Err(bad) if header.is_unanswerable() => return Err(Violation::BadName(bad.message).into()),
+            Err(bad) if header.is_unanswerable() => {
+                return Err(ProtocolViolation::BadName(bad.message).into());
+            }
             Err(bad) => replies.refuse(bad.error, bad.message),
         };
         send(self.stream, &answer).await?;
         Ok(None)
     }
 
-    async fn export_name(&self, name: &str) -> Result<Agreement<E::Volume>, End> {
+    async fn export_name(&self, name: &str) -> Result<NegotiatedExport<E::Volume>, DisconnectReason> {
         let found = self.find(name).await;
-        let refused =
-            |error: OpenError| End::Refused { name: name.to_owned(), reason: error.message().to_owned() };
-        let agreement = self.agreement(name, found.map_err(refused)?);
-        let facts = self.facts(&agreement.volume);
+        let refused = |error: OpenError| DisconnectReason::Refused {
+            name: name.to_owned(),
+            reason: error.message().to_owned(),
+        };
+        let negotiated = self.negotiated(name, found.map_err(refused)?);
+        let facts = self.facts(&negotiated.volume);
         send(self.stream, &export_name_reply(&facts, self.flags.no_zeroes)).await?;
-        Ok(agreement)
+        Ok(negotiated)
     }
 
     async fn go(
         &self,
         request: InfoRequest<'_>,
         mut replies: OptionReplies,
-    ) -> Result<Option<Agreement<E::Volume>>, End> {
+    ) -> Result<Option<NegotiatedExport<E::Volume>>, DisconnectReason> {
         match self.describe(request, &mut replies).await {
             Ok(found) => {
                 send(self.stream, &replies.acknowledge()).await?;
-                Ok(Some(self.agreement(request.export, found)))
+                Ok(Some(self.negotiated(request.export, found)))
             }
             Err(error) => {
                 send(self.stream, &refuse_open(replies, &error)).await?;
@@ -136,12 +140,12 @@ impl<E: Exports> Handshake<'_, E> {
         }
     }
 
-    /// Opens an export and tells what was asked for.
+    /// Opens an export and sends the requested information.
     async fn describe(
         &self,
         request: InfoRequest<'_>,
         replies: &mut OptionReplies,
-    ) -> Result<Found<E::Volume>, OpenError> {
+    ) -> Result<FoundExport<E::Volume>, OpenError> {
         let found = self.find(request.export).await?;
         replies.facts(&self.facts(&found.export.volume));
         if request.name {
@@ -153,7 +157,7 @@ impl<E: Exports> Handshake<'_, E> {
         Ok(found)
     }
 
-    /// Answers with the allocation context, under the number `listed` if that is given.
+    /// Replies with the allocation context, with the identifier `listed` if it is given.
     async fn contexts(
         &self,
         query: ContextQuery<'_>,
@@ -161,7 +165,7 @@ impl<E: Exports> Handshake<'_, E> {
         mut replies: OptionReplies,
     ) -> Vec<u8> {
         if !self.structured {
-            return replies.refuse(OptionError::Invalid, "structured replies come first");
+            return replies.refuse(OptionError::Invalid, "negotiate structured replies first");
         }
         if let Err(error) = self.find(query.export).await {
             return refuse_open(replies, &error);
@@ -172,18 +176,18 @@ impl<E: Exports> Handshake<'_, E> {
         replies.acknowledge()
     }
 
-    /// Opens an export; the only one, if no name is given.
-    async fn find(&self, name: &str) -> Result<Found<E::Volume>, OpenError> {
+    /// Opens an export; the only one if the name is empty.
+    async fn find(&self, name: &str) -> Result<FoundExport<E::Volume>, OpenError> {
         let mut name = name.to_owned();
         if name.is_empty() {
             let Ok([only]) = <[_; 1]>::try_from(self.exports.list().await) else {
-                let message = "there is no default export: name one";
+                let message = "there is no default export: specify a name";
                 return Err(OpenError::new(OpenErrorKind::NotFound, message));
             };
             name = only.name;
         }
         let export = self.exports.open(&name).await?;
-        Ok(Found { name, export })
+        Ok(FoundExport { name, export })
     }
 
     fn facts(&self, volume: &E::Volume) -> ExportFacts {
@@ -197,8 +201,8 @@ impl<E: Exports> Handshake<'_, E> {
         }
     }
 
-    fn agreement(&self, requested: &str, found: Found<E::Volume>) -> Agreement<E::Volume> {
-        Agreement {
+    fn negotiated(&self, requested: &str, found: FoundExport<E::Volume>) -> NegotiatedExport<E::Volume> {
+        NegotiatedExport {
             volume: found.export.volume,
             name: found.name,
             structured: self.structured,

@@ -1,70 +1,74 @@
-//! Every limit of the protocol's server, with units.
+//! The limits of the NBD server, with units.
 
 use std::time::Duration;
 
-/// The most bytes of one read or write. Advertised; what the specification asks servers to bear at least.
+/// The most bytes of one read or write: advertised, and the minimum that the specification
+/// recommends.
 pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// What clients are told to read and write best, in bytes, unless sectors are larger.
+/// The preferred block size that is advertised, in bytes, unless sectors are larger.
 pub(super) const PREFERRED: u32 = 4096;
 
-/// The most bytes of data of one handshake option. The longest that makes sense names an export and some metadata
-/// contexts.
+/// The most bytes of data of one handshake option: enough for the name of an export and some
+/// metadata contexts.
 pub(super) const OPTION_MAX: u32 = 64 << 10;
 
-/// The most options of one handshake. A client that looks at every export of a server sends a few for each.
+/// The most options of one handshake: enough for a client that inspects every export of a server.
 pub(super) const OPTIONS_MAX: usize = 4096;
 
-/// Bytes of a read or write that go through the volume at once. Longer ones are cut at multiples of it: the volume works
-/// while the socket does, other replies get between, and memory comes in sizes that are used again. Smaller pieces cost
-/// more than they gain: 1 MiB reads over a Unix socket are a tenth slower in pieces of 256 KiB.
-pub(super) const PIECE: u32 = 1 << 20;
+/// The unit in which long reads and writes are passed to the volume, in bytes: the volume and the
+/// socket work concurrently, other replies are interleaved, and buffers have sizes that are
+/// recycled. Smaller units cost more than they gain: 1 MiB reads over a Unix socket are 10 % slower
+/// in units of 256 KiB.
+pub(super) const UNIT: u32 = 1 << 20;
 
-/// Bytes that the requests of one connection move at most before others get their turn.
-pub(super) const UNBROKEN: u32 = 256 << 10;
+/// Bytes that one connection transfers before it yields to others.
+pub(super) const YIELD_BYTES: u32 = 256 << 10;
 
-/// Replies with at least this many bytes of data wait in a queue of their own.
+/// Replies with at least this many bytes of data go to the bulk queue.
 pub(super) const BULK: u32 = 64 << 10;
 
-/// Reads of at least this many bytes ask the volume for holes, and holes of at least this many bytes are told instead of
-/// sent as zeros.
+/// Reads of at least this many bytes look for holes; holes of at least this many bytes are reported
+/// instead of sent as zeros.
 pub(super) const HOLE_MIN: u32 = 64 << 10;
 
-/// The most descriptors in one answer to a block status request. Clients ask again from where the answer ended.
+/// The most descriptors in one block status reply. Clients continue from its end.
 pub(super) const DESCRIPTORS_MAX: usize = 4096;
 
-/// Bytes that the requests of a connection may read and write at once whatever other connections do.
+/// Bytes of payload that a connection may always have in flight, independent of other connections.
 pub(super) const OWN_BYTES: usize = 1 << 20;
 
-/// What connections may cost, and how long they may take.
+/// Limits on the memory and time that connections use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that one [`super::Server`] serves at once. One in eight of these places is for local clients alone, and
-    /// clients over TCP from one host get half of them at most. A connection for which there is no place takes that of the
-    /// oldest one that is still in its handshake, or is closed.
+    /// Connections of one [`super::NbdServer`]. One in eight of these slots is reserved for local
+    /// clients, and clients over TCP from one host get up to half of the slots. A connection
+    /// without a free slot displaces the oldest one that is still in its handshake, or is closed.
     pub connections: usize,
-    /// Requests of one connection that are worked on at once. While there are as many, nothing is read from its socket.
+    /// Requests in flight of one connection. While the limit is reached, nothing is read from its
+    /// socket.
     pub requests: usize,
-    /// Bytes that the requests of one connection that are worked on at once read and write. While there are as many,
-    /// nothing is read from its socket. At least one request is always worked on.
+    /// Bytes of payload in flight of one connection. While the limit is reached, nothing is read
+    /// from its socket. One request is always allowed.
     ///
-    /// Memory that bytes were received into, and that the payload of a write keeps, counts as a whole. Besides these, a
-    /// connection holds at most 512 KiB that it receives into, and as much of the message before.
+    /// A receive chunk that the payload of a write holds counts as a whole. In addition, a
+    /// connection holds up to 512 KiB of receive memory, and as much of the previous message.
     pub payload_bytes: usize,
-    /// Bytes that the requests of all connections of one [`super::Server`] read and write at once, apart from 1 MiB that
-    /// each connection always has. Who finds them used up waits, first come, first served.
+    /// Bytes of payload in flight of all connections of one [`super::NbdServer`], in addition to 1
+    /// MiB of each connection. Further requests wait in order.
     pub shared_bytes: usize,
-    /// Time for a whole handshake.
+    /// Time for the whole handshake.
     pub handshake: Duration,
-    /// Time in which a message that was begun must go on, in either direction. A client that stops in the middle of a
-    /// request, or does not read its replies, is given up after this time, or at most twice as much.
+    /// Time without progress within a message, in either direction. A client that stalls within a
+    /// request or does not read its replies is disconnected after one to two times this time.
     pub stalled: Duration,
-    /// Time in which requests are finished and their replies are sent, once the server was told to stop.
+    /// Time for completing requests and sending their replies after a stop.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// Bytes that a connection holds at most of its own: payload, what it receives into, and what it received before.
+    /// Bytes that a connection holds of its own at most: payload, the receive chunk and the
+    /// previous one.
     pub const CONNECTION_BYTES: usize = OWN_BYTES + (1 << 20);
 }
 

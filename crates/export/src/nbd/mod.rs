@@ -1,29 +1,31 @@
-//! The network block device protocol, as its public specification has it: fixed newstyle, structured replies, sparse
-//! reads and block status, over TCP and Unix sockets.
+//! The network block device protocol (NBD): fixed newstyle, structured replies, sparse reads and
+//! block status, over TCP and Unix sockets.
 //!
-//! Owns connections: each has one task that reads requests and sends replies, and as many more as there are requests
-//! that have to wait for the volume.
+//! Owns connections. Each connection has one task that receives requests and sends replies, and one
+//! more task for each request that waits for the volume.
 //!
-//! Always true: whatever a client sends, says too slowly or does not read costs its own connection only, and that one no
-//! more than its [`Limits`]; a request that was begun on a volume is finished, whether its client is still there or not;
-//! why a connection ended is logged once.
+//! Always true: a client that misbehaves, stalls or does not read affects its own connection alone,
+//! which uses no more than its [`Limits`]; a request that has begun on a volume is finished even if
+//! its client is gone; the reason of each disconnect is logged once.
 //!
-//! Must not know: how a volume stores, who else uses it.
+//! Must not know: how a volume stores data, other users of a volume.
 
 mod admission;
 mod budget;
-mod end;
+pub mod client;
+mod completion;
+mod connection;
+mod disconnect;
 mod execute;
 mod frontend;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
-mod intake;
 mod limits;
-mod outbox;
 mod read;
+mod recv_buffer;
 mod registry;
-mod serve;
+mod send_queue;
 mod server;
 mod session;
 #[cfg(test)]
@@ -32,8 +34,8 @@ mod wire;
 
 pub use crate::Stop;
 pub use crate::reserve::Reserve;
-pub use end::{End, Violation};
+pub use connection::serve_connection;
+pub use disconnect::{DisconnectReason, ProtocolViolation};
 pub use frontend::{NbdConfig, NbdFrontend};
 pub use limits::Limits;
-pub use serve::serve_connection;
-pub use server::Server;
+pub use server::NbdServer;

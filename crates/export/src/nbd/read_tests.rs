@@ -1,4 +1,4 @@
-//! How reads are cut at holes.
+//! Reads are split at holes.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn extent(kib: u64, data: bool) -> Extent {
 }
 
 fn planned(offset: u64, length: u64, extents: &[Extent]) -> Vec<(u64, u64, bool)> {
-    let range = Range { offset: offset * KIB, length: (length * KIB) as u32 };
+    let range = ByteRange { offset: offset * KIB, length: (length * KIB) as u32 };
     let segments = plan(range, extents);
     let in_kib =
         |segment: &Segment| (segment.range.offset / KIB, u64::from(segment.range.length) / KIB, segment.hole);
@@ -19,7 +19,7 @@ fn planned(offset: u64, length: u64, extents: &[Extent]) -> Vec<(u64, u64, bool)
 }
 
 #[test]
-fn only_holes_that_are_worth_it_are_told() {
+fn only_large_holes_are_reported() {
     assert_eq!(planned(0, 256, &[extent(256, true)]), [(0, 256, false)]);
     assert_eq!(planned(0, 256, &[extent(256, false)]), [(0, 256, true)]);
     let mixed = [extent(64, false), extent(4, true), extent(60, false), extent(128, true)];
@@ -28,7 +28,7 @@ fn only_holes_that_are_worth_it_are_told() {
 }
 
 #[test]
-fn long_data_is_cut() {
+fn long_data_is_split() {
     assert_eq!(
         planned(1000, 2000, &[extent(2000, true)]),
         [(1000, 24, false), (1024, 1024, false), (2048, 952, false)]
@@ -55,7 +55,7 @@ proptest! {
                 prop_assert!(holes[(from - offset) as usize..][..kib as usize].iter().all(|hole| *hole));
                 prop_assert!(kib >= u64::from(HOLE_MIN) / KIB);
             } else {
-                prop_assert!(kib <= u64::from(PIECE) / KIB);
+                prop_assert!(kib <= u64::from(UNIT) / KIB);
             }
             next += kib;
         }

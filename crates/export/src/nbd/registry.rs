@@ -26,7 +26,7 @@ pub(super) struct ServedVolume<S> {
     pub(super) connections: Arc<AtomicU64>,
 }
 
-/// The reserved names, and the volumes of those that are served. Used from several threads.
+/// The reserved names, and the served volumes. Used from several threads.
 pub(super) struct ExportRegistry<S> {
     exports: Mutex<BTreeMap<ExportName, Option<Arc<ServedVolume<S>>>>>,
 }
@@ -79,7 +79,8 @@ impl<S: VolumeSource> ReactorExports<S> {
         Self { registry, leases: RefCell::default() }
     }
 
-    /// Revokes the leases that `connections` counts, and waits a limited time for their requests in flight.
+    /// Revokes the leases that `connections` counts, and waits a limited time for their requests in
+    /// flight.
     pub(super) async fn revoke(&self, connections: &Arc<AtomicU64>) {
         let leases: Vec<Rc<_>> = self.leases.borrow().iter().filter_map(Weak::upgrade).collect();
         let own = leases.iter().filter(|lease| lease.is_counted_by(connections));

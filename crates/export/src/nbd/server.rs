@@ -1,6 +1,6 @@
-//! The connections of one reactor, and the sockets that they come from.
+//! The connections of one reactor.
 //!
-//! Always true: a connection that is counted is closed within the limits once the server was told to stop.
+//! Always true: connections are closed within the limits once the server was stopped.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use reactor::{Listener, Reactor, Stream, WaitList};
 
 use super::admission::Admission;
+use super::connection::{log_suppressed, serve_admitted};
 use super::limits::Limits;
-use super::serve::{log_left_out, serve_admitted};
 use crate::listen::accept_loop;
-use crate::race::race;
 use crate::reserve::Reserve;
+use crate::select::select;
 use crate::{Exports, Stop};
 
-/// Serves the connections that it is given, on the reactor of the thread that it was made on.
+/// Serves connections on the reactor of the thread that created it.
 ///
 /// A daemon with several reactors has a server on each, and distributes the connections to them.
-pub struct Server<E> {
+pub struct NbdServer<E> {
     exports: E,
     limits: Limits,
     reserve: Reserve,
@@ -29,8 +29,8 @@ pub struct Server<E> {
     closed: WaitList,
 }
 
-impl<E: Exports + 'static> Server<E> {
-    /// A server of these exports.
+impl<E: Exports + 'static> NbdServer<E> {
+    /// Creates a server of these exports.
     pub fn new(exports: E, limits: Limits) -> Rc<Self> {
         let reserve = Reserve::new(limits.shared_bytes);
         let (stop, closed) = (Stop::default(), WaitList::default());
@@ -38,62 +38,62 @@ impl<E: Exports + 'static> Server<E> {
         Rc::new(Self { exports, limits, reserve, stop, admission, connections: Cell::new(0), closed })
     }
 
-    /// What is served.
+    /// Returns the exports.
     pub fn exports(&self) -> &E {
         &self.exports
     }
 
-    /// How many connections are open, or still have requests that their volume has not ended.
+    /// Returns the number of connections that are open, or still have requests in flight.
     pub fn connections(&self) -> usize {
         self.connections.get()
     }
 
-    /// Serves a connection, in a task of its own. Closes it at once if there is no room for it, or the server was told to
-    /// stop.
+    /// Serves a connection in a task of its own. Closes it at once if there is no slot for it, or
+    /// the server was stopped.
     pub fn serve(self: &Rc<Self>, stream: Stream) {
         if self.stop.is_raised() {
             return;
         }
         let Some(admitted) = self.admission.admit(stream.peer()) else {
-            if let Some(left_out) = self.admission.may_log() {
+            if let Some(suppressed) = self.admission.log_quota() {
                 let (peer, connections) = (stream.peer(), self.connections.get());
-                tracing::warn!(%peer, connections, "NBD connection refused: there is no room for it");
-                log_left_out(left_out);
+                tracing::warn!(%peer, connections, "NBD connection refused: all slots are in use");
+                log_suppressed(suppressed);
             }
             return;
         };
         let counted = Counted::new(self);
         let task = async move {
-            let Server { exports, limits, reserve, stop, .. } = &*counted.0;
+            let NbdServer { exports, limits, reserve, stop, .. } = &*counted.0;
             serve_admitted(stream, exports, limits, reserve, stop, &admitted).await;
         };
         Reactor::current().spawn(task).detach();
     }
 
-    /// Serves the connections that come from `listener` until the server is told to stop.
+    /// Serves the connections from `listener` until the server is stopped.
     pub async fn listen(self: &Rc<Self>, listener: Listener) {
         accept_loop(&listener, &self.stop, "NBD", async |stream| self.serve(stream)).await;
     }
 
-    /// Stops listening, lets connections finish the requests that they have read, and closes them.
+    /// Stops listening, lets connections complete the requests that were received, and closes them.
     ///
-    /// Takes at most [`Limits::drain`] and a second for the connections. Gives how many are left then because their
-    /// volume does not end a request.
+    /// Takes up to [`Limits::drain`] and a second. Returns the number of connections with requests
+    /// that the volume has not completed by then.
     pub async fn shut_down(&self) -> usize {
         self.stop.raise();
         let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
-        // As long as a connection may take, and a little for the closing itself.
+        // The time of a connection, and a little for closing it.
         let time = self.limits.drain + Duration::from_secs(2);
-        race(all_closed, Reactor::current().sleep(time)).await;
+        select(all_closed, Reactor::current().sleep(time)).await;
         self.connections.get()
     }
 }
 
-/// A connection's place among those of its server.
-struct Counted<E>(Rc<Server<E>>);
+/// Counts a connection of a server.
+struct Counted<E>(Rc<NbdServer<E>>);
 
 impl<E> Counted<E> {
-    fn new(server: &Rc<Server<E>>) -> Self {
+    fn new(server: &Rc<NbdServer<E>>) -> Self {
         server.connections.set(server.connections.get() + 1);
         Self(server.clone())
     }

@@ -1,9 +1,8 @@
-//! One connection that uses an export: requests in, replies out.
+//! The transmission phase of a connection: requests in, replies out.
 //!
-//! Owns the order of things: what is read when, and what is waited for before the end.
-//!
-//! Always true: each request that was read is answered exactly once, unless the connection ends before; no more than the
-//! budget is worked on at once; a request that was begun is finished. Must not know how commands are carried out.
+//! Always true: each request that was received is answered exactly once, unless the connection ends
+//! before; the requests in flight are within the budget; a request that has begun is completed.
+//! Must not know how commands are executed.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,158 +12,173 @@ use std::rc::Rc;
 use reactor::{Reactor, Stream};
 
 use super::budget::{Budget, Charge};
-use super::end::{End, Violation};
-use super::execute::Joint;
-use super::intake::Intake;
-use super::limits::{Limits, PAYLOAD_MAX, PIECE, UNBROKEN};
-use super::outbox::Outbox;
-use super::wire::{Command, Cookie, Range, RequestHeader, Terms};
-use crate::at_once::begin;
-use crate::race::{First, race};
+use super::completion::CompletionGroup;
+use super::disconnect::{DisconnectReason, ProtocolViolation};
+use super::limits::{Limits, PAYLOAD_MAX, UNIT, YIELD_BYTES};
+use super::recv_buffer::RecvBuffer;
+use super::send_queue::SendQueue;
+use super::wire::{ByteRange, CheckedCommand, Cookie, ExportLimits, RequestHeader};
+use crate::poll_then_spawn::poll_then_spawn;
 use crate::reserve::Reserve;
+use crate::select::{Either, select};
 use crate::{Stop, Volume};
 
-/// What was agreed on in the handshake.
-pub(super) struct Agreement<V> {
+/// The result of the handshake.
+pub(super) struct NegotiatedExport<V> {
     pub(super) volume: V,
-    /// The export's name, as it was looked up.
+    /// The export's name.
     pub(super) name: String,
-    /// Structured replies.
+    /// Structured replies were negotiated.
     pub(super) structured: bool,
-    /// The allocation context is selected.
+    /// The allocation context was selected.
     pub(super) allocation: bool,
 }
 
-/// A connection that uses an export.
-pub(super) struct Session<V> {
-    pub(super) agreement: Agreement<V>,
-    pub(super) outbox: Outbox,
+/// A connection in its transmission phase.
+pub(super) struct NbdSession<V> {
+    pub(super) negotiated: NegotiatedExport<V>,
+    pub(super) send_queue: SendQueue,
     pub(super) budget: Rc<Budget>,
     reactor: Reactor,
 }
 
-impl<V: Volume + 'static> Session<V> {
-    pub(super) fn new(agreement: Agreement<V>, limits: &Limits, reserve: &Reserve) -> Rc<Self> {
+impl<V: Volume + 'static> NbdSession<V> {
+    pub(super) fn new(negotiated: NegotiatedExport<V>, limits: &Limits, reserve: &Reserve) -> Rc<Self> {
         Rc::new(Self {
-            agreement,
-            outbox: Outbox::default(),
+            negotiated,
+            send_queue: SendQueue::default(),
             budget: Budget::new(limits, reserve),
             reactor: Reactor::current(),
         })
     }
 
-    /// Serves requests until the client or `stop` ends that, then finishes what was begun and sends the last replies.
-    pub(super) async fn run(self: &Rc<Self>, intake: &mut Intake, stream: &Stream, stop: &Stop) -> End {
-        // One future for both races: a send that is in flight must be waited for.
-        let mut sending = pin!(self.outbox.send_all(stream));
-        let end = match race(self.receive(intake, stop), sending.as_mut()).await {
-            First::Left(Err(end)) => end,
-            First::Right(Err(error)) => return error.into(),
+    /// Serves requests until the client or `stop` ends the connection, then completes the requests
+    /// in flight and sends the last replies.
+    pub(super) async fn run(
+        self: &Rc<Self>,
+        recv: &mut RecvBuffer,
+        stream: &Stream,
+        stop: &Stop,
+    ) -> DisconnectReason {
+        // One future for both selects: a send in flight must be completed.
+        let mut sending = pin!(self.send_queue.send_all(stream));
+        let end = match select(self.receive(recv, stop), sending.as_mut()).await {
+            Either::Left(Err(end)) => end,
+            Either::Right(Err(error)) => return error.into(),
         };
         if !end.is_orderly() {
             return end;
         }
-        // A request gives its place back when its reply has been sent.
-        match race(self.budget.idle(), sending).await {
-            First::Right(Err(error)) if end != End::Left => error.into(),
+        // A request is released when its reply has been sent.
+        match select(self.budget.idle(), sending).await {
+            Either::Right(Err(error)) if end != DisconnectReason::Closed => error.into(),
             _ => end,
         }
     }
 
-    /// Waits until there are to be no more requests.
-    pub(super) async fn called_off(&self, stop: &Stop) -> End {
-        match race(stop.raised(), self.agreement.volume.withdrawn()).await {
-            First::Left(()) => End::Stopped,
-            First::Right(()) => End::Withdrawn,
+    /// Waits until no more requests are accepted.
+    pub(super) async fn cancelled(&self, stop: &Stop) -> DisconnectReason {
+        match select(stop.raised(), self.negotiated.volume.withdrawn()).await {
+            Either::Left(()) => DisconnectReason::Stopped,
+            Either::Right(()) => DisconnectReason::Withdrawn,
         }
     }
 
-    async fn receive(self: &Rc<Self>, intake: &mut Intake, stop: &Stop) -> Result<Infallible, End> {
-        let mut unbroken = 0;
-        let mut called_off = pin!(self.called_off(stop));
+    async fn receive(
+        self: &Rc<Self>,
+        recv: &mut RecvBuffer,
+        stop: &Stop,
+    ) -> Result<Infallible, DisconnectReason> {
+        let mut transferred = 0;
+        let mut cancelled = pin!(self.cancelled(stop));
         loop {
             let next = async {
-                intake.settle(&self.budget).await;
-                intake.header().await
+                recv.settle(&self.budget).await;
+                recv.header().await
             };
-            let header = match race(called_off.as_mut(), next).await {
-                First::Left(end) => return Err(end),
-                First::Right(header) => RequestHeader::decode(&header?)?,
+            let header = match select(cancelled.as_mut(), next).await {
+                Either::Left(end) => return Err(end),
+                Either::Right(header) => RequestHeader::decode(&header?)?,
             };
-            unbroken += self.receive_one(&header, intake).await?;
-            if unbroken >= UNBROKEN {
-                // The replies of what was done at once may go.
+            transferred += self.receive_one(&header, recv).await?;
+            if transferred >= YIELD_BYTES {
+                // Lets the replies of requests be sent that completed at once.
                 self.reactor.yield_now().await;
-                unbroken = 0;
+                transferred = 0;
             }
         }
     }
 
-    /// Receives the rest of a request and begins it. Gives the bytes that it moves.
-    async fn receive_one(self: &Rc<Self>, header: &RequestHeader, intake: &mut Intake) -> Result<u32, End> {
+    /// Receives the rest of a request and begins it. Returns the bytes that it transfers.
+    async fn receive_one(
+        self: &Rc<Self>,
+        header: &RequestHeader,
+        recv: &mut RecvBuffer,
+    ) -> Result<u32, DisconnectReason> {
         let (cookie, session) = (header.cookie(), self.clone());
-        match header.check(&self.terms()) {
-            Ok(Command::Read { range, whole }) => {
+        match header.check(&self.limits()) {
+            Ok(CheckedCommand::Read { range, whole }) => {
                 let charge = self.budget.charge_request(range.length as usize).await;
                 self.begin(session.read(cookie, range, whole, charge));
                 return Ok(range.length);
             }
-            Ok(Command::Write { range, durable }) => {
-                self.receive_write(cookie, range, durable, intake).await?;
+            Ok(CheckedCommand::Write { range, durable }) => {
+                self.receive_write(cookie, range, durable, recv).await?;
                 return Ok(range.length);
             }
-            Ok(Command::Flush) => self.begin(session.flush(cookie, self.place().await)),
-            Ok(Command::Trim { range, durable }) => {
-                self.begin(session.trim(cookie, range, durable, self.place().await));
+            Ok(CheckedCommand::Flush) => self.begin(session.flush(cookie, self.charge_empty().await)),
+            Ok(CheckedCommand::Trim { range, durable }) => {
+                self.begin(session.trim(cookie, range, durable, self.charge_empty().await));
             }
-            Ok(Command::WriteZeroes { range, durable }) => {
-                self.begin(session.write_zeroes(cookie, range, durable, self.place().await));
+            Ok(CheckedCommand::WriteZeroes { range, durable }) => {
+                self.begin(session.write_zeroes(cookie, range, durable, self.charge_empty().await));
             }
-            Ok(Command::BlockStatus { range, one }) => {
-                self.begin(session.block_status(cookie, range, one, self.place().await));
+            Ok(CheckedCommand::BlockStatus { range, one }) => {
+                self.begin(session.block_status(cookie, range, one, self.charge_empty().await));
             }
-            Ok(Command::Disconnect) => return Err(End::Disconnected),
+            Ok(CheckedCommand::Disconnect) => return Err(DisconnectReason::Disconnected),
             Err(refusal) => {
-                pass_over(header, intake).await?;
-                self.refuse(header, refusal, self.place().await);
+                skip_payload(header, recv).await?;
+                self.refuse(header, refusal, self.charge_empty().await);
             }
         }
         Ok(0)
     }
 
-    /// Waits for room for a request without payload.
-    async fn place(&self) -> Charge {
+    /// Waits until a request without payload fits the budget.
+    async fn charge_empty(&self) -> Charge {
         self.budget.charge_request(0).await
     }
 
-    /// Receives the payload of a write, in pieces if it is long, each of which is written as soon as it is here.
+    /// Receives the payload of a write. Long payload is written in parts, each as soon as it is
+    /// received.
     async fn receive_write(
         self: &Rc<Self>,
         cookie: Cookie,
-        range: Range,
+        range: ByteRange,
         durable: bool,
-        intake: &mut Intake,
-    ) -> Result<(), End> {
-        if range.length <= PIECE {
+        recv: &mut RecvBuffer,
+    ) -> Result<(), DisconnectReason> {
+        if range.length <= UNIT {
             let charge = self.budget.charge_request(range.length as usize).await;
-            let data = intake.payload(range.length as usize).await?;
+            let data = recv.payload(range.length as usize).await?;
             self.begin(self.clone().write(cookie, range.offset, data, durable, charge));
             return Ok(());
         }
-        let charge = self.place().await;
-        let joint = Rc::new(Joint::default());
-        for piece in range.pieces(PIECE) {
+        let charge = self.charge_empty().await;
+        let group = Rc::new(CompletionGroup::default());
+        for piece in range.pieces(UNIT) {
             let charge = self.budget.charge_bytes(piece.length as usize).await;
-            let data = intake.payload(piece.length as usize).await?;
-            self.begin(self.clone().write_piece(piece.offset, data, charge, joint.part()));
+            let data = recv.payload(piece.length as usize).await?;
+            self.begin(self.clone().write_part(piece.offset, data, charge, group.part()));
         }
-        self.begin(self.clone().end_write(cookie, joint, durable, charge));
+        self.begin(self.clone().finish_write(cookie, group, durable, charge));
         Ok(())
     }
 
-    fn terms(&self) -> Terms {
-        let Agreement { volume, structured, allocation, .. } = &self.agreement;
-        Terms {
+    fn limits(&self) -> ExportLimits {
+        let NegotiatedExport { volume, structured, allocation, .. } = &self.negotiated;
+        ExportLimits {
             size: volume.size(),
             sector: volume.sector(),
             read_only: volume.read_only(),
@@ -174,17 +188,17 @@ impl<V: Volume + 'static> Session<V> {
         }
     }
 
-    /// Begins work that goes on to its end whatever becomes of the connection. What need not wait is done at once: that
-    /// is cheaper than a task, and its reply goes with those of its neighbours.
+    /// Begins work that completes even if the connection ends. Work that is ready at once needs no
+    /// task, and its reply is batched with others.
     pub(super) fn begin(&self, work: impl Future<Output = ()> + 'static) {
-        begin(&self.reactor, work);
+        poll_then_spawn(&self.reactor, work);
     }
 }
 
-/// Passes over the payload of a request that is refused.
-async fn pass_over(header: &RequestHeader, intake: &mut Intake) -> Result<(), End> {
+/// Skips the payload of a request that is refused.
+async fn skip_payload(header: &RequestHeader, recv: &mut RecvBuffer) -> Result<(), DisconnectReason> {
     match header.payload() {
-        payload if payload > PAYLOAD_MAX => Err(Violation::PayloadLength(payload).into()),
-        payload => intake.skip(payload.into()).await,
+        payload if payload > PAYLOAD_MAX => Err(ProtocolViolation::PayloadLength(payload).into()),
+        payload => recv.skip(payload.into()).await,
     }
 }

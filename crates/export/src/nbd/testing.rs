@@ -1,4 +1,4 @@
-//! What tests over real sockets share.
+//! Helpers of tests over real sockets.
 
 use std::future::Future;
 use std::rc::Rc;

@@ -13,23 +13,23 @@ use rustix::io::Errno;
 
 use super::error::{DeviceError, DeviceErrorKind};
 use super::limits::DEVICES_MAX;
-use super::words::{self, Control as Word, INFO_BYTES, Info, PARAMETERS_BYTES, Parameters, SECTOR};
+use super::uapi::{self, ControlCommand, DeviceInfo, DiskParameters, INFO_BYTES, PARAMETERS_BYTES, SECTOR};
 
 const DEVICE: &str = "/dev/ublk-control";
 /// Directory in which the kernel lists its devices, as `ublkc` and a number.
 const DEVICES: &str = "/sys/class/ublk-char";
 
 /// The open control device. Its methods block.
-pub(super) struct Control {
+pub(super) struct ControlDevice {
     device: OwnedFd,
     features: u64,
 }
 
-impl Control {
+impl ControlDevice {
     /// Opens the control device.
     ///
     /// # Errors
-    /// Fails if this kernel has no ublk, or one that is too old, or denies access.
+    /// Fails if this kernel has no ublk, its ublk is too old, or access is denied.
     pub(super) fn open() -> Result<Self, DeviceError> {
         let device =
             rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
@@ -44,12 +44,14 @@ impl Control {
             })?;
         let mut control = Self { device, features: 0 };
         let mut features = [0; 8];
-        control.order(Word::GetFeatures, 0, 0, &mut features).map_err(|error| match error.kind() {
-            IoErrorKind::ReadOnly => DeviceError::kernel("report the features of its ublk", error),
-            _ => {
-                let message =
-                    format!("this kernel's ublk is too old: it does not report its features ({error})");
-                DeviceError::new(DeviceErrorKind::Old, message)
+        control.send(ControlCommand::GetFeatures, 0, 0, &mut features).map_err(|error| {
+            match error.kind() {
+                IoErrorKind::ReadOnly => DeviceError::kernel("report the features of its ublk", error),
+                _ => {
+                    let message =
+                        format!("this kernel's ublk is too old: it does not report its features ({error})");
+                    DeviceError::new(DeviceErrorKind::Old, message)
+                }
             }
         })?;
         #[allow(clippy::host_endian_bytes, reason = "the kernel of this machine wrote it")]
@@ -59,25 +61,29 @@ impl Control {
     }
 
     /// Sends a command, with `bytes` that the kernel reads or fills.
-    fn order(&self, word: Word, id: u32, data: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+    fn send(&self, command: ControlCommand, id: u32, data: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = u16::try_from(bytes.len()).unwrap_or(0);
         let address = if bytes.is_empty() { 0 } else { bytes.as_mut_ptr() as u64 };
-        let command = words::control(id, length, address, data);
+        let encoded = uapi::control_command(id, length, address, data);
         // SAFETY: the kernel gets the length of `bytes`, which are borrowed until the command is
         // complete, and accesses no more.
-        unsafe { run_long_command(&self.device, word as u32, command) }.map(drop)
+        unsafe { run_long_command(&self.device, command as u32, encoded) }.map(drop)
     }
 
     /// Adds a device, which has no server yet.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
-    pub(super) fn add(&self, info: &Info, parameters: &Parameters) -> Result<Info, DeviceError> {
+    pub(super) fn add(
+        &self,
+        info: &DeviceInfo,
+        parameters: &DiskParameters,
+    ) -> Result<DeviceInfo, DeviceError> {
         let mut bytes = info.encode();
-        self.order(Word::Add, info.id, 0, &mut bytes)
+        self.send(ControlCommand::Add, info.id, 0, &mut bytes)
             .map_err(|error| DeviceError::kernel("add a device", error))?;
-        let made = Info::decode(&bytes);
-        let set = self.order(Word::SetParameters, made.id, 0, &mut parameters.encode());
+        let made = DeviceInfo::decode(&bytes);
+        let set = self.send(ControlCommand::SetParameters, made.id, 0, &mut parameters.encode());
         set.map_err(|error| {
             self.delete(made.id);
             DeviceError::kernel("set the parameters of a device", error)
@@ -86,22 +92,22 @@ impl Control {
     }
 
     /// Returns the description of a device, or `None` if it does not exist.
-    pub(super) fn info(&self, id: u32) -> Option<Info> {
+    pub(super) fn info(&self, id: u32) -> Option<DeviceInfo> {
         let mut bytes = [0; INFO_BYTES];
-        self.order(Word::GetInfo, id, 0, &mut bytes).ok().map(|()| Info::decode(&bytes))
+        self.send(ControlCommand::GetInfo, id, 0, &mut bytes).ok().map(|()| DeviceInfo::decode(&bytes))
     }
 
     /// Returns the parameters of a device's disk.
     ///
     /// # Errors
     /// Fails if the device does not exist.
-    pub(super) fn parameters(&self, id: u32) -> Result<Parameters, IoError> {
-        let mut bytes: [u8; PARAMETERS_BYTES] = Parameters::question();
-        self.order(Word::GetParameters, id, 0, &mut bytes).map(|()| Parameters::decode(&bytes))
+    pub(super) fn parameters(&self, id: u32) -> Result<DiskParameters, IoError> {
+        let mut bytes: [u8; PARAMETERS_BYTES] = DiskParameters::query();
+        self.send(ControlCommand::GetParameters, id, 0, &mut bytes).map(|()| DiskParameters::decode(&bytes))
     }
 
     /// Returns all devices of the host, including those of other programs.
-    pub(super) fn devices(&self) -> Vec<Info> {
+    pub(super) fn devices(&self) -> Vec<DeviceInfo> {
         let Ok(entries) = std::fs::read_dir(DEVICES) else { return Vec::new() };
         let number =
             |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok();
@@ -117,7 +123,7 @@ impl Control {
     /// # Errors
     /// Returns the kernel's error.
     pub(super) fn start(&self, id: u32) -> Result<(), IoError> {
-        self.order(Word::Start, id, std::process::id().into(), &mut [])
+        self.send(ControlCommand::Start, id, std::process::id().into(), &mut [])
     }
 
     /// Begins to take over a device after its server has ended.
@@ -125,7 +131,7 @@ impl Control {
     /// # Errors
     /// Returns the kernel's error: `EBUSY` until the server's process is completely gone.
     pub(super) fn start_recovery(&self, id: u32) -> Result<(), IoError> {
-        self.order(Word::StartRecovery, id, 0, &mut [])
+        self.send(ControlCommand::StartRecovery, id, 0, &mut [])
     }
 
     /// Ends the recovery, so that requests arrive again. Waits until each queue fetches requests.
@@ -133,7 +139,7 @@ impl Control {
     /// # Errors
     /// Returns the kernel's error.
     pub(super) fn end_recovery(&self, id: u32) -> Result<(), IoError> {
-        self.order(Word::EndRecovery, id, std::process::id().into(), &mut [])
+        self.send(ControlCommand::EndRecovery, id, std::process::id().into(), &mut [])
     }
 
     /// Stops a device and removes its disk. Tasks that fetch its requests get an error.
@@ -141,15 +147,15 @@ impl Control {
     /// # Errors
     /// Returns the kernel's error.
     pub(super) fn stop(&self, id: u32) -> Result<(), IoError> {
-        self.order(Word::Stop, id, 0, &mut [])
+        self.send(ControlCommand::Stop, id, 0, &mut [])
     }
 
     /// Deletes a device, now or when its disk is no longer open.
     pub(super) fn delete(&self, id: u32) {
         // Kernels without deferred deletion wait here until the device is deleted.
         let done = self
-            .order(Word::DeleteLater, id, 0, &mut [])
-            .or_else(|_| self.order(Word::Delete, id, 0, &mut []));
+            .send(ControlCommand::DeleteLater, id, 0, &mut [])
+            .or_else(|_| self.send(ControlCommand::Delete, id, 0, &mut []));
         if let Err(error) = done {
             tracing::warn!(device = id, %error, "could not delete a ublk device");
         }
@@ -160,10 +166,10 @@ impl Control {
     /// # Errors
     /// Returns the kernel's error.
     pub(super) fn resize(&self, id: u32, size: u64) -> Result<bool, IoError> {
-        if self.features & words::UPDATE_SIZE == 0 {
+        if self.features & uapi::UPDATE_SIZE == 0 {
             return Ok(false);
         }
-        self.order(Word::UpdateSize, id, size / SECTOR, &mut []).map(|()| true)
+        self.send(ControlCommand::UpdateSize, id, size / SECTOR, &mut []).map(|()| true)
     }
 }
 

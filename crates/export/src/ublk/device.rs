@@ -16,22 +16,22 @@ use std::sync::Arc;
 use reactor::{IoError, IoErrorKind, Platform, Span};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::words::{self, Info, QUEUE_STRIDE, REQUEST_BYTES, Request};
+use super::uapi::{self, DeviceInfo, QUEUE_STRIDE, REQUEST_BYTES, UblkRequest};
 
 const PAGE: usize = 4096;
 
 /// The source of a queue's requests and the destination of their results.
-pub(super) trait Exchange {
+pub(super) trait RequestChannel {
     /// Completes the tag's request, if there is one, and fetches the next. The result is submitted
     /// when this returns.
     ///
     /// # Errors
     /// Fails if there will be no more requests.
-    fn exchange(
+    fn commit_and_fetch(
         &self,
         tag: u16,
-        answer: Option<i32>,
-    ) -> impl Future<Output = Result<Request, Gone>> + use<Self>;
+        completion: Option<i32>,
+    ) -> impl Future<Output = Result<UblkRequest, DeviceGone>> + use<Self>;
 
     /// Returns the data buffer of a tag.
     fn memory(&self, tag: u16) -> Span;
@@ -39,35 +39,35 @@ pub(super) trait Exchange {
 
 /// The device has no more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(super) struct DeviceGone;
 
 /// A queue of a ublk device.
 #[derive(Clone)]
 pub(super) struct DeviceQueue {
-    inner: Rc<Inner>,
+    inner: Rc<DeviceQueueState>,
 }
 
-struct Inner {
+struct DeviceQueueState {
     platform: Rc<Platform>,
     device: Arc<OwnedFd>,
     queue: u16,
-    requests: Mapping,
+    requests: DeviceMapping,
     data: Span,
     request_bytes_max: usize,
 }
 
 /// Mapped pages, owned by this value.
-struct Mapping {
+struct DeviceMapping {
     start: NonNull<c_void>,
     len: usize,
 }
 
 // SAFETY: an address range that belongs to this value, which offers nothing but the address.
-unsafe impl Send for Mapping {}
+unsafe impl Send for DeviceMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for DeviceMapping {}
 
-impl Drop for Mapping {
+impl Drop for DeviceMapping {
     fn drop(&mut self) {
         // SAFETY: the pages belong to this mapping, and the owner of their address is dropped with
         // it.
@@ -75,7 +75,7 @@ impl Drop for Mapping {
     }
 }
 
-impl Mapping {
+impl DeviceMapping {
     fn of_requests(device: &OwnedFd, queue: u16, depth: u16) -> io::Result<Self> {
         let len = (usize::from(depth) * REQUEST_BYTES).next_multiple_of(PAGE);
         let at = u64::from(queue) * QUEUE_STRIDE;
@@ -113,22 +113,22 @@ impl DeviceQueue {
         platform: Rc<Platform>,
         device: Arc<OwnedFd>,
         queue: u16,
-        info: &Info,
+        info: &DeviceInfo,
     ) -> io::Result<Self> {
-        let requests = Mapping::of_requests(&device, queue, info.depth)?;
+        let requests = DeviceMapping::of_requests(&device, queue, info.depth)?;
         let request_bytes_max = info.request_bytes_max as usize;
         let len = usize::from(info.depth) * request_bytes_max;
-        let memory = Mapping::of_memory(len)?;
+        let memory = DeviceMapping::of_memory(len)?;
         // SAFETY: initialised memory of this length, which the mapping keeps.
         let data = unsafe { Span::from_raw(memory.start.cast(), len, Arc::new(memory)) };
-        let inner = Inner { platform, device, queue, requests, data, request_bytes_max };
+        let inner = DeviceQueueState { platform, device, queue, requests, data, request_bytes_max };
         Ok(Self { inner: Rc::new(inner) })
     }
 }
 
-impl Inner {
+impl DeviceQueueState {
     /// Reads the request descriptor of a tag.
-    fn request(&self, tag: u16) -> Request {
+    fn request(&self, tag: u16) -> UblkRequest {
         let at = usize::from(tag) * REQUEST_BYTES;
         assert!(at + REQUEST_BYTES <= self.requests.len, "tag {tag} is beyond the queue");
         let mut bytes = [0; REQUEST_BYTES];
@@ -138,22 +138,26 @@ impl Inner {
             let from = self.requests.start.cast::<u8>().as_ptr().add(at);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), REQUEST_BYTES);
         }
-        Request::decode(&bytes)
+        UblkRequest::decode(&bytes)
     }
 }
 
-impl Exchange for DeviceQueue {
-    fn exchange(&self, tag: u16, answer: Option<i32>) -> impl Future<Output = Result<Request, Gone>> + use<> {
+impl RequestChannel for DeviceQueue {
+    fn commit_and_fetch(
+        &self,
+        tag: u16,
+        completion: Option<i32>,
+    ) -> impl Future<Output = Result<UblkRequest, DeviceGone>> + use<> {
         let inner = self.inner.clone();
         let memory = self.memory(tag);
-        let (number, result) = match answer {
-            None => (words::FETCH, 0),
-            Some(result) => (words::COMMIT_AND_FETCH, result),
+        let (number, result) = match completion {
+            None => (uapi::FETCH, 0),
+            Some(result) => (uapi::COMMIT_AND_FETCH, result),
         };
-        let words = words::exchange(inner.queue, tag, result, memory.as_ptr() as u64);
+        let uapi = uapi::io_command(inner.queue, tag, result, memory.as_ptr() as u64);
         // SAFETY: the kernel transfers up to the maximum request size to or from the address, which
         // is the length of the span.
-        let io = unsafe { inner.platform.command(&inner.device, number, words, Some(memory)) };
+        let io = unsafe { inner.platform.command(&inner.device, number, uapi, Some(memory)) };
         async move {
             match io.await {
                 Ok(_) => Ok(inner.request(tag)),
@@ -168,9 +172,9 @@ impl Exchange for DeviceQueue {
     }
 }
 
-fn gone(queue: u16, tag: u16, error: IoError) -> Gone {
+fn gone(queue: u16, tag: u16, error: IoError) -> DeviceGone {
     if !matches!(error.kind(), IoErrorKind::Gone | IoErrorKind::Closed) {
         tracing::error!(queue, tag, %error, "the kernel delivers no more requests");
     }
-    Gone
+    DeviceGone
 }

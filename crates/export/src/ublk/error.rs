@@ -33,21 +33,21 @@ impl DeviceError {
     }
 
     /// Creates the error of a failed kernel command.
-    pub(super) fn kernel(doing: &str, error: IoError) -> Self {
+    pub(super) fn kernel(action: &str, error: IoError) -> Self {
         let kind = match error.kind() {
             IoErrorKind::ReadOnly => DeviceErrorKind::Denied,
             _ => DeviceErrorKind::Failed,
         };
-        Self::new(kind, format!("the kernel refused to {doing}: {error}"))
+        Self::new(kind, format!("the kernel refused to {action}: {error}"))
     }
 
     /// Creates the error of a failed system call.
-    pub(super) fn system(doing: &str, error: &std::io::Error) -> Self {
+    pub(super) fn system(action: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied => DeviceErrorKind::Denied,
             _ => DeviceErrorKind::Failed,
         };
-        Self::new(kind, format!("cannot {doing}: {error}"))
+        Self::new(kind, format!("cannot {action}: {error}"))
     }
 
     /// Returns the kind, for control flow.

@@ -5,41 +5,41 @@
 use reactor::Span;
 use rustix::io::Errno;
 
-use super::words::{Operation, Request};
+use super::uapi::{UblkOperation, UblkRequest};
 use crate::{Volume, VolumeError, VolumeErrorKind};
 
 /// Executes a request with its data in `memory`. Returns the transferred bytes, or a negative error
 /// number.
-pub(super) async fn execute(volume: &impl Volume, request: &Request, memory: &Span) -> i32 {
+pub(super) async fn execute(volume: &impl Volume, request: &UblkRequest, memory: &Span) -> i32 {
     match attempt(volume, request, memory).await {
         Ok(bytes) => bytes,
         Err(errno) => -errno.raw_os_error(),
     }
 }
 
-async fn attempt(volume: &impl Volume, request: &Request, memory: &Span) -> Result<i32, Errno> {
-    let Request { operation, durable, offset, length } = *request;
+async fn attempt(volume: &impl Volume, request: &UblkRequest, memory: &Span) -> Result<i32, Errno> {
+    let UblkRequest { operation, durable, offset, length } = *request;
     let done = match operation {
-        Operation::Flush => volume.flush().await.map(|()| 0),
+        UblkOperation::Flush => volume.flush().await.map(|()| 0),
         // Kernels do not send empty requests.
         _ if length == 0 => Ok(0),
-        Operation::Read | Operation::Write => {
+        UblkOperation::Read | UblkOperation::Write => {
             // The kernel keeps requests within the buffer size; this checks it.
             let fits = usize::try_from(length).ok().filter(|bytes| *bytes <= memory.len());
             let bytes = fits.ok_or(Errno::INVAL)?;
             let (moved, span) = (i32::try_from(bytes).map_err(|_| Errno::INVAL)?, memory.slice(0..bytes));
             match operation {
-                Operation::Read => volume.read(offset, &span).await,
+                UblkOperation::Read => volume.read(offset, &span).await,
                 _ => volume.write(offset, &span).await,
             }
             .map(|()| moved)
         }
-        Operation::Discard => volume.discard(offset, length).await.map(|()| 0),
-        Operation::WriteZeroes => volume.write_zeroes(offset, length).await.map(|()| 0),
-        Operation::Other(_) => return Err(Errno::OPNOTSUPP),
+        UblkOperation::Discard => volume.discard(offset, length).await.map(|()| 0),
+        UblkOperation::WriteZeroes => volume.write_zeroes(offset, length).await.map(|()| 0),
+        UblkOperation::Other(_) => return Err(Errno::OPNOTSUPP),
     };
     let done = match done {
-        Ok(moved) if durable && !matches!(operation, Operation::Flush | Operation::Read) => {
+        Ok(moved) if durable && !matches!(operation, UblkOperation::Flush | UblkOperation::Read) => {
             volume.flush().await.map(|()| moved)
         }
         done => done,

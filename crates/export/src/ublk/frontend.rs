@@ -1,4 +1,4 @@
-//! ublk as a frontend: a block device of the kernel for each export, whose queues are on the reactors.
+//! ublk as a frontend: one block device of the kernel for each export, its queues on the reactors.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use reactor::Platform;
 
 use super::error::{DeviceError, DeviceErrorKind};
 use super::limits::QUEUES_MAX;
-use super::server::{Options, Server, Source, clear};
+use super::server::{UblkOptions, UblkServer, UblkSource, delete_orphaned_devices};
 use crate::context::{check_queue_count, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
@@ -23,7 +23,7 @@ use crate::{
 pub struct UblkConfig {
     /// Directory of the links to the devices.
     pub directory: PathBuf,
-    /// Tells the devices of this daemon apart from those of others: the path of its state directory.
+    /// Identifies the devices of this daemon: the path of its state directory.
     pub owner: PathBuf,
 }
 
@@ -53,17 +53,17 @@ impl UblkFrontend {
         name.path_below(&self.directory, "")
     }
 
-    /// The number that the kernel keeps with a device, by which the next daemon finds it.
+    /// Returns the number that the kernel stores with a device, by which the next daemon finds it.
     fn mark(&self, name: &ExportName) -> u64 {
         u64::from(self.family) << 32 | u64::from(fnv1a(name.as_str().as_bytes()))
     }
 
-    /// Deletes devices of an earlier daemon whose exports no longer exist.
+    /// Deletes devices of an earlier daemon without an existing export.
     async fn delete_stale_devices(&self, names: &[ExportName]) {
         let family = self.family;
         let known: Vec<u64> = names.iter().map(|name| self.mark(name)).collect();
         let is_stale = move |mark: u64| (mark >> 32) as u32 == family && !known.contains(&mark);
-        match run_blocking(move || clear(is_stale)).await {
+        match run_blocking(move || delete_orphaned_devices(is_stale)).await {
             Ok(Ok(())) => {}
             // Without ublk there are no devices.
             Ok(Err(error)) if names.is_empty() => tracing::debug!(%error, "no ublk devices to look for"),
@@ -80,7 +80,7 @@ struct DeviceSource<S> {
     platform: fn() -> Rc<Platform>,
 }
 
-impl<S: VolumeSource> Source for DeviceSource<S> {
+impl<S: VolumeSource> UblkSource for DeviceSource<S> {
     type Volume = ExportedVolume<S::Volume>;
 
     fn open(&self) -> Self::Volume {
@@ -130,7 +130,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
             Frontend::<S>::check(self, name, config)?;
             let reactors = self.context.reactors.place(config, &*source)?;
             let one_each = u16::try_from(reactors.len()).unwrap_or(QUEUES_MAX).min(QUEUES_MAX);
-            let options = Options {
+            let options = UblkOptions {
                 mark: self.mark(name),
                 link: self.link(name),
                 access: self.context.access,
@@ -142,7 +142,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
             };
             let platform = self.context.reactors.platform_of_thread();
             let opened = DeviceSource { source: source.clone(), read_only: config.read_only, platform };
-            let start = move || Server::start(&Arc::new(opened), &reactors, &options);
+            let start = move || UblkServer::start(&Arc::new(opened), &reactors, &options);
             let server = run_blocking(start).await?.map_err(|error| explain(&error))?;
             self.names().insert(name.clone());
             let (server, link) = (Arc::new(server), self.link(name));
@@ -160,7 +160,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
 struct UblkExport<S: VolumeSource> {
     name: ExportName,
     link: PathBuf,
-    server: Arc<Server<ExportedVolume<S::Volume>>>,
+    server: Arc<UblkServer<ExportedVolume<S::Volume>>>,
     source: Arc<S>,
 }
 
@@ -184,7 +184,7 @@ impl<S: VolumeSource> RunningExport for UblkExport<S> {
     }
 
     fn status(&self) -> ExportStatus {
-        // The kernel does not tell who has a device open.
+        // The kernel does not report the users of a device.
         ExportStatus::default()
     }
 

@@ -13,5 +13,5 @@ pub(super) const RANGE_BYTES_MAX: u32 = 2 << 30;
 /// Queues of a device.
 pub const QUEUES_MAX: u16 = 64;
 
-/// Devices that are examined to find one that an earlier daemon left.
+/// Maximum number of devices that are examined to find an earlier daemon's device.
 pub(super) const DEVICES_MAX: usize = 65_536;

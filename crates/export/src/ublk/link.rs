@@ -1,4 +1,4 @@
-//! The symbolic link to a device, whose number the kernel chooses.
+//! The symbolic link to a device. The kernel chooses the device's number.
 //!
 //! Always true: a foreign file in the place of a link is not changed.
 
@@ -13,14 +13,14 @@ use super::error::{DeviceError, DeviceErrorKind};
 /// Prefix of the targets of our links.
 const TARGETS: &str = "/dev/ublkb";
 
-/// Creates a link, or replaces one that points to another device. A missing directory is created
+/// Creates a link, or replaces a link to another device. A missing directory is created
 /// with the rights of `access`.
 ///
 /// # Errors
 /// Fails if the path is a foreign file, or access is denied.
 pub(super) fn make(link: &Path, access: Access, device: &Path) -> Result<(), DeviceError> {
     let failed =
-        |doing: &str, error: &io::Error| DeviceError::system(&format!("{doing} {}", link.display()), error);
+        |action: &str, error: &io::Error| DeviceError::system(&format!("{action} {}", link.display()), error);
     if let Some(above) = link.parent() {
         access.make_directories(above).map_err(|error| failed("make the directory of", &error))?;
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_replaced_and_nothing_else_is() {
+    fn only_links_to_devices_are_replaced() {
         let home = tempfile::tempdir().unwrap();
         let link = home.path().join("fast/vm01");
         let [first, second] = ["/dev/ublkb0", "/dev/ublkb1"].map(Path::new);

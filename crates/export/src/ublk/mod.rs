@@ -21,9 +21,9 @@ mod limits;
 mod link;
 mod queue;
 mod server;
-mod words;
+mod uapi;
 
 pub use error::{DeviceError, DeviceErrorKind};
 pub use frontend::{UblkConfig, UblkFrontend};
 pub use limits::QUEUES_MAX;
-pub use server::{InUse, Options, Server, Source, clear};
+pub use server::{DeviceInUse, UblkOptions, UblkServer, UblkSource, delete_orphaned_devices};

@@ -10,29 +10,29 @@ use std::rc::Rc;
 
 use reactor::{Reactor, WaitList};
 
-use super::device::Exchange;
+use super::device::RequestChannel;
 use super::execute::execute;
 use crate::Volume;
 
 /// A served queue of a ublk device.
-pub(super) struct Queue<V, E> {
-    exchange: E,
+pub(super) struct UblkQueue<V, E> {
+    channel: E,
     /// `None` after the queue was left.
     volume: RefCell<Option<Rc<V>>>,
     /// Requests in flight.
-    under_way: Cell<u32>,
+    in_flight: Cell<u32>,
     /// Tags that may still get a request.
     open: Cell<u32>,
     changed: WaitList,
 }
 
-impl<V: Volume + 'static, E: Exchange + 'static> Queue<V, E> {
+impl<V: Volume + 'static, E: RequestChannel + 'static> UblkQueue<V, E> {
     /// Fetches requests for `depth` tags from now on, on this thread's reactor.
-    pub(super) fn start(volume: V, exchange: E, depth: u16) -> Rc<Self> {
+    pub(super) fn start(volume: V, channel: E, depth: u16) -> Rc<Self> {
         let queue = Rc::new(Self {
-            exchange,
+            channel,
             volume: RefCell::new(Some(Rc::new(volume))),
-            under_way: Cell::new(0),
+            in_flight: Cell::new(0),
             open: Cell::new(depth.into()),
             changed: WaitList::default(),
         });
@@ -44,17 +44,17 @@ impl<V: Volume + 'static, E: Exchange + 'static> Queue<V, E> {
     }
 
     async fn serve(self: Rc<Self>, tag: u16) {
-        let memory = self.exchange.memory(tag);
-        let mut answer = None;
+        let memory = self.channel.memory(tag);
+        let mut completion = None;
         loop {
-            let next = self.exchange.exchange(tag, answer);
-            if answer.is_some() {
-                self.change(&self.under_way, |under_way| under_way - 1);
+            let next = self.channel.commit_and_fetch(tag, completion);
+            if completion.is_some() {
+                self.change(&self.in_flight, |in_flight| in_flight - 1);
             }
             let Ok(request) = next.await else { break };
             let Some(volume) = self.volume.borrow().clone() else { break };
-            self.change(&self.under_way, |under_way| under_way + 1);
-            answer = Some(execute(&*volume, &request, &memory).await);
+            self.change(&self.in_flight, |in_flight| in_flight + 1);
+            completion = Some(execute(&*volume, &request, &memory).await);
         }
         self.change(&self.open, |open| open - 1);
     }
@@ -68,7 +68,7 @@ impl<V: Volume + 'static, E: Exchange + 'static> Queue<V, E> {
     /// reference to the volume then.
     pub(super) async fn leave(&self) {
         self.volume.take();
-        self.changed.until(|| (self.under_way.get() == 0).then_some(())).await;
+        self.changed.until(|| (self.in_flight.get() == 0).then_some(())).await;
         // Submits the last results to the kernel.
         Reactor::current().yield_now().await;
     }

@@ -14,26 +14,26 @@ use reactor::{Access, Backend, Handle, IoError, Platform, Reactor, Remote};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::control::{Control, path};
+use super::control::{ControlDevice, path};
 use super::device::DeviceQueue;
 use super::error::{DeviceError, DeviceErrorKind};
 use super::limits::{QUEUE_DEPTH, QUEUES_MAX, RANGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use super::link;
-use super::queue::Queue;
-use super::words::{Info, NEW, Parameters, STATE_DEAD, USER_RECOVERY, USER_RECOVERY_REISSUE};
+use super::queue::UblkQueue;
+use super::uapi::{DeviceInfo, DiskParameters, NEW, STATE_DEAD, USER_RECOVERY, USER_RECOVERY_REISSUE};
 use crate::Volume;
 
 /// Time for the kernel to notice the end of the earlier daemon.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(10);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which udev may hold a new device open while it examines the device.
-const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of retries.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for requests in flight at the end.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The source of a device's volume, for each of its queues.
-pub trait Source: Send + Sync + 'static {
+pub trait UblkSource: Send + Sync + 'static {
     /// The volume.
     type Volume: Volume + 'static;
 
@@ -46,12 +46,12 @@ pub trait Source: Send + Sync + 'static {
 
 /// Options of a device.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct UblkOptions {
     /// Identifies the device: a device with this mark that an earlier daemon left is recovered.
     pub mark: u64,
     /// Path of the link to the device.
     pub link: PathBuf,
-    /// Users who may enter the directory that is created for the link.
+    /// Access rights of the directory that is created for the link.
     pub access: Access,
     /// Refuse writes.
     pub read_only: bool,
@@ -65,11 +65,11 @@ pub struct Options {
     pub backend: Backend,
 }
 
-type Queues<V> = Vec<Handle<Queue<V, DeviceQueue>>>;
+type Queues<V> = Vec<Handle<UblkQueue<V, DeviceQueue>>>;
 
 /// A ublk device that is served. All methods may block.
-pub struct Server<V: Volume + 'static> {
-    control: Control,
+pub struct UblkServer<V: Volume + 'static> {
+    control: ControlDevice,
     id: u32,
     link: PathBuf,
     queues: Mutex<Queues<V>>,
@@ -80,26 +80,26 @@ pub struct Server<V: Volume + 'static> {
 /// The device is in use: a file system is mounted on it, or another program has claimed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a mounted file system or another program on this host uses the device")]
-pub struct InUse;
+pub struct DeviceInUse;
 
-impl<V: Volume + 'static> Server<V> {
+impl<V: Volume + 'static> UblkServer<V> {
     /// Serves a volume as a device, with its queues on these reactors in turn. Recovers the device
     /// that an earlier daemon left, or adds a new one.
     ///
     /// # Errors
     /// Fails if there is no ublk or the kernel refuses. The device of an earlier daemon then stays
     /// as it is.
-    pub fn start<S: Source<Volume = V>>(
+    pub fn start<S: UblkSource<Volume = V>>(
         source: &Arc<S>,
         reactors: &[Remote],
-        options: &Options,
+        options: &UblkOptions,
     ) -> Result<Self, DeviceError> {
         if options.backend != Backend::Uring {
             let message = "the daemon does its I/O with threads, but ublk needs io_uring";
             return Err(DeviceError::new(DeviceErrorKind::NoRing, message));
         }
-        let control = Control::open()?;
-        let wanted = Parameters {
+        let control = ControlDevice::open()?;
+        let wanted = DiskParameters {
             size: options.size,
             sector: options.sector,
             read_only: options.read_only,
@@ -107,19 +107,19 @@ impl<V: Volume + 'static> Server<V> {
             range_bytes_max: RANGE_BYTES_MAX,
         };
         match find(&control, options.mark, &wanted) {
-            Some(info) => Self::take_over(control, &info, source, reactors, options),
+            Some(info) => Self::recover(control, &info, source, reactors, options),
             None => Self::make(control, &wanted, source, reactors, options),
         }
     }
 
-    fn make<S: Source<Volume = V>>(
-        control: Control,
-        wanted: &Parameters,
+    fn make<S: UblkSource<Volume = V>>(
+        control: ControlDevice,
+        wanted: &DiskParameters,
         source: &Arc<S>,
         reactors: &[Remote],
-        options: &Options,
+        options: &UblkOptions,
     ) -> Result<Self, DeviceError> {
-        let info = Info {
+        let info = DeviceInfo {
             queues: options.queues.clamp(1, QUEUES_MAX),
             depth: QUEUE_DEPTH,
             state: STATE_DEAD,
@@ -141,17 +141,17 @@ impl<V: Volume + 'static> Server<V> {
         Ok(server)
     }
 
-    fn take_over<S: Source<Volume = V>>(
-        control: Control,
-        info: &Info,
+    fn recover<S: UblkSource<Volume = V>>(
+        control: ControlDevice,
+        info: &DeviceInfo,
         source: &Arc<S>,
         reactors: &[Remote],
-        options: &Options,
+        options: &UblkOptions,
     ) -> Result<Self, DeviceError> {
         let shown = path("ublkb", info.id);
         let failed =
             |error| DeviceError::kernel(&format!("hand {} over to this daemon", shown.display()), error);
-        patiently(RECOVERY_PATIENCE, || control.start_recovery(info.id)).map_err(failed)?;
+        retry_while_busy(RECOVERY_TIMEOUT, || control.start_recovery(info.id)).map_err(failed)?;
         let server = Self::new(control, info.id, &options.link);
         server.start_queues(info, source, reactors)?;
         server.control.end_recovery(info.id).map_err(failed)?;
@@ -167,13 +167,13 @@ impl<V: Volume + 'static> Server<V> {
         Ok(server)
     }
 
-    fn new(control: Control, id: u32, link: &Path) -> Self {
+    fn new(control: ControlDevice, id: u32, link: &Path) -> Self {
         Self { control, id, link: link.to_owned(), queues: Mutex::default(), claim: Mutex::default() }
     }
 
-    fn start_queues<S: Source<Volume = V>>(
+    fn start_queues<S: UblkSource<Volume = V>>(
         &self,
-        info: &Info,
+        info: &DeviceInfo,
         source: &Arc<S>,
         reactors: &[Remote],
     ) -> Result<(), DeviceError> {
@@ -182,19 +182,19 @@ impl<V: Volume + 'static> Server<V> {
             let (sender, opened) = mpsc::channel();
             let (source, device, info) = (source.clone(), device.clone(), *info);
             let job = move || {
-                let exchange = DeviceQueue::open(source.platform(), device, queue, &info);
-                let home = exchange.map(|exchange| {
-                    let served = Queue::start(source.open(), exchange, info.depth);
+                let channel = DeviceQueue::open(source.platform(), device, queue, &info);
+                let handle = channel.map(|channel| {
+                    let served = UblkQueue::start(source.open(), channel, info.depth);
                     Handle::register(&Reactor::current(), served)
                 });
                 // Fails only if the receiver is gone.
-                let _ = sender.send(home);
+                let _ = sender.send(handle);
             };
             let gone = || DeviceError::new(DeviceErrorKind::Failed, "a reactor of the daemon has shut down");
             remote.post(job).map_err(|_| gone())?;
             let opened = opened.recv().map_err(|_| gone())?;
-            let home = opened.map_err(|error| DeviceError::system("open a queue of a device", &error))?;
-            self.lock().push(home);
+            let handle = opened.map_err(|error| DeviceError::system("open a queue of a device", &error))?;
+            self.lock().push(handle);
         }
         Ok(())
     }
@@ -228,8 +228,8 @@ impl<V: Volume + 'static> Server<V> {
     ///
     /// # Errors
     /// Fails without effect if the device is in use.
-    pub fn close(&self) -> Result<(), InUse> {
-        let claimed = claim(&self.path()).map_err(|errno| (errno == Errno::BUSY).then_some(InUse));
+    pub fn close(&self) -> Result<(), DeviceInUse> {
+        let claimed = claim(&self.path()).map_err(|errno| (errno == Errno::BUSY).then_some(DeviceInUse));
         match claimed {
             Ok(claimed) => *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claimed),
             Err(Some(in_use)) => return Err(in_use),
@@ -275,7 +275,7 @@ impl<V: Volume + 'static> Server<V> {
     }
 }
 
-impl<V: Volume + 'static> Drop for Server<V> {
+impl<V: Volume + 'static> Drop for UblkServer<V> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -284,32 +284,32 @@ impl<V: Volume + 'static> Drop for Server<V> {
 /// Runs `last` for each queue, and unregisters it.
 fn finish<V: Volume + 'static>(
     queues: Queues<V>,
-    last: impl AsyncFn(Rc<Queue<V, DeviceQueue>>) + Copy + Send + 'static,
+    last: impl AsyncFn(Rc<UblkQueue<V, DeviceQueue>>) + Copy + Send + 'static,
 ) {
     let (sender, done) = mpsc::channel::<()>();
-    for home in queues {
-        let (there, sender) = (home.clone(), sender.clone());
+    for handle in queues {
+        let (queue_handle, sender) = (handle.clone(), sender.clone());
         let job = move || {
-            let Some(queue) = there.local() else { return };
+            let Some(queue) = queue_handle.local() else { return };
             let task = async move {
                 last(queue).await;
-                there.unregister();
+                queue_handle.unregister();
                 drop(sender);
             };
             Reactor::current().spawn(task).detach();
         };
         // A reactor that has shut down serves no queue.
-        let _ = home.remote().post(job);
+        let _ = handle.remote().post(job);
     }
     drop(sender);
-    if done.recv_timeout(END_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+    if done.recv_timeout(END_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
         tracing::warn!("gave up a device with requests in flight");
     }
 }
 
 /// Finds the device that an earlier daemon left for this volume. Deletes devices that cannot be
 /// recovered.
-fn find(control: &Control, mark: u64, wanted: &Parameters) -> Option<Info> {
+fn find(control: &ControlDevice, mark: u64, wanted: &DiskParameters) -> Option<DeviceInfo> {
     let mut found = None;
     for info in control.devices().into_iter().filter(|info| info.mark == mark) {
         let fits = control.parameters(info.id).is_ok_and(|parameters| {
@@ -325,20 +325,20 @@ fn find(control: &Control, mark: u64, wanted: &Parameters) -> Option<Info> {
     found
 }
 
-fn discard(control: &Control, id: u32) {
+fn discard(control: &ControlDevice, id: u32) {
     tracing::warn!(device = %path("ublkb", id).display(), "deleting a device that cannot be recovered");
     // A device that was never started cannot be stopped.
     let _ = control.stop(id);
     control.delete(id);
 }
 
-/// Deletes the devices with marks for which `is_left_behind` returns true.
+/// Deletes the devices with marks for which `is_orphaned` returns true.
 ///
 /// # Errors
 /// Fails if this kernel has no ublk.
-pub fn clear(is_left_behind: impl Fn(u64) -> bool) -> Result<(), DeviceError> {
-    let control = Control::open()?;
-    for info in control.devices().into_iter().filter(|info| is_left_behind(info.mark)) {
+pub fn delete_orphaned_devices(is_orphaned: impl Fn(u64) -> bool) -> Result<(), DeviceError> {
+    let control = ControlDevice::open()?;
+    for info in control.devices().into_iter().filter(|info| is_orphaned(info.mark)) {
         discard(&control, info.id);
     }
     Ok(())
@@ -348,7 +348,7 @@ fn open_device(id: u32) -> Result<Arc<OwnedFd>, DeviceError> {
     let path = path("ublkc", id);
     let open =
         || rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(IoError::from);
-    let opened = patiently(OPEN_PATIENCE, open);
+    let opened = retry_while_busy(OPEN_TIMEOUT, open);
     opened.map(Arc::new).map_err(|error| {
         DeviceError::system(&format!("open {}", path.display()), &std::io::Error::from(error))
     })
@@ -360,12 +360,12 @@ fn claim(device: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Retries an attempt for a while if the device is busy.
-fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
-    let end = Instant::now() + patience;
+fn retry_while_busy<T>(timeout: Duration, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
+    let end = Instant::now() + timeout;
     loop {
         match attempt() {
             Err(error) if error.errno() == Errno::BUSY.raw_os_error() && Instant::now() < end => {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_INTERVAL);
             }
             done => return done,
         }

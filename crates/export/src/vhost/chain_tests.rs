@@ -22,15 +22,15 @@ fn table(memory: &GuestMemory) -> Window {
     memory.window_at_user(USER, usize::from(SIZE) * DESCRIPTOR, 16).unwrap()
 }
 
-fn walk(memory: &GuestMemory, head: u16) -> (Result<(), BadChain>, Chain) {
+fn walk(memory: &GuestMemory, head: u16) -> (Result<(), ChainError>, Chain) {
     let mut chain = Chain::default();
     let result = chain.walk(&table(memory), head, memory);
     (result, chain)
 }
 
 /// Returns addresses and lengths of segments.
-fn listed(memory: &GuestMemory, pieces: &Pieces) -> Vec<(u64, u32)> {
-    pieces.iter().map(|piece| (memory.guest_address(piece), piece.len)).collect()
+fn listed(memory: &GuestMemory, segments: &GuestSegments) -> Vec<(u64, u32)> {
+    segments.iter().map(|segment| (memory.guest_address(segment), segment.len)).collect()
 }
 
 fn descriptor(address: u64, len: u32, flags: u16, next: u16) -> testing::Descriptor {
@@ -75,7 +75,7 @@ fn an_indirect_table_need_not_be_aligned() {
 }
 
 #[test]
-fn what_is_wrong_is_told_apart() {
+fn each_error_is_distinguished() {
     let (driver, memory) = setup();
     let table = GUEST + 8 * 4096;
     let nested = descriptor(table, 16, INDIRECT, 0);
@@ -85,20 +85,20 @@ fn what_is_wrong_is_told_apart() {
     driver.guest.write(table + 16, &looped.bytes());
     driver.guest.write(table + 32, &outside.bytes());
     for (bad, expected) in [
-        (descriptor(DATA, 1, NEXT, 0), BadChain::Endless),
-        (descriptor(DATA, 1, NEXT, SIZE), BadChain::Index),
-        (descriptor(DATA, 1, NEXT, u16::MAX), BadChain::Index),
-        (descriptor(GUEST + LEN, 1, 0, 0), BadChain::Address),
-        (descriptor(GUEST + LEN - 1, 2, WRITE, 0), BadChain::Address),
-        (descriptor(DATA, u32::MAX, WRITE, 0), BadChain::Address),
-        (descriptor(table, 16, INDIRECT, 0), BadChain::Indirect),
-        (descriptor(table, 15, INDIRECT, 0), BadChain::Indirect),
-        (descriptor(table, 0, INDIRECT, 0), BadChain::Indirect),
-        (descriptor(table + 16, 16, INDIRECT, 0), BadChain::Endless),
-        (descriptor(table + 32, 16, INDIRECT, 0), BadChain::Index),
-        (descriptor(GUEST + LEN - 8, 16, INDIRECT, 0), BadChain::Address),
-        (descriptor(u64::MAX - 7, 32, INDIRECT, 0), BadChain::Address),
-        (descriptor(u64::MAX, u32::MAX - 15, INDIRECT, 0), BadChain::Address),
+        (descriptor(DATA, 1, NEXT, 0), ChainError::Endless),
+        (descriptor(DATA, 1, NEXT, SIZE), ChainError::Index),
+        (descriptor(DATA, 1, NEXT, u16::MAX), ChainError::Index),
+        (descriptor(GUEST + LEN, 1, 0, 0), ChainError::Address),
+        (descriptor(GUEST + LEN - 1, 2, WRITE, 0), ChainError::Address),
+        (descriptor(DATA, u32::MAX, WRITE, 0), ChainError::Address),
+        (descriptor(table, 16, INDIRECT, 0), ChainError::Indirect),
+        (descriptor(table, 15, INDIRECT, 0), ChainError::Indirect),
+        (descriptor(table, 0, INDIRECT, 0), ChainError::Indirect),
+        (descriptor(table + 16, 16, INDIRECT, 0), ChainError::Endless),
+        (descriptor(table + 32, 16, INDIRECT, 0), ChainError::Index),
+        (descriptor(GUEST + LEN - 8, 16, INDIRECT, 0), ChainError::Address),
+        (descriptor(u64::MAX - 7, 32, INDIRECT, 0), ChainError::Address),
+        (descriptor(u64::MAX, u32::MAX - 15, INDIRECT, 0), ChainError::Address),
     ] {
         driver.set(0, bad);
         let (result, _) = walk(&memory, 0);
@@ -108,13 +108,13 @@ fn what_is_wrong_is_told_apart() {
     assert!(walk(&memory, 0).0.is_err());
     driver.chain(0, &[(DATA, 1, true), (DATA, 1, false), (DATA + 8, 1, true)]);
     let (result, chain) = walk(&memory, 0);
-    assert_eq!(result, Err(BadChain::Order));
+    assert_eq!(result, Err(ChainError::Order));
     assert_eq!(
         listed(&memory, &chain.writable).last(),
         Some(&(DATA + 8, 1)),
         "a status can still be written"
     );
-    assert_eq!(walk(&memory, SIZE).0, Err(BadChain::Index));
+    assert_eq!(walk(&memory, SIZE).0, Err(ChainError::Index));
 }
 
 /// Implements the specification on a list of descriptors.
@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_table_ends_and_is_what_the_specification_says(
+    fn any_table_is_walked_as_specified(
         table in prop::collection::vec(any_descriptor(), usize::from(SIZE)),
         head in 0..SIZE,
     ) {
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn any_indirect_table_ends(bytes in prop::collection::vec(any_descriptor(), 1..40), len in 0..2000u32) {
+    fn any_indirect_table_walk_ends(bytes in prop::collection::vec(any_descriptor(), 1..40), len in 0..2000u32) {
         let (driver, memory) = setup();
         let at = GUEST + 8 * 4096;
         bytes.iter().enumerate().for_each(|(index, one)| driver.guest.write(at + index as u64 * 16, &one.bytes()));

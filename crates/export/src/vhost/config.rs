@@ -30,7 +30,7 @@ pub(super) mod feature {
 
 /// The properties of a device that guests can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct DeviceConfig {
     /// Size in bytes.
     pub(super) size: u64,
     /// Logical block size in bytes.
@@ -42,24 +42,24 @@ pub(super) struct Shape {
 }
 
 /// Returns the features that the device offers.
-pub(super) fn features(shape: &Shape) -> u64 {
+pub(super) fn features(device: &DeviceConfig) -> u64 {
     use feature::*;
     let always = SIZE_MAX | SEG_MAX | BLK_SIZE | FLUSH | TOPOLOGY | MQ;
     let rings = LOG_ALL | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1;
-    let depends = if shape.read_only { RO } else { DISCARD | WRITE_ZEROES };
+    let depends = if device.read_only { RO } else { DISCARD | WRITE_ZEROES };
     always | rings | depends
 }
 
 /// Encodes the configuration space.
-pub(super) fn config(shape: &Shape) -> [u8; CONFIG_BYTES] {
-    let blocks = shape.preferred.max(shape.sector) / shape.sector;
-    let mut space = Space { bytes: [0; CONFIG_BYTES], at: 0 };
-    space.put((shape.size / SECTOR).to_le_bytes());
+pub(super) fn config(device: &DeviceConfig) -> [u8; CONFIG_BYTES] {
+    let blocks = device.preferred.max(device.sector) / device.sector;
+    let mut space = ConfigWriter { bytes: [0; CONFIG_BYTES], at: 0 };
+    space.put((device.size / SECTOR).to_le_bytes());
     space.put(SEGMENT_BYTES_MAX.to_le_bytes());
     space.put(SEGMENTS_MAX.to_le_bytes());
     // Cylinders, heads and sectors: not offered.
     space.put([0; 4]);
-    space.put(shape.sector.to_le_bytes());
+    space.put(device.sector.to_le_bytes());
     // Logical blocks of a physical block as a power of two, and the alignment offset.
     space.put([u8::try_from(blocks.ilog2()).unwrap_or(0), 0]);
     space.put(u16::try_from(blocks).unwrap_or(u16::MAX).to_le_bytes());
@@ -67,8 +67,8 @@ pub(super) fn config(shape: &Shape) -> [u8; CONFIG_BYTES] {
     space.put(0u32.to_le_bytes());
     // A write-back cache that is flushed on request. The guest cannot change this.
     space.put([1, 0]);
-    space.put(shape.queues.to_le_bytes());
-    let alignment = u32::try_from(u64::from(shape.preferred.max(shape.sector)) / SECTOR).unwrap_or(1);
+    space.put(device.queues.to_le_bytes());
+    let alignment = u32::try_from(u64::from(device.preferred.max(device.sector)) / SECTOR).unwrap_or(1);
     space.put(RANGE_SECTORS_MAX.to_le_bytes());
     space.put(RANGES_MAX.to_le_bytes());
     space.put(alignment.to_le_bytes());
@@ -80,12 +80,12 @@ pub(super) fn config(shape: &Shape) -> [u8; CONFIG_BYTES] {
     space.bytes
 }
 
-struct Space {
+struct ConfigWriter {
     bytes: [u8; CONFIG_BYTES],
     at: usize,
 }
 
-impl Space {
+impl ConfigWriter {
     fn put<const N: usize>(&mut self, field: [u8; N]) {
         if let Some(place) = self.bytes.get_mut(self.at..self.at + N) {
             place.copy_from_slice(&field);

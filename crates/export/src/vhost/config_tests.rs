@@ -2,15 +2,16 @@
 
 use super::*;
 
-const SHAPE: Shape = Shape { size: 3 << 30, sector: 512, preferred: 4096, read_only: false, queues: 4 };
+const DEVICE: DeviceConfig =
+    DeviceConfig { size: 3 << 30, sector: 512, preferred: 4096, read_only: false, queues: 4 };
 
 fn number(space: &[u8], at: usize, len: usize) -> u64 {
     space[at..at + len].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[test]
-fn fields_lie_where_the_specification_has_them() {
-    let space = config(&SHAPE);
+fn fields_are_at_their_specified_offsets() {
+    let space = config(&DEVICE);
     let fields = [
         ("capacity", 0, 8, (3 << 30) / 512),
         ("size_max", 8, 4, 1 << 20),
@@ -33,15 +34,15 @@ fn fields_lie_where_the_specification_has_them() {
 }
 
 #[test]
-fn large_blocks_are_their_own_physical_ones() {
-    let space = config(&Shape { sector: 4096, ..SHAPE });
+fn large_logical_blocks_equal_physical_blocks() {
+    let space = config(&DeviceConfig { sector: 4096, ..DEVICE });
     assert_eq!((number(&space, 20, 4), number(&space, 24, 1), number(&space, 26, 2)), (4096, 0, 1));
     assert_eq!(number(&space, 44, 4), 8, "in sectors of 512 bytes");
 }
 
 #[test]
-fn a_disk_that_is_read_only_offers_no_changes() {
-    let (both, none) = (features(&SHAPE), features(&Shape { read_only: true, ..SHAPE }));
+fn a_read_only_disk_offers_no_writes() {
+    let (both, none) = (features(&DEVICE), features(&DeviceConfig { read_only: true, ..DEVICE }));
     assert_eq!(both & (1 << 5), 0);
     assert_eq!(none & (1 << 5), 1 << 5);
     assert_eq!(none & (1 << 13 | 1 << 14), 0);

@@ -6,14 +6,14 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::mapping::Mapping;
+use super::mapping::SharedMapping;
 
 /// Bytes that one bit stands for.
 const PAGE: u64 = 4096;
 
 /// A dirty log in memory that the front end shares.
 pub(super) struct DirtyLog {
-    bits: Mapping,
+    bits: SharedMapping,
 }
 
 impl DirtyLog {
@@ -22,7 +22,7 @@ impl DirtyLog {
     /// # Errors
     /// Fails if the file cannot be mapped.
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Self> {
-        Ok(Self { bits: Mapping::new(file, offset, len)? })
+        Ok(Self { bits: SharedMapping::new(file, offset, len)? })
     }
 
     /// Returns true if the front end has removed the log's memory.

@@ -11,7 +11,7 @@ fn marked(guest: &Guest, from: u64, len: usize) -> Vec<u64> {
 }
 
 #[test]
-fn every_page_that_was_touched_is_marked() {
+fn every_changed_page_is_marked() {
     let guest = Guest::new(8192);
     let log = DirtyLog::new(guest.file.as_fd(), 4096, 64).unwrap();
     log.mark(0, 1);
@@ -23,7 +23,7 @@ fn every_page_that_was_touched_is_marked() {
 }
 
 #[test]
-fn what_lies_beyond_the_log_is_left_out() {
+fn pages_beyond_the_log_are_ignored() {
     let guest = Guest::new(4096);
     let log = DirtyLog::new(guest.file.as_fd(), 0, 1).unwrap();
     log.mark(7 * 4096, 4 * 4096);

@@ -12,7 +12,7 @@ use crate::{OpenError, Volume};
 
 /// A volume that one vhost-user device serves, on any number of reactors. Used from several
 /// threads.
-pub trait Disk: Send + Sync + 'static {
+pub trait VhostDisk: Send + Sync + 'static {
     /// The volume as one reactor uses it.
     type Volume: Volume + 'static;
 
@@ -42,10 +42,10 @@ pub trait Disk: Send + Sync + 'static {
     fn poll(&self) -> Duration;
 
     /// Returns the maximum time for which requests are coalesced while they keep a queue busy only
-    /// partially. It is limited by [`Disk::poll`].
+    /// partially. It is limited by [`VhostDisk::poll`].
     fn gather(&self) -> Duration;
 
-    /// Returns the platform of this thread's reactor, which is one of [`Disk::reactors`].
+    /// Returns the platform of this thread's reactor, which is one of [`VhostDisk::reactors`].
     fn platform(&self) -> Rc<Platform>;
 
     /// Called when a front end has connected, and when it is gone and all its requests have ended.

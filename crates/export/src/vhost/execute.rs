@@ -10,16 +10,16 @@ use std::task::Poll;
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
-use super::limits::{PARTS_AT_ONCE, SEGMENT_BYTES_MAX};
-use super::memory::{GuestMemory, Pieces};
-use super::plan::{Part, plan, plan_write};
-use super::request::{ID_BYTES, Operation, Range, Status};
+use super::limits::{SEGMENT_BYTES_MAX, TRANSFERS_MAX};
+use super::memory::{GuestMemory, GuestSegments};
+use super::plan::{Transfer, plan, plan_write};
+use super::request::{BlkOperation, BlkRange, BlkStatus, ID_BYTES};
 use crate::reserve::Reserve;
 use crate::{Volume, VolumeError};
 
 /// Settings of a device that affect requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct DeviceOptions {
     /// Changes are durable before they are acknowledged, because the guest has not negotiated a
     /// cache.
     pub(super) write_through: bool,
@@ -28,106 +28,107 @@ pub(super) struct Manner {
 }
 
 /// Everything that a request needs for its execution.
-pub(super) struct Means<'a, V> {
+pub(super) struct RequestContext<'a, V> {
     pub(super) volume: &'a V,
     /// Maps the guest's addresses.
     pub(super) memory: &'a GuestMemory,
-    pub(super) manner: &'a Manner,
+    pub(super) options: &'a DeviceOptions,
     /// Limits the memory of bounce buffers, since a guest chooses their number.
-    pub(super) gathers: &'a Reserve,
+    pub(super) bounce_buffers: &'a Reserve,
 }
 
-impl<V: Volume> Means<'_, V> {
+impl<V: Volume> RequestContext<'_, V> {
     /// Executes a request. Returns the number of bytes written to the guest's memory.
     ///
     /// # Errors
     /// Returns the status for the guest.
-    pub(super) async fn execute(&self, operation: &Operation) -> Result<u32, Status> {
+    pub(super) async fn execute(&self, operation: &BlkOperation) -> Result<u32, BlkStatus> {
         let done = match operation {
-            Operation::Read { offset, into, len } => {
+            BlkOperation::Read { offset, into, len } => {
                 self.read(*offset, into).await.map(|()| u32::try_from(*len).unwrap_or(u32::MAX))
             }
-            Operation::Write { offset, from, .. } => self.write(*offset, from).await.map(|()| 0),
+            BlkOperation::Write { offset, from, .. } => self.write(*offset, from).await.map(|()| 0),
             // On the heap, so that reads and writes need no space for these futures.
-            Operation::Flush => Box::pin(self.volume.flush()).await.map(|()| 0),
-            Operation::Discard(ranges) => Box::pin(self.discard(ranges)).await.map(|()| 0),
-            Operation::WriteZeroes(ranges) => Box::pin(self.write_zeroes(ranges)).await.map(|()| 0),
-            Operation::Id { into, .. } => Ok(tell_id(into, self.memory, &self.manner.id)),
+            BlkOperation::Flush => Box::pin(self.volume.flush()).await.map(|()| 0),
+            BlkOperation::Discard(ranges) => Box::pin(self.discard(ranges)).await.map(|()| 0),
+            BlkOperation::WriteZeroes(ranges) => Box::pin(self.write_zeroes(ranges)).await.map(|()| 0),
+            BlkOperation::Id { into, .. } => Ok(write_id(into, self.memory, &self.options.id)),
         };
-        let changes = !matches!(operation, Operation::Read { .. } | Operation::Flush | Operation::Id { .. });
+        let changes =
+            !matches!(operation, BlkOperation::Read { .. } | BlkOperation::Flush | BlkOperation::Id { .. });
         let done = match done {
-            Ok(bytes) if self.manner.write_through && changes => {
+            Ok(bytes) if self.options.write_through && changes => {
                 Box::pin(self.volume.flush()).await.map(|()| bytes)
             }
             done => done,
         };
         done.map_err(|error| {
             tracing::debug!(%error, "request from guest failed");
-            Status::IoError
+            BlkStatus::IoError
         })
     }
 
-    async fn read(&self, offset: u64, into: &Pieces) -> Result<(), VolumeError> {
-        if let Some(whole) = self.in_one_piece(into) {
+    async fn read(&self, offset: u64, into: &GuestSegments) -> Result<(), VolumeError> {
+        if let Some(whole) = self.single_segment(into) {
             return self.volume.read(offset, &whole).await;
         }
-        Box::pin(self.read_parts(offset, into)).await
+        Box::pin(self.read_transfers(offset, into)).await
     }
 
-    async fn read_parts(&self, offset: u64, into: &Pieces) -> Result<(), VolumeError> {
-        let parts = plan(into, self.volume.sector());
-        all(&parts, |part| self.read_part(offset + part.at, part)).await
+    async fn read_transfers(&self, offset: u64, into: &GuestSegments) -> Result<(), VolumeError> {
+        let transfers = plan(into, self.volume.sector());
+        run_all(&transfers, |transfer| self.read_transfer(offset + transfer.at, transfer)).await
     }
 
-    async fn read_part(&self, offset: u64, part: &Part) -> Result<(), VolumeError> {
-        if let [only] = part.pieces.as_slice() {
+    async fn read_transfer(&self, offset: u64, transfer: &Transfer) -> Result<(), VolumeError> {
+        if let [only] = transfer.segments.as_slice() {
             return self.volume.read(offset, &self.memory.span(only)).await;
         }
-        let _share = self.gathers.take(part.bytes()).await;
-        let buffer = Buffer::new(part.bytes());
+        let _share = self.bounce_buffers.take(transfer.bytes()).await;
+        let buffer = Buffer::new(transfer.bytes());
         self.volume.read(offset, &buffer.span()).await?;
-        scatter(&buffer.span(), part, self.memory, |span, piece| piece.copy_from_span(span));
+        scatter(&buffer.span(), transfer, self.memory, |span, segment| segment.copy_from_span(span));
         Ok(())
     }
 
-    async fn write(&self, offset: u64, from: &Pieces) -> Result<(), VolumeError> {
-        if let Some(whole) = self.in_one_piece(from) {
+    async fn write(&self, offset: u64, from: &GuestSegments) -> Result<(), VolumeError> {
+        if let Some(whole) = self.single_segment(from) {
             return self.volume.write(offset, &whole).await;
         }
-        Box::pin(self.write_parts(offset, from)).await
+        Box::pin(self.write_transfers(offset, from)).await
     }
 
-    async fn write_parts(&self, offset: u64, from: &Pieces) -> Result<(), VolumeError> {
-        let parts = plan_write(from, self.volume.sector());
-        all(&parts, |part| self.write_part(offset + part.at, part)).await
+    async fn write_transfers(&self, offset: u64, from: &GuestSegments) -> Result<(), VolumeError> {
+        let transfers = plan_write(from, self.volume.sector());
+        run_all(&transfers, |transfer| self.write_transfer(offset + transfer.at, transfer)).await
     }
 
-    async fn write_part(&self, offset: u64, part: &Part) -> Result<(), VolumeError> {
-        if let [only] = part.pieces.as_slice() {
+    async fn write_transfer(&self, offset: u64, transfer: &Transfer) -> Result<(), VolumeError> {
+        if let [only] = transfer.segments.as_slice() {
             return self.volume.write(offset, &self.memory.span(only)).await;
         }
-        let _share = self.gathers.take(part.bytes()).await;
-        let buffer = Buffer::new(part.bytes());
-        scatter(&buffer.span(), part, self.memory, |span, piece| span.copy_from_span(piece));
+        let _share = self.bounce_buffers.take(transfer.bytes()).await;
+        let buffer = Buffer::new(transfer.bytes());
+        scatter(&buffer.span(), transfer, self.memory, |span, segment| span.copy_from_span(segment));
         self.volume.write(offset, &buffer.span()).await
     }
 
     /// Returns the span of a request with a single segment, the most common case.
-    fn in_one_piece(&self, pieces: &Pieces) -> Option<Span> {
-        match pieces.as_slice() {
+    fn single_segment(&self, segments: &GuestSegments) -> Option<Span> {
+        match segments.as_slice() {
             [only] if only.len <= SEGMENT_BYTES_MAX => Some(self.memory.span(only)),
             _ => None,
         }
     }
 
-    async fn discard(&self, ranges: &[Range]) -> Result<(), VolumeError> {
+    async fn discard(&self, ranges: &[BlkRange]) -> Result<(), VolumeError> {
         for range in ranges {
             self.volume.discard(range.offset, range.len).await?;
         }
         Ok(())
     }
 
-    async fn write_zeroes(&self, ranges: &[Range]) -> Result<(), VolumeError> {
+    async fn write_zeroes(&self, ranges: &[BlkRange]) -> Result<(), VolumeError> {
         for range in ranges {
             self.volume.write_zeroes(range.offset, range.len).await?;
         }
@@ -136,25 +137,25 @@ impl<V: Volume> Means<'_, V> {
 }
 
 /// Runs `step(span, segment)` for each segment of a transfer and its bytes in `whole`.
-fn scatter(whole: &Span, part: &Part, memory: &GuestMemory, step: impl Fn(&Span, &Span)) {
+fn scatter(whole: &Span, transfer: &Transfer, memory: &GuestMemory, step: impl Fn(&Span, &Span)) {
     let mut at = 0;
-    for piece in &part.pieces {
-        let end = at + piece.len as usize;
-        step(&whole.slice(at..end), &memory.span(piece));
+    for segment in &transfer.segments {
+        let end = at + segment.len as usize;
+        step(&whole.slice(at..end), &memory.span(segment));
         at = end;
     }
 }
 
 /// Writes the serial number to the guest's memory, as far as it fits. Returns the bytes written.
-fn tell_id(into: &Pieces, memory: &GuestMemory, id: &[u8; ID_BYTES]) -> u32 {
+fn write_id(into: &GuestSegments, memory: &GuestMemory, id: &[u8; ID_BYTES]) -> u32 {
     let mut written = 0;
-    for piece in into {
+    for segment in into {
         let left = id.get(written..).unwrap_or(&[]);
-        let now = left.get(..left.len().min(piece.len as usize)).unwrap_or(&[]);
+        let now = left.get(..left.len().min(segment.len as usize)).unwrap_or(&[]);
         if now.is_empty() {
             break;
         }
-        memory.span(piece).copy_from(0, now);
+        memory.span(segment).copy_from(0, now);
         written += now.len();
     }
     u32::try_from(written).unwrap_or(0)
@@ -162,19 +163,22 @@ fn tell_id(into: &Pieces, memory: &GuestMemory, id: &[u8; ID_BYTES]) -> u32 {
 
 /// Runs the transfers of a request concurrently, a few at a time. Returns the first error, after
 /// all started transfers have ended.
-async fn all<'a, F>(parts: &'a [Part], begin: impl Fn(&'a Part) -> F) -> Result<(), VolumeError>
+async fn run_all<'a, F>(
+    transfers: &'a [Transfer],
+    begin: impl Fn(&'a Transfer) -> F,
+) -> Result<(), VolumeError>
 where
     F: Future<Output = Result<(), VolumeError>> + 'a,
 {
-    if let [only] = parts {
+    if let [only] = transfers {
         return begin(only).await;
     }
-    let mut left = parts.iter();
-    let mut under_way: SmallVec<[Pin<Box<F>>; 4]> = SmallVec::new();
+    let mut left = transfers.iter();
+    let mut in_flight: SmallVec<[Pin<Box<F>>; 4]> = SmallVec::new();
     let mut failure = None;
     std::future::poll_fn(|context| {
         loop {
-            under_way.retain(|future| match future.as_mut().poll(context) {
+            in_flight.retain(|future| match future.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(Ok(())) => false,
                 Poll::Ready(Err(error)) => {
@@ -183,25 +187,25 @@ where
                 }
             });
             let mut begun = false;
-            while under_way.len() < PARTS_AT_ONCE && failure.is_none() {
-                let Some(part) = left.next() else { break };
-                under_way.push(Box::pin(begin(part)));
+            while in_flight.len() < TRANSFERS_MAX && failure.is_none() {
+                let Some(transfer) = left.next() else { break };
+                in_flight.push(Box::pin(begin(transfer)));
                 begun = true;
             }
             if !begun {
                 break;
             }
         }
-        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if in_flight.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     failure.map_or(Ok(()), Err)
 }
 
-impl Part {
+impl Transfer {
     /// Returns the length in bytes.
     fn bytes(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.len as usize).sum()
+        self.segments.iter().map(|segment| segment.len as usize).sum()
     }
 }
 

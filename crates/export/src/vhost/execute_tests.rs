@@ -5,41 +5,42 @@ use std::rc::Rc;
 
 use reactor::{Clock, ParkDriver, Reactor, SystemClock};
 
-use super::super::limits::GATHERS_BYTES;
+use super::super::limits::BOUNCE_BYTES_MAX;
 use super::super::memory::RegionLayout;
 use super::super::testing::{GUEST, Guest, USER};
 use super::*;
 use crate::{MemoryVolume, VolumeErrorKind};
 
 const LEN: u64 = 16 << 20;
-const MANNER: Manner = Manner { write_through: false, id: *b"a disk\0\0\0\0\0\0\0\0\0\0\0\0\0\0" };
+const MANNER: DeviceOptions =
+    DeviceOptions { write_through: false, id: *b"a disk\0\0\0\0\0\0\0\0\0\0\0\0\0\0" };
 
-struct Setup {
+struct ExecuteFixture {
     guest: Guest,
     memory: GuestMemory,
     volume: MemoryVolume,
     reactor: Reactor,
 }
 
-fn setup() -> Setup {
+fn setup() -> ExecuteFixture {
     let guest = Guest::new(LEN);
     let layout = RegionLayout { guest: GUEST, user: USER, len: LEN, offset: 0 };
     let memory = GuestMemory::empty().with(layout, guest.file.as_fd()).unwrap();
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
-    Setup { guest, memory, volume: MemoryVolume::new(8 << 20, 512), reactor }
+    ExecuteFixture { guest, memory, volume: MemoryVolume::new(8 << 20, 512), reactor }
 }
 
-impl Setup {
+impl ExecuteFixture {
     /// Returns segments of these lengths from the start of the memory, one byte apart.
-    fn pieces(&self, lengths: &[u32]) -> Pieces {
-        let mut pieces = Pieces::new();
+    fn segments(&self, lengths: &[u32]) -> GuestSegments {
+        let mut segments = GuestSegments::new();
         let mut at = GUEST;
         for len in lengths {
-            assert!(self.memory.locate(at, *len, &mut pieces));
+            assert!(self.memory.locate(at, *len, &mut segments));
             at += u64::from(*len) + 1;
         }
-        pieces
+        segments
     }
 
     fn bytes(&self, lengths: &[u32]) -> Vec<u8> {
@@ -52,10 +53,15 @@ impl Setup {
         bytes
     }
 
-    fn run(&self, operation: &Operation, manner: &Manner) -> Result<u32, Status> {
-        let gathers = Reserve::new(GATHERS_BYTES);
-        let means = Means { volume: &self.volume, memory: &self.memory, manner, gathers: &gathers };
-        self.reactor.run(means.execute(operation))
+    fn run(&self, operation: &BlkOperation, options: &DeviceOptions) -> Result<u32, BlkStatus> {
+        let bounce_buffers = Reserve::new(BOUNCE_BYTES_MAX);
+        let context = RequestContext {
+            volume: &self.volume,
+            memory: &self.memory,
+            options,
+            bounce_buffers: &bounce_buffers,
+        };
+        self.reactor.run(context.execute(operation))
     }
 
     fn stored(&self, offset: u64, len: usize) -> Vec<u8> {
@@ -71,7 +77,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn data_comes_and_goes_however_it_is_scattered() {
+fn scattered_data_is_transferred() {
     for lengths in [
         &[4096u32][..],
         &[512, 3584],
@@ -89,18 +95,18 @@ fn data_comes_and_goes_however_it_is_scattered() {
         let data = pattern(len as usize);
         let mut rest = &data[..];
         let mut at = GUEST;
-        for piece in &lengths {
-            let (now, left) = rest.split_at(*piece as usize);
+        for segment in &lengths {
+            let (now, left) = rest.split_at(*segment as usize);
             setup.guest.write(at, now);
-            (rest, at) = (left, at + u64::from(*piece) + 1);
+            (rest, at) = (left, at + u64::from(*segment) + 1);
         }
-        let from = setup.pieces(&lengths);
-        assert_eq!(setup.run(&Operation::Write { offset: 1024, from, len }, &MANNER), Ok(0));
+        let from = setup.segments(&lengths);
+        assert_eq!(setup.run(&BlkOperation::Write { offset: 1024, from, len }, &MANNER), Ok(0));
         assert_eq!(setup.stored(1024, len as usize), data, "{lengths:?}");
         assert_eq!(setup.stored(0, 1024), [0; 1024]);
         setup.guest.write(GUEST, &vec![0xEE; 6 << 20]);
-        let into = setup.pieces(&lengths);
-        let read = Operation::Read { offset: 1024, into, len };
+        let into = setup.segments(&lengths);
+        let read = BlkOperation::Read { offset: 1024, into, len };
         assert_eq!(setup.run(&read, &MANNER), Ok(len as u32));
         assert_eq!(setup.bytes(&lengths), data, "{lengths:?}");
         let behind = GUEST + u64::from(lengths[0]);
@@ -111,60 +117,60 @@ fn data_comes_and_goes_however_it_is_scattered() {
 #[test]
 fn scattered_pages_are_one_operation_of_the_volume() {
     let setup = setup();
-    let from = setup.pieces(&[4096; 256]);
-    setup.run(&Operation::Write { offset: 0, from, len: 1 << 20 }, &MANNER).unwrap();
+    let from = setup.segments(&[4096; 256]);
+    setup.run(&BlkOperation::Write { offset: 0, from, len: 1 << 20 }, &MANNER).unwrap();
     assert_eq!(setup.volume.counters().writes, 1);
-    let into = setup.pieces(&[4096; 256]);
-    setup.run(&Operation::Read { offset: 0, into, len: 1 << 20 }, &MANNER).unwrap();
+    let into = setup.segments(&[4096; 256]);
+    setup.run(&BlkOperation::Read { offset: 0, into, len: 1 << 20 }, &MANNER).unwrap();
     assert_eq!(setup.volume.counters().reads, 1);
 }
 
 #[test]
-fn one_part_that_fails_fails_the_request() {
+fn a_failed_transfer_fails_the_request() {
     let setup = setup();
     let lengths = [1 << 20; 4];
-    let into = setup.pieces(&lengths);
-    let read = Operation::Read { offset: 0, into, len: 4 << 20 };
+    let into = setup.segments(&lengths);
+    let read = BlkOperation::Read { offset: 0, into, len: 4 << 20 };
     setup.volume.faults().fail_next_read(VolumeErrorKind::Io);
-    assert_eq!(setup.run(&read, &MANNER), Err(Status::IoError));
+    assert_eq!(setup.run(&read, &MANNER), Err(BlkStatus::IoError));
     assert_eq!(setup.run(&read, &MANNER), Ok(4 << 20));
 }
 
 #[test]
 fn ranges_are_zeroed_and_discarded() {
     let setup = setup();
-    let from = setup.pieces(&[8192]);
+    let from = setup.segments(&[8192]);
     setup.guest.write(GUEST, &[7; 8192]);
-    setup.run(&Operation::Write { offset: 0, from, len: 8192 }, &MANNER).unwrap();
-    let ranges = vec![Range { offset: 512, len: 512 }, Range { offset: 4096, len: 4096 }];
-    assert_eq!(setup.run(&Operation::WriteZeroes(ranges.clone()), &MANNER), Ok(0));
+    setup.run(&BlkOperation::Write { offset: 0, from, len: 8192 }, &MANNER).unwrap();
+    let ranges = vec![BlkRange { offset: 512, len: 512 }, BlkRange { offset: 4096, len: 4096 }];
+    assert_eq!(setup.run(&BlkOperation::WriteZeroes(ranges.clone()), &MANNER), Ok(0));
     let expected = [vec![7; 512], vec![0; 512], vec![7; 3072], vec![0; 4096]].concat();
     assert_eq!(setup.stored(0, 8192), expected);
-    assert_eq!(setup.run(&Operation::Discard(ranges), &MANNER), Ok(0));
+    assert_eq!(setup.run(&BlkOperation::Discard(ranges), &MANNER), Ok(0));
     assert_eq!((setup.volume.counters().zeroes, setup.volume.counters().discards), (2, 2));
 }
 
 #[test]
-fn a_guest_that_knows_of_no_cache_has_none() {
+fn without_a_negotiated_cache_writes_are_durable() {
     let setup = setup();
-    let through = Manner { write_through: true, ..MANNER };
-    let write = |offset| Operation::Write { offset, from: setup.pieces(&[512]), len: 512 };
+    let through = DeviceOptions { write_through: true, ..MANNER };
+    let write = |offset| BlkOperation::Write { offset, from: setup.segments(&[512]), len: 512 };
     setup.run(&write(0), &MANNER).unwrap();
     assert_eq!(setup.volume.counters().flushes, 0);
     setup.run(&write(0), &through).unwrap();
-    setup.run(&Operation::WriteZeroes(vec![Range { offset: 0, len: 512 }]), &through).unwrap();
+    setup.run(&BlkOperation::WriteZeroes(vec![BlkRange { offset: 0, len: 512 }]), &through).unwrap();
     assert_eq!(setup.volume.counters().flushes, 2);
-    setup.run(&Operation::Read { offset: 0, into: setup.pieces(&[512]), len: 512 }, &through).unwrap();
-    setup.run(&Operation::Flush, &MANNER).unwrap();
+    setup.run(&BlkOperation::Read { offset: 0, into: setup.segments(&[512]), len: 512 }, &through).unwrap();
+    setup.run(&BlkOperation::Flush, &MANNER).unwrap();
     assert_eq!(setup.volume.counters().flushes, 3);
 }
 
 #[test]
-fn the_name_is_cut_to_what_there_is_room_for() {
+fn the_serial_number_is_truncated_to_fit() {
     let setup = setup();
     setup.guest.write(GUEST, &[0xEE; 64]);
-    let id = |lengths: &[u32]| Operation::Id {
-        into: setup.pieces(lengths),
+    let id = |lengths: &[u32]| BlkOperation::Id {
+        into: setup.segments(lengths),
         len: lengths.iter().map(|len| u64::from(*len)).sum(),
     };
     assert_eq!(setup.run(&id(&[2, 3]), &MANNER), Ok(5));
@@ -174,15 +180,20 @@ fn the_name_is_cut_to_what_there_is_room_for() {
 }
 
 #[test]
-fn buffers_wait_when_a_guest_has_as_many_as_it_may() {
+fn bounce_buffers_wait_at_their_limit() {
     let setup = setup();
-    let gathers = Reserve::new(2 << 20);
-    let means = Means { volume: &setup.volume, memory: &setup.memory, manner: &MANNER, gathers: &gathers };
-    let scattered = || Operation::Read { offset: 0, into: setup.pieces(&[512; 2048]), len: 1 << 20 };
-    let operations: Vec<Operation> = std::iter::repeat_with(scattered).take(5).collect();
+    let bounce_buffers = Reserve::new(2 << 20);
+    let context = RequestContext {
+        volume: &setup.volume,
+        memory: &setup.memory,
+        options: &MANNER,
+        bounce_buffers: &bounce_buffers,
+    };
+    let scattered = || BlkOperation::Read { offset: 0, into: setup.segments(&[512; 2048]), len: 1 << 20 };
+    let operations: Vec<BlkOperation> = std::iter::repeat_with(scattered).take(5).collect();
     setup.volume.faults().hold_reads();
     let mut requests: Vec<_> =
-        operations.iter().map(|operation| Box::pin(means.execute(operation))).collect();
+        operations.iter().map(|operation| Box::pin(context.execute(operation))).collect();
     let mut poll_all = || {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         requests.retain_mut(|request| request.as_mut().poll(&mut context).is_pending());

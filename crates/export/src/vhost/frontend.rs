@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use reactor::{Handle, Platform, Reactor, Remote, Task};
 
-use super::disk::Disk;
+use super::disk::VhostDisk;
 use super::limits::QUEUES_MAX;
-use super::server::Server;
+use super::server::VhostServer;
 use crate::context::{call_object, check_queue_count};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
 use crate::listen::{ListenLabel, listen_unix};
-use crate::race::race;
+use crate::select::select;
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, OpenError, RunningExport, StopMode, VolumeSource,
@@ -110,7 +110,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
                 let label = ListenLabel { protocol: "vhost-user", setting: "--vhost-directory" };
                 let listener = listen_unix(&disk.platform(), &bound, access, label).await?;
                 let reactor = Reactor::current();
-                let server = Server::new(Arc::new(disk));
+                let server = VhostServer::new(Arc::new(disk));
                 let listening = reactor.spawn(server.clone().listen(listener));
                 Ok::<_, ExportError>(Handle::register(
                     &reactor,
@@ -130,7 +130,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
 
 /// The server of a disk, on the reactor that accepts its connections.
 struct ListeningServer<S: VolumeSource> {
-    server: Rc<Server<ExportedDisk<S>>>,
+    server: Rc<VhostServer<ExportedDisk<S>>>,
     listening: Task<()>,
 }
 
@@ -146,7 +146,7 @@ struct ExportedDisk<S> {
     platform: fn() -> Rc<Platform>,
 }
 
-impl<S: VolumeSource> Disk for ExportedDisk<S> {
+impl<S: VolumeSource> VhostDisk for ExportedDisk<S> {
     type Volume = ExportedVolume<S::Volume>;
 
     fn name(&self) -> String {
@@ -218,7 +218,7 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
     fn resize(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move {
             let announce = |running: Rc<ListeningServer<S>>| async move { running.server.resized() };
-            // A reactor that has shut down serves nobody.
+            // A reactor that has shut down serves no guest.
             let _ = call_object(&self.home, announce).await;
         })
     }
@@ -240,9 +240,9 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
                 };
                 // Continues after the timeout, until the guest's requests have ended.
                 reactor.spawn(finish).detach();
-                matches!(race(stopped, reactor.sleep(STOP_TIMEOUT)).await, crate::race::First::Left(_))
+                matches!(select(stopped, reactor.sleep(STOP_TIMEOUT)).await, crate::select::Either::Left(_))
             };
-            // A reactor that has shut down serves nobody, and neither does an export that is stopped.
+            // A reactor that has shut down serves no guest, and neither does a stopped export.
             if let Ok(false) = call_object(&self.home, stop).await {
                 tracing::warn!(export = %self.name, "a vhost-user device was removed with requests in flight");
             }
@@ -251,7 +251,8 @@ impl<S: VolumeSource> RunningExport for VhostExport<S> {
     }
 }
 
-/// The serial number of a disk, up to 20 bytes: the export's name, or its beginning and a hash where the name is longer.
+/// Returns the serial number of a disk, up to 20 bytes: the export's name, or the beginning of a
+/// longer name and a hash.
 fn serial(name: &ExportName) -> String {
     let whole = name.as_str().replace('/', "-");
     if whole.len() <= SERIAL_MAX {

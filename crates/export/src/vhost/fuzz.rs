@@ -17,13 +17,13 @@ use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use vhost::vhost_user::BackendReqHandler;
 
-use super::channel::take_channel;
-use super::disk::Disk;
-use super::execute::Manner;
+use super::backend_channel::receive_channel;
+use super::disk::VhostDisk;
+use super::execute::DeviceOptions;
 use super::memory::{GuestMemory, RegionLayout};
-use super::queue::{Queue, Start, Works};
-use super::ring::Addresses;
-use super::session::Session;
+use super::queue::{Dispatcher, QueueSetup, VirtQueue};
+use super::ring::RingAddresses;
+use super::session::VhostSession;
 use super::testing::{Descriptor, Driver, GUEST, Guest, INDIRECT, NEXT, USER, WRITE};
 use crate::{MemoryVolume, OpenError};
 
@@ -73,9 +73,9 @@ fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
     machine.guest.write(GUEST, image);
     let driver = Driver::new(&machine.guest, GUEST, SIZE);
     let user = |guest| guest - GUEST + USER;
-    let start = Start {
+    let start = QueueSetup {
         index: 0,
-        addresses: Addresses {
+        addresses: RingAddresses {
             descriptors: user(driver.table()),
             available: user(driver.available()),
             used: user(driver.used()),
@@ -90,26 +90,26 @@ fn serve(machine: &Machine, mode: u8, image: &[u8]) -> Vec<u8> {
         log: None,
         call: None,
         err: None,
-        manner: Manner { write_through: mode & 4 != 0, id: [b'x'; 20] },
+        options: DeviceOptions { write_through: mode & 4 != 0, id: [b'x'; 20] },
         name: "fuzz".into(),
         front_end: None,
     };
     let volume = MemoryVolume::new(1 << 20, if mode & 8 == 0 { 512 } else { 4096 });
     volume.set_read_only(mode & 16 != 0);
     machine.reactor.run(async {
-        let queue = Queue::new(start, volume).unwrap();
-        let works = Works::new(Queue::carry_out);
+        let queue = VirtQueue::new(start, volume).unwrap();
+        let dispatcher = Dispatcher::new(VirtQueue::execute_request);
         // A guest that keeps its index ahead could be served forever. Here its index does not
         // change.
         for _ in 0..64 {
-            let worked = queue.turn(&works);
+            let worked = queue.process(&dispatcher);
             machine.reactor.yield_now().await;
             if !worked && queue.arm() {
                 break;
             }
         }
         queue.stop();
-        queue.turn(&works);
+        queue.process(&dispatcher);
         assert!(queue.has_stopped(), "a request was taken and not completed");
     });
     machine.guest.read(GUEST, LEN)
@@ -129,7 +129,7 @@ fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
     for (index, chunk) in table.chunks_exact(8).enumerate() {
         let descriptor = descriptor_of(chunk);
         image[index * 16..][..16].copy_from_slice(&descriptor.bytes());
-        note_writable(&mut writable, &descriptor);
+        mark_writable(&mut writable, &descriptor);
     }
     let count = usize::from(mode >> 5) + 1;
     let (heads, data) = rest.split_at(rest.len().min(count));
@@ -146,10 +146,10 @@ fn check_requests(machine: &Machine, mode: u8, bytes: &[u8]) {
 
     let ended = u16::from_le_bytes([after[used + 2], after[used + 3]]);
     assert!(usize::from(ended) <= heads.len());
-    let mut made: Vec<u8> = heads.iter().map(|head| head & 15).collect();
+    let mut pending: Vec<u8> = heads.iter().map(|head| head & 15).collect();
     for entry in after[used + 4..].chunks_exact(8).take(usize::from(ended)) {
-        let place = made.iter().position(|head| [*head, 0, 0, 0] == entry[..4]);
-        made.swap_remove(place.expect("a request was completed that was not made, or twice"));
+        let place = pending.iter().position(|head| [*head, 0, 0, 0] == entry[..4]);
+        pending.swap_remove(place.expect("a request was completed that was not pending, or twice"));
     }
     if !indirect {
         let bytes = after.iter().zip(&image).zip(&writable);
@@ -167,7 +167,7 @@ fn descriptor_of(bytes: &[u8]) -> Descriptor {
     Descriptor { address: GUEST + address, len, flags, next: u16::from(bytes[6]) % (SIZE + 1) }
 }
 
-fn note_writable(writable: &mut [bool], descriptor: &Descriptor) {
+fn mark_writable(writable: &mut [bool], descriptor: &Descriptor) {
     if descriptor.flags & WRITE != 0 {
         let start = (descriptor.address - GUEST) as usize;
         writable[start..LEN.min(start + descriptor.len as usize)].fill(true);
@@ -198,7 +198,7 @@ static DISK: LazyLock<Arc<FuzzDisk>> = LazyLock::new(|| {
     Arc::new(FuzzDisk { remotes: vec![receiver.recv().unwrap()] })
 });
 
-impl Disk for FuzzDisk {
+impl VhostDisk for FuzzDisk {
     type Volume = MemoryVolume;
 
     fn name(&self) -> String {
@@ -260,11 +260,11 @@ impl Disk for FuzzDisk {
     }
     theirs.shutdown(std::net::Shutdown::Write).unwrap();
     let front_end = Arc::new(ours.try_clone().unwrap());
-    let session = Arc::new(Mutex::new(Session::new(DISK.clone(), front_end)));
+    let session = Arc::new(Mutex::new(VhostSession::new(DISK.clone(), front_end)));
     let mut handler = BackendReqHandler::from_stream(ours.try_clone().unwrap(), session.clone());
     let acknowledges = || session.lock().unwrap().acknowledges;
     loop {
-        match take_channel(&ours, acknowledges(), drop) {
+        match receive_channel(&ours, acknowledges(), drop) {
             Ok(true) => continue,
             Ok(false) if handler.handle_request().is_ok() => {}
             _ => break,
@@ -273,19 +273,19 @@ impl Disk for FuzzDisk {
 });
 
 /// A message and the descriptors sent with it.
-struct Message {
+struct FuzzMessage {
     bytes: Vec<u8>,
     files: u8,
 }
 
 /// Decodes the first message: request, flags, files, and the number of words, each given by a byte
 /// and an exponent. Or raw bytes. Requests and sizes are mostly valid ones.
-fn message_of(bytes: &[u8]) -> Option<(Message, &[u8])> {
+fn message_of(bytes: &[u8]) -> Option<(FuzzMessage, &[u8])> {
     let [request, flags, files, words, rest @ ..] = bytes else { return None };
     let count = usize::from(*words & 63);
     if *words & 64 != 0 {
         let (raw, rest) = rest.split_at(rest.len().min(count));
-        return Some((Message { bytes: raw.to_vec(), files: *files }, rest));
+        return Some((FuzzMessage { bytes: raw.to_vec(), files: *files }, rest));
     }
     let (body, rest) = rest.split_at(rest.len().min(2 * count));
     let word = |word: &[u8]| {
@@ -303,7 +303,7 @@ fn message_of(bytes: &[u8]) -> Option<(Message, &[u8])> {
     let size = if *words & 128 == 0 { size } else { size.wrapping_add(u32::from(*flags)) };
     let front = [u32::from(*request), u32::from(*flags & 0x0F) | 1, size];
     let front: Vec<u8> = front.into_iter().flat_map(u32::to_le_bytes).collect();
-    Some((Message { bytes: [front, body].concat(), files: *files }, rest))
+    Some((FuzzMessage { bytes: [front, body].concat(), files: *files }, rest))
 }
 
 /// The descriptors that a front end sends: memory and events.
@@ -320,7 +320,7 @@ impl Files {
     }
 
     /// Sends a message. Returns false if the other end is gone.
-    fn send(&self, stream: &UnixStream, message: &Message) -> bool {
+    fn send(&self, stream: &UnixStream, message: &FuzzMessage) -> bool {
         let file = |bit: u8| if message.files & bit == 0 { self.event.as_fd() } else { self.memory.as_fd() };
         let files: Vec<BorrowedFd<'_>> = (0..message.files & 3).map(|at| file(4 << at)).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

@@ -13,7 +13,7 @@ use rustix::fs::MemfdFlags;
 use smallvec::SmallVec;
 
 use super::limits::QUEUES_MAX;
-use super::mapping::{Hold, Mapping, Window};
+use super::mapping::{MappingRef, SharedMapping, Window};
 use super::ring::is_size;
 
 /// Bytes before the entries of a queue: features (8), version, number of entries, last batch head,
@@ -35,7 +35,7 @@ const LAYOUT: u16 = 1;
 /// The region of a whole device.
 #[derive(Clone)]
 pub(super) struct InflightRegion {
-    hold: Hold,
+    mapping_ref: MappingRef,
     offset: usize,
     queues: u16,
     queue_size: u16,
@@ -74,17 +74,17 @@ impl InflightRegion {
                 "inflight region with an invalid number of queues or entries",
             ));
         };
-        let mapping = Mapping::new(file.as_fd(), offset, bytes)?;
-        Ok(Self { hold: Hold::new(vec![Arc::new(mapping)]), offset: 0, queues, queue_size })
+        let mapping = SharedMapping::new(file.as_fd(), offset, bytes)?;
+        Ok(Self { mapping_ref: MappingRef::new(vec![Arc::new(mapping)]), offset: 0, queues, queue_size })
     }
 
-    /// Returns the part of one queue, if the region has one that is long enough.
+    /// Returns the part of one queue, if the region contains it with enough entries.
     pub(super) fn queue(&self, index: usize, size: u16) -> Option<Inflight> {
         if index >= usize::from(self.queues) || size > self.queue_size {
             return None;
         }
         let bytes = part_bytes(self.queue_size);
-        let window = self.hold.window(0, self.offset + index * bytes, bytes, 8)?;
+        let window = self.mapping_ref.window(0, self.offset + index * bytes, bytes, 8)?;
         Some(Inflight { window, size, counter: 0, batch: SmallVec::new() })
     }
 }
@@ -101,11 +101,11 @@ pub(super) struct Inflight {
 
 /// The position at which a queue continues after a restart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Resumption {
+pub(super) struct InflightRecovery {
     /// The next available entry; `None` if the region was empty.
     pub(super) next: Option<u16>,
     /// Requests that were taken but not completed, in the order in which they were taken.
-    pub(super) unanswered: Vec<u16>,
+    pub(super) incomplete: Vec<u16>,
 }
 
 impl Inflight {
@@ -118,7 +118,7 @@ impl Inflight {
         HEAD + usize::from(head) * ENTRY
     }
 
-    fn is_under_way(&self, head: u16) -> bool {
+    fn is_in_flight(&self, head: u16) -> bool {
         self.window.load_8(Self::entry(head)) == 1
     }
 
@@ -128,7 +128,7 @@ impl Inflight {
 
     /// Recovers the state that an earlier process left, given the index of the used ring, and makes
     /// it consistent.
-    pub(super) fn resume(&mut self, used_index: u16) -> Resumption {
+    pub(super) fn resume(&mut self, used_index: u16) -> InflightRecovery {
         if self.window.load_16(VERSION) != LAYOUT {
             for head in 0..self.size {
                 self.window.store_8(Self::entry(head), 0);
@@ -136,19 +136,19 @@ impl Inflight {
             self.window.store_16(ENTRIES, self.size);
             self.window.store_16(USED_INDEX, used_index);
             self.window.store_16(VERSION, LAYOUT);
-            return Resumption { next: None, unanswered: Vec::new() };
+            return InflightRecovery { next: None, incomplete: Vec::new() };
         }
-        self.settle_batch(used_index);
-        let mut unanswered: Vec<u16> = (0..self.size).filter(|head| self.is_under_way(*head)).collect();
-        unanswered.sort_by_key(|head| self.counter_of(*head));
-        self.counter = unanswered.last().map_or(0, |head| self.counter_of(*head).wrapping_add(1));
-        let taken = u16::try_from(unanswered.len()).unwrap_or(u16::MAX);
-        Resumption { next: Some(used_index.wrapping_add(taken)), unanswered }
+        self.finish_batch(used_index);
+        let mut incomplete: Vec<u16> = (0..self.size).filter(|head| self.is_in_flight(*head)).collect();
+        incomplete.sort_by_key(|head| self.counter_of(*head));
+        self.counter = incomplete.last().map_or(0, |head| self.counter_of(*head).wrapping_add(1));
+        let taken = u16::try_from(incomplete.len()).unwrap_or(u16::MAX);
+        InflightRecovery { next: Some(used_index.wrapping_add(taken)), incomplete }
     }
 
     /// Finishes a batch that was published without being recorded here: its requests were
     /// completed.
-    fn settle_batch(&mut self, used_index: u16) {
+    fn finish_batch(&mut self, used_index: u16) {
         let published = used_index.wrapping_sub(self.window.load_16(USED_INDEX));
         let mut head = self.window.load_16(LAST_HEAD);
         if published <= self.size {

@@ -17,7 +17,7 @@ fn region() -> (std::fs::File, InflightRegion) {
 }
 
 #[test]
-fn shapes_that_cannot_be_are_refused() {
+fn invalid_region_sizes_are_refused() {
     for (queues, size) in [(0, 8), (65, 8), (1, 0), (1, 7), (u16::MAX, 32768)] {
         assert_eq!(region_bytes(queues, size), None);
     }
@@ -30,16 +30,16 @@ fn shapes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_fresh_region_knows_nothing() {
+fn an_empty_region_has_no_requests() {
     let (_, region) = region();
     let mut queue = region.queue(1, SIZE).unwrap();
-    assert_eq!(queue.resume(77), Resumption { next: None, unanswered: vec![] });
+    assert_eq!(queue.resume(77), InflightRecovery { next: None, incomplete: vec![] });
     let mut again = region.queue(1, SIZE).unwrap();
-    assert_eq!(again.resume(77), Resumption { next: Some(77), unanswered: vec![] });
+    assert_eq!(again.resume(77), InflightRecovery { next: Some(77), incomplete: vec![] });
 }
 
 #[test]
-fn the_fields_lie_where_the_specification_has_them() {
+fn the_fields_are_at_their_specified_offsets() {
     let (file, region) = region();
     let mut queue = region.queue(1, SIZE).unwrap();
     queue.resume(5);
@@ -68,7 +68,7 @@ fn the_fields_lie_where_the_specification_has_them() {
 }
 
 #[test]
-fn a_batch_that_was_published_but_not_settled_was_answered() {
+fn a_published_batch_counts_as_completed() {
     let (_, region) = region();
     let mut queue = region.queue(0, SIZE).unwrap();
     queue.resume(65534);
@@ -76,7 +76,7 @@ fn a_batch_that_was_published_but_not_settled_was_answered() {
     [1, 4, 2].into_iter().for_each(|head| queue.end(head));
     // The used index was stored as 65537 = 1, and then the process died.
     let mut next = region.queue(0, SIZE).unwrap();
-    assert_eq!(next.resume(1), Resumption { next: Some(2), unanswered: vec![7] });
+    assert_eq!(next.resume(1), InflightRecovery { next: Some(2), incomplete: vec![7] });
     // Before it was stored, no request was completed.
     let (_, region) = self::region();
     let mut queue = region.queue(0, SIZE).unwrap();
@@ -84,11 +84,11 @@ fn a_batch_that_was_published_but_not_settled_was_answered() {
     [4, 1, 7, 2].into_iter().for_each(|head| queue.begin(head));
     [1, 4, 2].into_iter().for_each(|head| queue.end(head));
     let mut next = region.queue(0, SIZE).unwrap();
-    assert_eq!(next.resume(65534), Resumption { next: Some(2), unanswered: vec![4, 1, 7, 2] });
+    assert_eq!(next.resume(65534), InflightRecovery { next: Some(2), incomplete: vec![4, 1, 7, 2] });
 }
 
 #[test]
-fn nonsense_in_the_region_is_borne() {
+fn a_corrupt_region_is_tolerated() {
     let (file, region) = region();
     region.queue(0, SIZE).unwrap().resume(0);
     let part = part_bytes(SIZE) as u64;
@@ -97,17 +97,17 @@ fn nonsense_in_the_region_is_borne() {
     {
         file.write_all_at(&bytes, at).unwrap();
         let mut queue = region.queue(0, SIZE).unwrap();
-        let resumption = queue.resume(3);
-        assert!(resumption.unanswered.len() <= usize::from(SIZE));
+        let recovery = queue.resume(3);
+        assert!(recovery.incomplete.len() <= usize::from(SIZE));
     }
     let mut bytes = vec![0xFF; part as usize];
     bytes[8..10].copy_from_slice(&[1, 0]);
     file.write_all_at(&bytes, 0).unwrap();
-    assert_eq!(region.queue(0, SIZE).unwrap().resume(3).unanswered, Vec::<u16>::new());
+    assert_eq!(region.queue(0, SIZE).unwrap().resume(3).incomplete, Vec::<u16>::new());
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum InflightStep {
     Begin,
     End(u16),
     Publish,
@@ -115,42 +115,42 @@ enum Step {
 
 proptest! {
     #[test]
-    fn whenever_the_process_dies_the_next_one_knows_what_is_unanswered(
+    fn after_any_crash_the_incomplete_requests_are_known(
         steps in prop::collection::vec(
-            prop_oneof![Just(Step::Begin), any::<u16>().prop_map(Step::End), Just(Step::Publish)], 0..80),
+            prop_oneof![Just(InflightStep::Begin), any::<u16>().prop_map(InflightStep::End), Just(InflightStep::Publish)], 0..80),
         start in any::<u16>(),
     ) {
         let (_, region) = region();
         let mut queue = region.queue(0, SIZE).unwrap();
         queue.resume(start);
         let mut free: Vec<u16> = (0..SIZE).collect();
-        let (mut under_way, mut ended): (Vec<u16>, Vec<u16>) = (Vec::new(), Vec::new());
+        let (mut in_flight, mut ended): (Vec<u16>, Vec<u16>) = (Vec::new(), Vec::new());
         let mut used = start;
-        let check = |used: u16, unanswered: &[u16]| {
+        let check = |used: u16, incomplete: &[u16]| {
             // A copy, as another process would see it.
             let mut other = region.queue(0, SIZE).unwrap();
             let other_used = other.window.load_16(USED_INDEX);
-            let resumption = other.resume(used);
+            let recovery = other.resume(used);
             other.window.store_16(USED_INDEX, other_used);
-            assert_eq!(resumption.unanswered, unanswered);
-            assert_eq!(resumption.next, Some(used.wrapping_add(unanswered.len() as u16)));
+            assert_eq!(recovery.incomplete, incomplete);
+            assert_eq!(recovery.next, Some(used.wrapping_add(incomplete.len() as u16)));
         };
         // The order in which requests were begun.
         let mut order: Vec<u16> = Vec::new();
         for step in steps {
             match step {
-                Step::Begin if !free.is_empty() => {
+                InflightStep::Begin if !free.is_empty() => {
                     let head = free.remove(0);
                     queue.begin(head);
-                    under_way.push(head);
+                    in_flight.push(head);
                     order.push(head);
                 }
-                Step::End(which) if !under_way.is_empty() => {
-                    let head = under_way.remove(usize::from(which) % under_way.len());
+                InflightStep::End(which) if !in_flight.is_empty() => {
+                    let head = in_flight.remove(usize::from(which) % in_flight.len());
                     queue.end(head);
                     ended.push(head);
                 }
-                Step::Publish => {
+                InflightStep::Publish => {
                     used = used.wrapping_add(ended.len() as u16);
                     order.retain(|head| !ended.contains(head));
                     free.append(&mut ended);

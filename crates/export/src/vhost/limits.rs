@@ -38,13 +38,13 @@ pub(super) const DIRECT_MIN: u32 = 64 << 10;
 pub(super) const WHOLE_WRITE_MAX: u64 = 256 << 10;
 
 /// Maximum bytes of one bounce buffer.
-pub(super) const GATHER_MAX: u64 = 1 << 20;
+pub(super) const BOUNCE_BUFFER_MAX: u64 = 1 << 20;
 
 /// Bytes of all bounce buffers of one queue. Further requests wait.
-pub(super) const GATHERS_BYTES: usize = 32 << 20;
+pub(super) const BOUNCE_BYTES_MAX: usize = 32 << 20;
 
 /// Concurrent transfers of one request.
-pub(super) const PARTS_AT_ONCE: usize = 16;
+pub(super) const TRANSFERS_MAX: usize = 16;
 
 /// Requests that a queue begins before it publishes completed ones.
 pub(super) const BATCH: u16 = 8;

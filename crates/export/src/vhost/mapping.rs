@@ -21,27 +21,27 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use reactor::Span;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::fault::{self, Guard};
+use super::sigbus::{self, SigbusGuard};
 
 /// A range of a file, mapped for reading and writing.
-pub(super) struct Mapping {
+pub(super) struct SharedMapping {
     /// The mapped range: whole pages around the bytes.
     base: NonNull<c_void>,
     mapped: usize,
     /// The bytes.
     start: NonNull<u8>,
     len: usize,
-    /// Ends before the mapping does.
-    guard: ManuallyDrop<Guard>,
+    /// ConnectionState before the mapping does.
+    guard: ManuallyDrop<SigbusGuard>,
 }
 
 // SAFETY: a mapping is an address range that belongs to this value; its bytes are only reached
 // through raw copies and atomics.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMapping {}
 
-impl Mapping {
+impl SharedMapping {
     /// Maps `len` bytes of a file from `offset` on.
     ///
     /// # Errors
@@ -49,9 +49,7 @@ impl Mapping {
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Self> {
         let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidInput, message.to_owned());
         if is_served_elsewhere(rustix::fs::fstatfs(file)?.f_type) {
-            return Err(invalid(
-                "the file is on a network or FUSE file system, whose server may not respond",
-            ));
+            return Err(invalid("the file is on a network or FUSE file system, which may not respond"));
         }
         let stat = rustix::fs::fstat(file)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or_else(|| invalid("the range is empty"))?;
@@ -81,7 +79,7 @@ impl Mapping {
         let start = unsafe { base.cast::<u8>().add(skip) };
         // SAFETY: the pages that were just mapped; their bytes are numbers and data that no code
         // relies on.
-        match unsafe { Guard::new(base.as_ptr() as usize, mapped, size(page)?) } {
+        match unsafe { SigbusGuard::new(base.as_ptr() as usize, mapped, size(page)?) } {
             Ok(guard) => Ok(Self { base, mapped, start, len, guard: ManuallyDrop::new(guard) }),
             Err(error) => {
                 // SAFETY: mapped above with this length, and not used anywhere.
@@ -131,7 +129,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: dropped here and nowhere else.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
@@ -159,37 +157,37 @@ fn is_served_elsewhere(kind: rustix::fs::FsWord) -> bool {
 /// A reference to mappings that live together. A clone shares the reference count;
 /// [`MappingRef::independent`] has its own, so that cores do not contend for it.
 #[derive(Clone)]
-pub(super) struct Hold {
-    mappings: Arc<Vec<Arc<Mapping>>>,
-    keep: Arc<Kept>,
+pub(super) struct MappingRef {
+    mappings: Arc<Vec<Arc<SharedMapping>>>,
+    keep: Arc<MappingTable>,
 }
 
 /// The reference-counted owner of mappings.
-struct Kept {
-    _mappings: Arc<Vec<Arc<Mapping>>>,
+struct MappingTable {
+    _mappings: Arc<Vec<Arc<SharedMapping>>>,
 }
 
-impl Hold {
-    pub(super) fn new(mappings: Vec<Arc<Mapping>>) -> Self {
+impl MappingRef {
+    pub(super) fn new(mappings: Vec<Arc<SharedMapping>>) -> Self {
         Self::of(Arc::new(mappings))
     }
 
-    fn of(mappings: Arc<Vec<Arc<Mapping>>>) -> Self {
-        Self { keep: Arc::new(Kept { _mappings: mappings.clone() }), mappings }
+    fn of(mappings: Arc<Vec<Arc<SharedMapping>>>) -> Self {
+        Self { keep: Arc::new(MappingTable { _mappings: mappings.clone() }), mappings }
     }
 
     /// Returns a reference to the same mappings with its own reference count.
-    pub(super) fn apart(&self) -> Self {
+    pub(super) fn independent(&self) -> Self {
         Self::of(self.mappings.clone())
     }
 
     /// Returns true if pages of any mapping were missing when they were accessed.
     pub(super) fn is_lost(&self) -> bool {
-        fault::has_happened() && self.mappings.iter().any(|mapping| mapping.is_lost())
+        sigbus::any_lost() && self.mappings.iter().any(|mapping| mapping.is_lost())
     }
 
     /// Returns one of the mappings.
-    pub(super) fn get(&self, index: usize) -> Option<&Arc<Mapping>> {
+    pub(super) fn get(&self, index: usize) -> Option<&Arc<SharedMapping>> {
         self.mappings.get(index)
     }
 
@@ -206,7 +204,7 @@ impl Hold {
     pub(super) fn window(&self, index: usize, at: usize, len: usize, align: usize) -> Option<Window> {
         let start = self.get(index)?.place(at, len)?;
         let aligned = (start.as_ptr() as usize).is_multiple_of(align);
-        aligned.then(|| Window { start, len, hold: self.clone() })
+        aligned.then(|| Window { start, len, mapping_ref: self.clone() })
     }
 }
 
@@ -214,7 +212,7 @@ impl Hold {
 pub(super) struct Window {
     start: NonNull<u8>,
     len: usize,
-    hold: Hold,
+    mapping_ref: MappingRef,
 }
 
 // SAFETY: an address with a reference count on its owner; the bytes are only reached through raw
@@ -231,7 +229,7 @@ impl Window {
 
     /// Returns true if pages of the window's mappings were missing when they were accessed.
     pub(super) fn is_lost(&self) -> bool {
-        self.hold.is_lost()
+        self.mapping_ref.is_lost()
     }
 
     fn place(&self, at: usize, len: usize) -> *mut u8 {

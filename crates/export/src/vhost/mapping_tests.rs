@@ -6,16 +6,16 @@ use std::os::unix::fs::FileExt;
 use super::super::testing::Guest;
 use super::*;
 
-fn map(guest: &Guest, offset: u64, len: u64) -> io::Result<Mapping> {
-    Mapping::new(guest.file.as_fd(), offset, len)
+fn map(guest: &Guest, offset: u64, len: u64) -> io::Result<SharedMapping> {
+    SharedMapping::new(guest.file.as_fd(), offset, len)
 }
 
-fn hold(guest: &Guest, offset: u64, len: u64) -> Hold {
-    Hold::new(vec![Arc::new(map(guest, offset, len).unwrap())])
+fn mapping_ref(guest: &Guest, offset: u64, len: u64) -> MappingRef {
+    MappingRef::new(vec![Arc::new(map(guest, offset, len).unwrap())])
 }
 
 #[test]
-fn a_range_that_the_file_does_not_have_is_refused() {
+fn a_range_beyond_the_file_is_refused() {
     let guest = Guest::new(8192);
     assert!(map(&guest, 0, 8192).is_ok());
     for (offset, len) in [(0, 8193), (4096, 8192), (8192, 1), (u64::MAX, 2), (0, u64::MAX), (0, 0)] {
@@ -24,7 +24,7 @@ fn a_range_that_the_file_does_not_have_is_refused() {
 }
 
 #[test]
-fn an_odd_offset_names_the_bytes_that_it_should() {
+fn an_unaligned_offset_is_mapped_exactly() {
     let guest = Guest::new(3 * 4096);
     guest.file.write_all_at(b"abcdef", 5000).unwrap();
     let mapping = map(&guest, 5000, 4096).unwrap();
@@ -87,9 +87,9 @@ fn huge_pages_are_mapped_whole() {
     // More than any machine has: the mapping must fail, not a later access.
     let many = rustix::fs::memfd_create("guest", flags).map(std::fs::File::from).unwrap();
     rustix::fs::ftruncate(&many, 1 << 50).unwrap();
-    assert!(Mapping::new(many.as_fd(), 0, 1 << 46).is_err());
+    assert!(SharedMapping::new(many.as_fd(), 0, 1 << 46).is_err());
     // A front end would share the second huge page from its middle on.
-    let mapping = Mapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096).unwrap();
+    let mapping = SharedMapping::new(file.as_fd(), HUGE + 4096, HUGE - 4096).unwrap();
     let last = (HUGE - 4096 - 1) as usize;
     assert!(mapping.set_byte(0, 5) && mapping.set_byte(last, 6) && !mapping.set_byte(last + 1, 7));
     let (mut first, mut end) = ([0; 2], [0; 1]);
@@ -98,19 +98,19 @@ fn huge_pages_are_mapped_whole() {
 }
 
 #[test]
-fn nothing_is_touched_outside() {
+fn no_access_leaves_the_mapping() {
     let guest = Guest::new(2 * 4096);
     let mapping = map(&guest, 0, 4096).unwrap();
     assert!(!mapping.copy_out(4095, &mut [0; 2]));
     assert!(!mapping.copy_out(usize::MAX, &mut [0; 2]));
     assert!(!mapping.set_byte(4096, 1));
     assert!(!mapping.set_bits(4096, 1));
-    let hold = hold(&guest, 0, 4096);
-    assert!(hold.span(0, 4000, 97).is_none());
-    assert!(hold.span(1, 0, 1).is_none());
-    assert!(hold.span(0, 4000, 96).is_some());
-    assert!(hold.window(0, 4092, 8, 4).is_none());
-    assert!(hold.window(0, 2, 8, 4).is_none(), "unaligned window");
+    let mapping_ref = mapping_ref(&guest, 0, 4096);
+    assert!(mapping_ref.span(0, 4000, 97).is_none());
+    assert!(mapping_ref.span(1, 0, 1).is_none());
+    assert!(mapping_ref.span(0, 4000, 96).is_some());
+    assert!(mapping_ref.window(0, 4092, 8, 4).is_none());
+    assert!(mapping_ref.window(0, 2, 8, 4).is_none(), "unaligned window");
 }
 
 /// Truncates a guest's memory to `len` bytes, as a front end can at any time.
@@ -119,7 +119,7 @@ fn shrink(guest: &Guest, len: u64) {
 }
 
 #[test]
-fn memory_that_is_taken_away_reads_as_zeros_and_is_known_to_be_lost() {
+fn removed_memory_reads_as_zeros_and_counts_as_lost() {
     let (guest, other) = (Guest::new(8 * 4096), Guest::new(8 * 4096));
     guest.file.write_all_at(&[5; 8 * 4096], 0).unwrap();
     other.file.write_all_at(&[6; 8 * 4096], 0).unwrap();
@@ -151,16 +151,17 @@ fn memory_that_is_taken_away_reads_as_zeros_and_is_known_to_be_lost() {
 }
 
 #[test]
-fn threads_survive_side_by_side_what_is_taken_away_under_them() {
+fn concurrent_threads_survive_removed_memory() {
     const PAGES: usize = 512;
     let guests: Vec<Guest> = (0..3).map(|_| Guest::new(PAGES as u64 * 4096)).collect();
-    let holds: Vec<Hold> = guests.iter().map(|guest| hold(guest, 0, PAGES as u64 * 4096)).collect();
+    let holds: Vec<MappingRef> =
+        guests.iter().map(|guest| mapping_ref(guest, 0, PAGES as u64 * 4096)).collect();
     std::thread::scope(|scope| {
-        for hold in holds.iter().chain(&holds) {
+        for mapping_ref in holds.iter().chain(&holds) {
             scope.spawn(move || {
                 for page in 0..PAGES {
-                    hold.get(0).unwrap().set_byte(page * 4096, 1);
-                    let span = hold.span(0, page * 4096, 4096).unwrap();
+                    mapping_ref.get(0).unwrap().set_byte(page * 4096, 1);
+                    let span = mapping_ref.span(0, page * 4096, 4096).unwrap();
                     span.copy_from(0, &[2; 4096]);
                     // Other mappings come and go at the same time.
                     drop(map(&Guest::new(4096), 0, 4096).unwrap());
@@ -175,7 +176,7 @@ fn threads_survive_side_by_side_what_is_taken_away_under_them() {
 }
 
 #[test]
-fn files_whose_pages_may_never_come_are_refused() {
+fn network_and_fuse_files_are_refused() {
     for (kind, elsewhere) in [
         (0x0102_1994, false),    // tmpfs
         (0x9584_58F6u32, false), // hugetlbfs
@@ -192,10 +193,10 @@ fn files_whose_pages_may_never_come_are_refused() {
 #[test]
 fn a_span_keeps_its_mapping() {
     let guest = Guest::new(4096);
-    let hold = hold(&guest, 0, 4096);
-    let span = hold.apart().span(0, 100, 3).unwrap();
-    let window = hold.window(0, 0, 8, 8).unwrap();
-    drop(hold);
+    let mapping_ref = mapping_ref(&guest, 0, 4096);
+    let span = mapping_ref.independent().span(0, 100, 3).unwrap();
+    let window = mapping_ref.window(0, 0, 8, 8).unwrap();
+    drop(mapping_ref);
     span.copy_from(0, b"xyz");
     assert_eq!(guest.read(super::super::testing::GUEST + 100, 3), b"xyz");
     window.store_16(2, 0x1234);
@@ -206,7 +207,7 @@ fn a_span_keeps_its_mapping() {
 }
 
 #[test]
-fn bits_are_added_to_those_that_are_set() {
+fn set_bits_keeps_other_bits() {
     let guest = Guest::new(4096);
     let mapping = map(&guest, 0, 4096).unwrap();
     assert!(mapping.set_bits(7, 0x81));
@@ -218,7 +219,7 @@ fn bits_are_added_to_those_that_are_set() {
 
 #[test]
 #[should_panic(expected = "of a window of 8")]
-fn a_window_ends_where_it_ends() {
+fn a_window_checks_its_bounds() {
     let guest = Guest::new(4096);
-    hold(&guest, 0, 4096).window(0, 0, 8, 8).unwrap().load_16(7);
+    mapping_ref(&guest, 0, 4096).window(0, 0, 8, 8).unwrap().load_16(7);
 }

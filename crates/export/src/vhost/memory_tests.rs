@@ -21,39 +21,39 @@ fn memory() -> (Guest, GuestMemory) {
     (guest, memory)
 }
 
-fn locate(memory: &GuestMemory, guest: u64, len: u32) -> Option<Pieces> {
-    let mut pieces = Pieces::new();
-    memory.locate(guest, len, &mut pieces).then_some(pieces)
+fn locate(memory: &GuestMemory, guest: u64, len: u32) -> Option<GuestSegments> {
+    let mut segments = GuestSegments::new();
+    memory.locate(guest, len, &mut segments).then_some(segments)
 }
 
 #[test]
-fn what_lies_across_regions_comes_in_pieces() {
+fn a_range_across_regions_has_several_segments() {
     let (_, memory) = memory();
-    let pieces = locate(&memory, GUEST + 7 * 4096, 8192).unwrap();
-    assert_eq!(pieces.len(), 2);
-    assert_eq!(memory.guest_address(&pieces[0]), GUEST + 7 * 4096);
-    assert_eq!(memory.guest_address(&pieces[1]), GUEST + 8 * 4096);
-    let spans: Vec<_> = pieces.iter().map(|piece| memory.span(piece)).collect();
+    let segments = locate(&memory, GUEST + 7 * 4096, 8192).unwrap();
+    assert_eq!(segments.len(), 2);
+    assert_eq!(memory.guest_address(&segments[0]), GUEST + 7 * 4096);
+    assert_eq!(memory.guest_address(&segments[1]), GUEST + 8 * 4096);
+    let spans: Vec<_> = segments.iter().map(|segment| memory.span(segment)).collect();
     spans[1].copy_from(0, b"second");
     let mut bytes = [0; 6];
-    assert!(memory.read(&pieces[1], &mut bytes));
+    assert!(memory.read(&segments[1], &mut bytes));
     assert_eq!(&bytes, b"second");
     assert!(!memory.read_at(GUEST + 8 * 4096 - 3, &mut bytes), "a value across two regions was read");
 }
 
 #[test]
-fn neighbours_are_one_piece() {
+fn adjacent_ranges_are_one_segment() {
     let (_, memory) = memory();
-    let mut pieces = Pieces::new();
+    let mut segments = GuestSegments::new();
     for page in 0..4 {
-        assert!(memory.locate(GUEST + page * 4096, 4096, &mut pieces));
+        assert!(memory.locate(GUEST + page * 4096, 4096, &mut segments));
     }
-    assert!(memory.locate(GUEST, 1, &mut pieces));
-    assert_eq!(pieces.iter().map(|piece| piece.len).collect::<Vec<_>>(), [4 * 4096, 1]);
+    assert!(memory.locate(GUEST, 1, &mut segments));
+    assert_eq!(segments.iter().map(|segment| segment.len).collect::<Vec<_>>(), [4 * 4096, 1]);
 }
 
 #[test]
-fn what_is_no_memory_is_not_found() {
+fn addresses_outside_of_memory_are_not_located() {
     let (_, memory) = memory();
     for (guest, len) in [
         (GUEST - 1, 1),
@@ -82,10 +82,10 @@ fn regions_do_not_overlap() {
 }
 
 #[test]
-fn a_region_that_was_taken_away_lives_on_where_it_is_used() {
+fn a_removed_region_lives_while_it_is_used() {
     let (guest, memory) = memory();
-    let piece = locate(&memory, GUEST, 8).unwrap()[0];
-    let span = memory.span(&piece);
+    let segment = locate(&memory, GUEST, 8).unwrap()[0];
+    let span = memory.span(&segment);
     let less = memory.without(GUEST, USER, 8 * 4096).unwrap();
     drop(memory);
     assert!(locate(&less, GUEST, 1).is_none());
@@ -96,7 +96,7 @@ fn a_region_that_was_taken_away_lives_on_where_it_is_used() {
 }
 
 #[test]
-fn there_are_not_more_regions_than_the_limit() {
+fn the_number_of_regions_is_limited() {
     let guest = Guest::new(4096);
     let mut memory = GuestMemory::empty();
     for index in 0..REGIONS_MAX as u64 {
@@ -107,7 +107,7 @@ fn there_are_not_more_regions_than_the_limit() {
 }
 
 #[test]
-fn rings_are_found_by_the_front_ends_addresses() {
+fn rings_are_located_by_front_end_addresses() {
     let (_, memory) = memory();
     assert!(memory.window_at_user(USER + 16, 64, 16).is_some());
     assert!(memory.window_at_user(USER + 8, 64, 16).is_none());

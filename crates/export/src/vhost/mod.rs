@@ -12,14 +12,14 @@
 //!
 //! Must not know: how a volume stores data, or its other users.
 
+mod backend_channel;
 mod chain;
-mod channel;
 mod config;
 mod dirty;
 mod disk;
 mod execute;
-mod fault;
 mod frontend;
+mod future_pool;
 #[cfg(test)]
 mod fuzz;
 mod inflight;
@@ -28,17 +28,17 @@ mod mapping;
 mod memory;
 mod plan;
 mod queue;
+mod queue_task;
 mod request;
 mod ring;
-mod runner;
 mod server;
 mod session;
-mod spares;
+mod sigbus;
 #[cfg(test)]
 mod testing;
 mod vring;
 
-pub use disk::Disk;
+pub use disk::VhostDisk;
 pub use frontend::{VhostConfig, VhostFrontend};
 pub use limits::QUEUES_MAX;
-pub use server::Server;
+pub use server::VhostServer;

@@ -18,23 +18,23 @@ use smallvec::SmallVec;
 
 use super::chain::Chain;
 use super::dirty::DirtyLog;
-use super::execute::{Manner, Means};
+use super::execute::{DeviceOptions, RequestContext};
+use super::future_pool::FuturePool;
 use super::inflight::Inflight;
-use super::limits::{BATCH, GATHERS_BYTES};
-use super::memory::{GuestMemory, Piece};
-use super::request::{Operation, Request, Status, Terms};
-use super::ring::{Addresses, BadRing, Ring};
-use super::spares::Spares;
+use super::limits::{BATCH, BOUNCE_BYTES_MAX};
+use super::memory::{GuestMemory, GuestSegment};
+use super::request::{BlkOperation, BlkRequest, BlkStatus, DeviceLimits};
+use super::ring::{Ring, RingAddresses, RingError};
 use crate::Volume;
 use crate::reserve::Reserve;
 
 /// Requests that a queue takes before other tasks run.
-const TURN: u16 = 64;
+const REQUESTS_PER_PASS: u16 = 64;
 
 /// The parameters of a new queue.
-pub(super) struct Start {
+pub(super) struct QueueSetup {
     pub(super) index: usize,
-    pub(super) addresses: Addresses,
+    pub(super) addresses: RingAddresses,
     pub(super) size: u16,
     /// The next available entry, unless the inflight region contains a newer position.
     pub(super) next: u16,
@@ -45,7 +45,7 @@ pub(super) struct Start {
     pub(super) log: Option<Arc<DirtyLog>>,
     pub(super) call: Option<Arc<OwnedFd>>,
     pub(super) err: Option<Arc<OwnedFd>>,
-    pub(super) manner: Manner,
+    pub(super) options: DeviceOptions,
     /// The connection to the front end. It is cut if the front end removes memory.
     pub(super) front_end: Option<Arc<UnixStream>>,
     /// Name of the device, for the log.
@@ -53,17 +53,17 @@ pub(super) struct Start {
 }
 
 /// A virtqueue on its reactor.
-pub(super) struct Queue<V> {
+pub(super) struct VirtQueue<V> {
     volume: V,
-    manner: Manner,
+    options: DeviceOptions,
     name: Arc<str>,
     index: usize,
     front_end: Option<Arc<UnixStream>>,
     reactor: Reactor,
-    gathers: Reserve,
+    bounce_buffers: Reserve,
     state: RefCell<State>,
     /// Requests that were taken and not completed.
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
     /// Requests taken since the start.
     taken: Cell<u64>,
     /// Wakes the queue's task.
@@ -74,11 +74,11 @@ pub(super) struct Queue<V> {
 
 struct State {
     ring: Ring,
-    addresses: Addresses,
+    addresses: RingAddresses,
     memory: Rc<GuestMemory>,
     inflight: Option<Inflight>,
     /// Requests that an earlier process left, to be executed before new ones.
-    unanswered: std::vec::IntoIter<u16>,
+    incomplete: std::vec::IntoIter<u16>,
     log: Option<Arc<DirtyLog>>,
     call: Option<Arc<OwnedFd>>,
     err: Option<Arc<OwnedFd>>,
@@ -89,91 +89,91 @@ struct State {
 
 /// A request that was taken. If it is dropped without [`VirtQueue::complete`], it stays marked as
 /// in flight.
-pub(super) struct Ticket {
+pub(super) struct PendingRequest {
     head: u16,
-    status: Option<Piece>,
-    operation: Result<Operation, Status>,
+    status: Option<GuestSegment>,
+    operation: Result<BlkOperation, BlkStatus>,
     memory: Rc<GuestMemory>,
 }
 
-/// Executes requests with [`VirtQueue::execute_request`], whose futures have no nameable type, in
-/// reused slots.
-pub(super) struct Works<V, F> {
-    carry_out: fn(Rc<Queue<V>>, Ticket) -> F,
-    spares: Rc<Spares<F>>,
+/// Executes requests in reused slots. `F` is the unnameable future type of
+/// [`VirtQueue::execute_request`].
+pub(super) struct Dispatcher<V, F> {
+    execute_request: fn(Rc<VirtQueue<V>>, PendingRequest) -> F,
+    pool: Rc<FuturePool<F>>,
 }
 
-impl<V, F: Future<Output = ()> + 'static> Works<V, F> {
-    pub(super) fn new(carry_out: fn(Rc<Queue<V>>, Ticket) -> F) -> Self {
-        Self { carry_out, spares: Spares::new() }
+impl<V, F: Future<Output = ()> + 'static> Dispatcher<V, F> {
+    pub(super) fn new(execute_request: fn(Rc<VirtQueue<V>>, PendingRequest) -> F) -> Self {
+        Self { execute_request, pool: FuturePool::new() }
     }
 }
 
 /// Requests that were taken together.
-type Batch = SmallVec<[Ticket; BATCH as usize]>;
+type Batch = SmallVec<[PendingRequest; BATCH as usize]>;
 
 /// The start of a read or write.
-struct Beginning {
+struct RequestStart {
     offset: u64,
     reads: bool,
 }
 
-impl Ticket {
+impl PendingRequest {
     /// Returns the start of a read or write.
-    fn place(&self) -> Option<Beginning> {
+    fn start(&self) -> Option<RequestStart> {
         match &self.operation {
-            Ok(Operation::Read { offset, .. }) => Some(Beginning { offset: *offset, reads: true }),
-            Ok(Operation::Write { offset, .. }) => Some(Beginning { offset: *offset, reads: false }),
+            Ok(BlkOperation::Read { offset, .. }) => Some(RequestStart { offset: *offset, reads: true }),
+            Ok(BlkOperation::Write { offset, .. }) => Some(RequestStart { offset: *offset, reads: false }),
             _ => None,
         }
     }
 }
 
-impl<V: Volume + 'static> Queue<V> {
+impl<V: Volume + 'static> VirtQueue<V> {
     /// Creates a queue on this thread's reactor. Nothing happens before [`VirtQueue::process`].
     ///
     /// # Errors
     /// Fails if the rings are not in the guest's memory.
-    pub(super) fn new(start: Start, volume: V) -> Result<Rc<Self>, BadRing> {
-        let memory = start.memory.apart();
-        let mut ring = Ring::new(&start.addresses, start.size, start.next, start.event_index, &memory)?;
-        let mut inflight = start.inflight;
-        let mut unanswered = Vec::new();
+    pub(super) fn new(setup: QueueSetup, volume: V) -> Result<Rc<Self>, RingError> {
+        let memory = setup.memory.independent();
+        let mut ring = Ring::new(&setup.addresses, setup.size, setup.next, setup.event_index, &memory)?;
+        let mut inflight = setup.inflight;
+        let mut incomplete = Vec::new();
         if let Some(inflight) = &mut inflight {
-            let resumption = inflight.resume(ring.used_index());
-            if let Some(next) = resumption.next {
+            let recovery = inflight.resume(ring.used_index());
+            if let Some(next) = recovery.next {
                 ring.set_next(next);
             }
-            unanswered = resumption.unanswered;
+            incomplete = recovery.incomplete;
         }
         ring.disarm();
-        if !unanswered.is_empty() {
-            tracing::info!(device = %start.name, queue = start.index, requests = unanswered.len(),
+        if !incomplete.is_empty() {
+            tracing::info!(device = %setup.name, queue = setup.index, requests = incomplete.len(),
                 "executing requests again that an earlier daemon did not complete");
         }
         let state = State {
             ring,
-            addresses: start.addresses,
+            addresses: setup.addresses,
             memory: Rc::new(memory),
             inflight,
-            unanswered: unanswered.into_iter(),
-            log: start.log,
-            call: start.call,
-            err: start.err,
-            enabled: start.enabled,
+            incomplete: incomplete.into_iter(),
+            log: setup.log,
+            call: setup.call,
+            err: setup.err,
+            enabled: setup.enabled,
             broken: false,
             chain: Chain::default(),
         };
         let queue = Self {
             volume,
-            manner: start.manner,
-            name: start.name,
-            index: start.index,
-            front_end: start.front_end,
+            options: setup.options,
+            name: setup.name,
+            index: setup.index,
+            front_end: setup.front_end,
             reactor: Reactor::current(),
-            gathers: Reserve::new(GATHERS_BYTES),
+            bounce_buffers: Reserve::new(BOUNCE_BYTES_MAX),
             state: RefCell::new(state),
-            under_way: Cell::new(0),
+            in_flight: Cell::new(0),
             taken: Cell::new(0),
             changed: Notify::default(),
             stopping: Cell::new(false),
@@ -184,17 +184,20 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Publishes completed requests and begins available ones. Returns true if there were any.
-    pub(super) fn turn<F: Future<Output = ()> + 'static>(self: &Rc<Self>, works: &Works<V, F>) -> bool {
+    pub(super) fn process<F: Future<Output = ()> + 'static>(
+        self: &Rc<Self>,
+        dispatcher: &Dispatcher<V, F>,
+    ) -> bool {
         let mut worked = self.publish();
-        let terms = self.terms();
-        for _ in 0..TURN / BATCH {
+        let limits = self.device_limits();
+        for _ in 0..REQUESTS_PER_PASS / BATCH {
             let mut batch = SmallVec::new();
-            let more = self.take(&terms, &mut batch);
+            let more = self.take(&limits, &mut batch);
             if batch.is_empty() {
                 break;
             }
             self.taken.set(self.taken.get() + batch.len() as u64);
-            self.begin_all(batch, works);
+            self.begin_batch(batch, dispatcher);
             self.publish();
             worked = true;
             if !more {
@@ -206,19 +209,23 @@ impl<V: Volume + 'static> Queue<V> {
 
     /// Begins requests, one after the other. While one is executed, the volume prefetches for the
     /// next one.
-    fn begin_all<F: Future<Output = ()> + 'static>(self: &Rc<Self>, batch: Batch, works: &Works<V, F>) {
+    fn begin_batch<F: Future<Output = ()> + 'static>(
+        self: &Rc<Self>,
+        batch: Batch,
+        dispatcher: &Dispatcher<V, F>,
+    ) {
         let ahead = batch.len() > 1;
         if ahead {
-            batch.iter().filter_map(Ticket::place).for_each(|place| self.volume.expect(place.offset));
+            batch.iter().filter_map(PendingRequest::start).for_each(|place| self.volume.expect(place.offset));
         }
         let mut tickets = batch.into_iter().peekable();
-        while let Some(ticket) = tickets.next() {
-            if let Some(place) = tickets.peek().and_then(Ticket::place)
+        while let Some(pending) = tickets.next() {
+            if let Some(place) = tickets.peek().and_then(PendingRequest::start)
                 && place.reads
             {
                 self.volume.prefetch_hint(place.offset);
             }
-            self.begin(ticket, works);
+            self.begin(pending, dispatcher);
         }
     }
 
@@ -226,13 +233,13 @@ impl<V: Volume + 'static> Queue<V> {
     /// none is available now.
     pub(super) fn arm(&self) -> bool {
         let mut state = self.state.borrow_mut();
-        if !state.is_served() || self.stopping.get() {
+        if !state.is_active() || self.stopping.get() {
             return true;
         }
-        match state.ring.arm().and_then(|armed| state.check_there().map(|()| armed)) {
-            Ok(armed) => armed && state.unanswered.as_slice().is_empty(),
+        match state.ring.arm().and_then(|armed| state.check_mapped().map(|()| armed)) {
+            Ok(armed) => armed && state.incomplete.as_slice().is_empty(),
             Err(error) => {
-                self.break_down(&mut state, error);
+                self.mark_broken(&mut state, error);
                 true
             }
         }
@@ -244,7 +251,7 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Takes requests, up to a batch. Returns true if there may be more.
-    fn take(&self, terms: &Terms, batch: &mut Batch) -> bool {
+    fn take(&self, limits: &DeviceLimits, batch: &mut Batch) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         while batch.len() < usize::from(BATCH) {
@@ -252,37 +259,41 @@ impl<V: Volume + 'static> Queue<V> {
                 Ok(Some(head)) => head,
                 Ok(None) => return false,
                 Err(error) => {
-                    self.break_down(state, error);
+                    self.mark_broken(state, error);
                     return false;
                 }
             };
-            let ticket = state.read_request(head, terms, || self.log_bad(head));
+            let pending = state.read_request(head, limits, || self.log_invalid(head));
             // The values read may be zeros that the guest did not write. The request stays marked
             // as in flight.
-            if let Err(error) = state.check_there() {
-                self.break_down(state, error);
+            if let Err(error) = state.check_mapped() {
+                self.mark_broken(state, error);
                 return false;
             }
-            self.under_way.set(self.under_way.get() + 1);
-            batch.push(ticket);
+            self.in_flight.set(self.in_flight.get() + 1);
+            batch.push(pending);
         }
         true
     }
 
-    fn terms(&self) -> Terms {
-        Terms { size: self.volume.size(), sector: self.volume.sector(), read_only: self.volume.read_only() }
+    fn device_limits(&self) -> DeviceLimits {
+        DeviceLimits {
+            size: self.volume.size(),
+            sector: self.volume.sector(),
+            read_only: self.volume.read_only(),
+        }
     }
 
-    fn log_bad(&self, head: u16) {
+    fn log_invalid(&self, head: u16) {
         tracing::debug!(device = %self.name, queue = self.index, head, "invalid request from guest");
     }
 
-    fn break_down(&self, state: &mut State, error: BadRing) {
+    fn mark_broken(&self, state: &mut State, error: RingError) {
         // Zeros in place of a ring look like other errors.
-        let error = if state.is_lost() { BadRing::Lost } else { error };
+        let error = if state.is_lost() { RingError::Lost } else { error };
         tracing::warn!(device = %self.name, queue = self.index, %error, "the queue is broken and no longer served");
         state.broken = true;
-        if let (BadRing::Lost, Some(front_end)) = (error, &self.front_end) {
+        if let (RingError::Lost, Some(front_end)) = (error, &self.front_end) {
             // Fails only if the front end is gone.
             let _ = front_end.shutdown(Shutdown::Both);
         }
@@ -292,49 +303,53 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Begins a request. Work that need not wait is done immediately.
-    fn begin<F: Future<Output = ()> + 'static>(self: &Rc<Self>, ticket: Ticket, works: &Works<V, F>) {
-        if let Err(status) = ticket.operation {
-            return self.hand_back(&ticket, status, 0);
+    fn begin<F: Future<Output = ()> + 'static>(
+        self: &Rc<Self>,
+        pending: PendingRequest,
+        dispatcher: &Dispatcher<V, F>,
+    ) {
+        if let Err(status) = pending.operation {
+            return self.complete(&pending, status, 0);
         }
-        if let Some(rest) = works.spares.begin((works.carry_out)(self.clone(), ticket)) {
+        if let Some(rest) = dispatcher.pool.poll_once((dispatcher.execute_request)(self.clone(), pending)) {
             self.reactor.spawn(rest).detach();
         }
     }
 
     /// Executes a request and completes it.
-    pub(super) async fn carry_out(self: Rc<Self>, ticket: Ticket) {
-        let Ok(operation) = &ticket.operation else { return };
-        let (volume, manner, gathers) = (&self.volume, &self.manner, &self.gathers);
-        let means = Means { volume, memory: &ticket.memory, manner, gathers };
-        match means.execute(operation).await {
-            Ok(written) => self.hand_back(&ticket, Status::Ok, written),
-            Err(status) => self.hand_back(&ticket, status, 0),
+    pub(super) async fn execute_request(self: Rc<Self>, pending: PendingRequest) {
+        let Ok(operation) = &pending.operation else { return };
+        let (volume, options, bounce_buffers) = (&self.volume, &self.options, &self.bounce_buffers);
+        let context = RequestContext { volume, memory: &pending.memory, options, bounce_buffers };
+        match context.execute(operation).await {
+            Ok(written) => self.complete(&pending, BlkStatus::Ok, written),
+            Err(status) => self.complete(&pending, status, 0),
         }
     }
 
     /// Completes a request that has written `written` bytes of data. The next
     /// [`VirtQueue::process`] publishes it. A request with lost memory is not completed: zeros may
     /// have been written in place of the guest's data.
-    fn hand_back(&self, ticket: &Ticket, status: Status, written: u32) {
+    fn complete(&self, pending: &PendingRequest, status: BlkStatus, written: u32) {
         let mut state = self.state.borrow_mut();
         let mut len = 0;
-        let mut lost = ticket.memory.is_lost() || state.is_lost();
-        if let (Some(piece), false) = (&ticket.status, lost) {
-            ticket.memory.write_byte(piece, status as u8);
+        let mut lost = pending.memory.is_lost() || state.is_lost();
+        if let (Some(segment), false) = (&pending.status, lost) {
+            pending.memory.write_byte(segment, status as u8);
             len = written.saturating_add(1);
         }
-        state.log_changes(ticket);
-        lost |= ticket.memory.is_lost() || state.is_lost();
+        state.log_changes(pending);
+        lost |= pending.memory.is_lost() || state.is_lost();
         if !lost {
-            state.ring.push(ticket.head, len);
+            state.ring.push(pending.head, len);
             if let Some(inflight) = &mut state.inflight {
-                inflight.end(ticket.head);
+                inflight.end(pending.head);
             }
         } else if !state.broken {
-            self.break_down(&mut state, BadRing::Lost);
+            self.mark_broken(&mut state, RingError::Lost);
         }
         drop(state);
-        self.under_way.set(self.under_way.get() - 1);
+        self.in_flight.set(self.in_flight.get() - 1);
         self.changed.notify();
     }
 
@@ -368,8 +383,8 @@ impl<V: Volume + 'static> Queue<V> {
     /// published.
     pub(super) fn has_stopped(&self) -> bool {
         let state = self.state.borrow();
-        let done = state.unanswered.as_slice().is_empty() || !state.is_served();
-        self.stopping.get() && done && self.under_way.get() == 0 && !state.ring.has_unpublished()
+        let done = state.incomplete.as_slice().is_empty() || !state.is_active();
+        self.stopping.get() && done && self.in_flight.get() == 0 && !state.ring.has_unpublished()
     }
 
     /// Returns the number of requests taken since the start.
@@ -401,7 +416,7 @@ impl<V: Volume + 'static> Queue<V> {
     }
 
     /// Sets the log in which changed memory is marked, or none.
-    pub(super) fn set_log(&self, log: Option<Arc<DirtyLog>>, addresses: Addresses) {
+    pub(super) fn set_log(&self, log: Option<Arc<DirtyLog>>, addresses: RingAddresses) {
         let mut state = self.state.borrow_mut();
         state.log = log;
         state.addresses.log = addresses.log;
@@ -411,11 +426,11 @@ impl<V: Volume + 'static> Queue<V> {
     ///
     /// # Errors
     /// Fails if the rings are not in the new memory.
-    pub(super) fn set_memory(&self, memory: &GuestMemory) -> Result<(), BadRing> {
+    pub(super) fn set_memory(&self, memory: &GuestMemory) -> Result<(), RingError> {
         let mut state = self.state.borrow_mut();
-        let memory = memory.apart();
-        let moved = state.ring.moved(&state.addresses, &memory)?;
-        state.ring = moved;
+        let memory = memory.independent();
+        let remapped = state.ring.remapped(&state.addresses, &memory)?;
+        state.ring = remapped;
         state.memory = Rc::new(memory);
         Ok(())
     }
@@ -423,8 +438,8 @@ impl<V: Volume + 'static> Queue<V> {
 
 impl State {
     /// Returns an error if the front end has removed memory.
-    fn check_there(&self) -> Result<(), BadRing> {
-        if self.is_lost() { Err(BadRing::Lost) } else { Ok(()) }
+    fn check_mapped(&self) -> Result<(), RingError> {
+        if self.is_lost() { Err(RingError::Lost) } else { Ok(()) }
     }
 
     /// Returns true if the front end has removed memory.
@@ -435,17 +450,17 @@ impl State {
     }
 
     /// Returns true if requests are executed.
-    fn is_served(&self) -> bool {
+    fn is_active(&self) -> bool {
         self.enabled && !self.broken
     }
 
     /// Returns the first descriptor of the next request to begin. Requests of an earlier process
     /// come first, and are executed even after a stop.
-    fn next_head(&mut self, stopping: bool) -> Result<Option<u16>, BadRing> {
-        if !self.is_served() {
+    fn next_head(&mut self, stopping: bool) -> Result<Option<u16>, RingError> {
+        if !self.is_active() {
             return Ok(None);
         }
-        if let Some(head) = self.unanswered.next() {
+        if let Some(head) = self.incomplete.next() {
             return Ok(Some(head));
         }
         if stopping {
@@ -459,32 +474,32 @@ impl State {
     }
 
     /// Reads the request with the chain that begins at `head`.
-    fn read_request(&mut self, head: u16, terms: &Terms, on_bad: impl Fn()) -> Ticket {
+    fn read_request(&mut self, head: u16, limits: &DeviceLimits, on_invalid: impl Fn()) -> PendingRequest {
         let walked = self.chain.walk(self.ring.descriptors(), head, &self.memory);
-        let request = Request::parse(&mut self.chain, &self.memory, terms);
+        let request = BlkRequest::parse(&mut self.chain, &self.memory, limits);
         if walked.is_err() || request.is_none() {
-            on_bad();
+            on_invalid();
         }
         let memory = self.memory.clone();
         match request {
-            Some(Request { operation, status }) => {
+            Some(BlkRequest { operation, status }) => {
                 // A broken chain is not executed, even if a request could be read.
-                let operation = if walked.is_ok() { operation } else { Err(Status::IoError) };
-                Ticket { head, status: Some(status), operation, memory }
+                let operation = if walked.is_ok() { operation } else { Err(BlkStatus::IoError) };
+                PendingRequest { head, status: Some(status), operation, memory }
             }
-            None => Ticket { head, status: None, operation: Err(Status::IoError), memory },
+            None => PendingRequest { head, status: None, operation: Err(BlkStatus::IoError), memory },
         }
     }
 
     /// Marks the memory that a request has changed, successful or not.
-    fn log_changes(&self, ticket: &Ticket) {
+    fn log_changes(&self, pending: &PendingRequest) {
         let Some(log) = &self.log else { return };
-        let data = match &ticket.operation {
-            Ok(Operation::Read { into, .. } | Operation::Id { into, .. }) => into.as_slice(),
+        let data = match &pending.operation {
+            Ok(BlkOperation::Read { into, .. } | BlkOperation::Id { into, .. }) => into.as_slice(),
             _ => &[],
         };
-        for piece in data.iter().chain(&ticket.status) {
-            log.mark(ticket.memory.guest_address(piece), piece.len.into());
+        for segment in data.iter().chain(&pending.status) {
+            log.mark(pending.memory.guest_address(segment), segment.len.into());
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::chain::Chain;
 use super::limits::{RANGE_SECTORS_MAX, RANGES_MAX, REQUEST_BYTES_MAX};
-use super::memory::{GuestMemory, Piece, Pieces};
+use super::memory::{GuestMemory, GuestSegment, GuestSegments};
 
 /// Bytes of a request's header.
 const HEADER: u32 = 16;
@@ -29,7 +29,7 @@ const UNMAP: u32 = 1;
 /// The result of a request, as its status byte encodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Status {
+pub(super) enum BlkStatus {
     Ok = 0,
     IoError = 1,
     Unsupported = 2,
@@ -37,7 +37,7 @@ pub(super) enum Status {
 
 /// The limits that a request is checked against.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct DeviceLimits {
     /// Current size of the volume in bytes.
     pub(super) size: u64,
     /// Unit of offsets and lengths in bytes.
@@ -47,92 +47,92 @@ pub(super) struct Terms {
 
 /// The operation of a request. Offsets and lengths are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    Read { offset: u64, into: Pieces, len: u64 },
-    Write { offset: u64, from: Pieces, len: u64 },
+pub(super) enum BlkOperation {
+    Read { offset: u64, into: GuestSegments, len: u64 },
+    Write { offset: u64, from: GuestSegments, len: u64 },
     Flush,
-    Discard(Vec<Range>),
-    WriteZeroes(Vec<Range>),
-    Id { into: Pieces, len: u64 },
+    Discard(Vec<BlkRange>),
+    WriteZeroes(Vec<BlkRange>),
+    Id { into: GuestSegments, len: u64 },
 }
 
 /// A range of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct BlkRange {
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
 /// A parsed request.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct BlkRequest {
     /// The operation, or the status that refuses it.
-    pub(super) operation: Result<Operation, Status>,
+    pub(super) operation: Result<BlkOperation, BlkStatus>,
     /// Location of the status byte.
-    pub(super) status: Piece,
+    pub(super) status: GuestSegment,
 }
 
-impl Request {
+impl BlkRequest {
     /// Parses a request. Returns `None` if there is no place for a status, so that nothing can be
     /// reported.
-    pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Option<Self> {
+    pub(super) fn parse(chain: &mut Chain, memory: &GuestMemory, limits: &DeviceLimits) -> Option<Self> {
         let status = take_last_byte(&mut chain.writable)?;
-        let operation = parse(chain, memory, terms);
+        let operation = parse(chain, memory, limits);
         Some(Self { operation, status })
     }
 }
 
-fn parse(chain: &mut Chain, memory: &GuestMemory, terms: &Terms) -> Result<Operation, Status> {
-    let header: [u8; HEADER as usize] = take_bytes(&mut chain.readable, memory).ok_or(Status::IoError)?;
+fn parse(chain: &mut Chain, memory: &GuestMemory, limits: &DeviceLimits) -> Result<BlkOperation, BlkStatus> {
+    let header: [u8; HEADER as usize] = take_bytes(&mut chain.readable, memory).ok_or(BlkStatus::IoError)?;
     let (kind, _, sector) = split_16(header);
     match kind {
         KIND_IN => {
-            let (offset, len) = terms.span(sector, &chain.writable)?;
-            Ok(Operation::Read { offset, into: std::mem::take(&mut chain.writable), len })
+            let (offset, len) = limits.span(sector, &chain.writable)?;
+            Ok(BlkOperation::Read { offset, into: std::mem::take(&mut chain.writable), len })
         }
         KIND_OUT => {
-            terms.check_writable()?;
-            let (offset, len) = terms.span(sector, &chain.readable)?;
-            Ok(Operation::Write { offset, from: std::mem::take(&mut chain.readable), len })
+            limits.check_writable()?;
+            let (offset, len) = limits.span(sector, &chain.readable)?;
+            Ok(BlkOperation::Write { offset, from: std::mem::take(&mut chain.readable), len })
         }
-        KIND_FLUSH => Ok(Operation::Flush),
+        KIND_FLUSH => Ok(BlkOperation::Flush),
         KIND_GET_ID => {
             let into = std::mem::take(&mut chain.writable);
             let len = total(&into);
-            if len == 0 { Err(Status::IoError) } else { Ok(Operation::Id { into, len }) }
+            if len == 0 { Err(BlkStatus::IoError) } else { Ok(BlkOperation::Id { into, len }) }
         }
         // Discarded ranges may keep their bytes or not, so the unmap flag has no meaning there.
-        KIND_DISCARD => Ok(Operation::Discard(ranges(chain, memory, terms, 0)?)),
-        KIND_WRITE_ZEROES => Ok(Operation::WriteZeroes(ranges(chain, memory, terms, UNMAP)?)),
-        _ => Err(Status::Unsupported),
+        KIND_DISCARD => Ok(BlkOperation::Discard(ranges(chain, memory, limits, 0)?)),
+        KIND_WRITE_ZEROES => Ok(BlkOperation::WriteZeroes(ranges(chain, memory, limits, UNMAP)?)),
+        _ => Err(BlkStatus::Unsupported),
     }
 }
 
-impl Terms {
-    fn check_writable(&self) -> Result<(), Status> {
-        if self.read_only { Err(Status::IoError) } else { Ok(()) }
+impl DeviceLimits {
+    fn check_writable(&self) -> Result<(), BlkStatus> {
+        if self.read_only { Err(BlkStatus::IoError) } else { Ok(()) }
     }
 
     /// Returns offset and length of a read or write.
-    fn span(&self, sector: u64, pieces: &Pieces) -> Result<(u64, u64), Status> {
-        let len = total(pieces);
+    fn span(&self, sector: u64, segments: &GuestSegments) -> Result<(u64, u64), BlkStatus> {
+        let len = total(segments);
         if len > REQUEST_BYTES_MAX {
-            return Err(Status::IoError);
+            return Err(BlkStatus::IoError);
         }
-        let Range { offset, len } = self.range(sector, len)?;
+        let BlkRange { offset, len } = self.range(sector, len)?;
         Ok((offset, len))
     }
 
     /// Checks that the range is within the volume and consists of whole sectors, at least one.
-    fn range(&self, sector: u64, len: u64) -> Result<Range, Status> {
-        let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
-        let end = offset.checked_add(len).ok_or(Status::IoError)?;
+    fn range(&self, sector: u64, len: u64) -> Result<BlkRange, BlkStatus> {
+        let offset = sector.checked_mul(SECTOR).ok_or(BlkStatus::IoError)?;
+        let end = offset.checked_add(len).ok_or(BlkStatus::IoError)?;
         let unit = u64::from(self.sector);
         let whole = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
         if len == 0 || !whole || end > self.size {
-            return Err(Status::IoError);
+            return Err(BlkStatus::IoError);
         }
-        Ok(Range { offset, len })
+        Ok(BlkRange { offset, len })
     }
 }
 
@@ -140,41 +140,41 @@ impl Terms {
 fn ranges(
     chain: &mut Chain,
     memory: &GuestMemory,
-    terms: &Terms,
+    limits: &DeviceLimits,
     flags_known: u32,
-) -> Result<Vec<Range>, Status> {
-    terms.check_writable()?;
+) -> Result<Vec<BlkRange>, BlkStatus> {
+    limits.check_writable()?;
     let bytes = total(&chain.readable);
     if !bytes.is_multiple_of(RANGE.into()) || !(1..=RANGES_MAX.into()).contains(&(bytes / u64::from(RANGE))) {
-        return Err(Status::IoError);
+        return Err(BlkStatus::IoError);
     }
     let mut ranges = Vec::new();
     while let Some(range) = take_bytes::<{ RANGE as usize }>(&mut chain.readable, memory) {
         let (sector, sectors, flags) = split_range(range);
         if flags & !flags_known != 0 {
-            return Err(Status::Unsupported);
+            return Err(BlkStatus::Unsupported);
         }
         if sectors > RANGE_SECTORS_MAX {
-            return Err(Status::IoError);
+            return Err(BlkStatus::IoError);
         }
-        ranges.push(terms.range(sector, u64::from(sectors) * SECTOR)?);
+        ranges.push(limits.range(sector, u64::from(sectors) * SECTOR)?);
     }
     Ok(ranges)
 }
 
 /// Returns the total length of segments in bytes.
-pub(super) fn total(pieces: &Pieces) -> u64 {
-    pieces.iter().map(|piece| u64::from(piece.len)).sum()
+pub(super) fn total(segments: &GuestSegments) -> u64 {
+    segments.iter().map(|segment| u64::from(segment.len)).sum()
 }
 
 /// Removes the last byte and returns it as a segment.
-fn take_last_byte(pieces: &mut Pieces) -> Option<Piece> {
+fn take_last_byte(segments: &mut GuestSegments) -> Option<GuestSegment> {
     loop {
-        let last = pieces.pop()?;
+        let last = segments.pop()?;
         if let Some(rest) = last.len.checked_sub(1) {
             let (rest, byte) = last.split(rest);
             if rest.len > 0 {
-                pieces.push(rest);
+                segments.push(rest);
             }
             return Some(byte);
         }
@@ -182,22 +182,22 @@ fn take_last_byte(pieces: &mut Pieces) -> Option<Piece> {
 }
 
 /// Removes the first `N` bytes and returns them. Returns `None` if there are fewer.
-fn take_bytes<const N: usize>(pieces: &mut Pieces, memory: &GuestMemory) -> Option<[u8; N]> {
+fn take_bytes<const N: usize>(segments: &mut GuestSegments, memory: &GuestMemory) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut done = 0;
     let mut used = 0;
     while done < N {
-        let piece = pieces.get_mut(used)?;
-        let now = piece.len.min(u32::try_from(N - done).ok()?);
-        let (first, rest) = piece.split(now);
+        let segment = segments.get_mut(used)?;
+        let now = segment.len.min(u32::try_from(N - done).ok()?);
+        let (first, rest) = segment.split(now);
         if !memory.read(&first, bytes.get_mut(done..done + now as usize)?) {
             return None;
         }
         done += now as usize;
-        *piece = rest;
+        *segment = rest;
         used += usize::from(rest.len == 0);
     }
-    pieces.drain(..used);
+    segments.drain(..used);
     Some(bytes)
 }
 

@@ -9,80 +9,85 @@ use super::super::testing::{GUEST, Guest, USER, header};
 use super::*;
 
 const LEN: u64 = 512 * 4096;
-const TERMS: Terms = Terms { size: 1 << 20, sector: 512, read_only: false };
+const LIMITS: DeviceLimits = DeviceLimits { size: 1 << 20, sector: 512, read_only: false };
 const STATUS: u64 = GUEST + 8000;
 const DATA: u64 = GUEST + 16 * 4096;
 
-struct Setup {
+struct RequestFixture {
     guest: Guest,
     memory: GuestMemory,
 }
 
-fn setup() -> Setup {
+fn setup() -> RequestFixture {
     let guest = Guest::new(LEN);
     let layout = RegionLayout { guest: GUEST, user: USER, len: LEN, offset: 0 };
     let memory = GuestMemory::empty().with(layout, guest.file.as_fd()).unwrap();
-    Setup { guest, memory }
+    RequestFixture { guest, memory }
 }
 
-impl Setup {
-    fn pieces(&self, parts: &[(u64, u32)]) -> Pieces {
-        let mut pieces = Pieces::new();
-        parts.iter().for_each(|(address, len)| assert!(self.memory.locate(*address, *len, &mut pieces)));
-        pieces
+impl RequestFixture {
+    fn segments(&self, parts: &[(u64, u32)]) -> GuestSegments {
+        let mut segments = GuestSegments::new();
+        parts.iter().for_each(|(address, len)| assert!(self.memory.locate(*address, *len, &mut segments)));
+        segments
     }
 
-    fn parse(&self, readable: &[(u64, u32)], writable: &[(u64, u32)], terms: &Terms) -> Option<Request> {
-        let mut chain = Chain { readable: self.pieces(readable), writable: self.pieces(writable) };
-        Request::parse(&mut chain, &self.memory, terms)
+    fn parse(
+        &self,
+        readable: &[(u64, u32)],
+        writable: &[(u64, u32)],
+        limits: &DeviceLimits,
+    ) -> Option<BlkRequest> {
+        let mut chain = Chain { readable: self.segments(readable), writable: self.segments(writable) };
+        BlkRequest::parse(&mut chain, &self.memory, limits)
     }
 
-    fn listed(&self, pieces: &Pieces) -> Vec<(u64, u32)> {
-        pieces.iter().map(|piece| (self.memory.guest_address(piece), piece.len)).collect()
+    fn listed(&self, segments: &GuestSegments) -> Vec<(u64, u32)> {
+        segments.iter().map(|segment| (self.memory.guest_address(segment), segment.len)).collect()
     }
 
     /// Parses a read of `len` bytes.
-    fn read(&self, sector: u64, len: u32, terms: &Terms) -> Result<(u64, u64), Status> {
+    fn read(&self, sector: u64, len: u32, limits: &DeviceLimits) -> Result<(u64, u64), BlkStatus> {
         self.guest.write(GUEST, &header(0, sector));
-        let request = self.parse(&[(GUEST, 16)], &[(DATA, len), (STATUS, 1)], terms).unwrap();
+        let request = self.parse(&[(GUEST, 16)], &[(DATA, len), (STATUS, 1)], limits).unwrap();
         match request.operation? {
-            Operation::Read { offset, len, .. } => Ok((offset, len)),
+            BlkOperation::Read { offset, len, .. } => Ok((offset, len)),
             other => panic!("{other:?}"),
         }
     }
 }
 
 #[test]
-fn header_and_status_may_be_cut_anywhere() {
+fn header_and_status_may_be_split_anywhere() {
     let setup = setup();
     setup.guest.write(GUEST, &header(1, 2));
     for cut in 0..=16 {
         // The header in two parts, the second of which continues with the data. Only the status is
         // writable.
         let readable = [(GUEST, cut), (GUEST + u64::from(cut), 16 - cut), (DATA, 512)];
-        let request = setup.parse(&readable, &[(STATUS, 1)], &TERMS).unwrap();
-        let Ok(Operation::Write { offset, from, len }) = request.operation else { panic!() };
+        let request = setup.parse(&readable, &[(STATUS, 1)], &LIMITS).unwrap();
+        let Ok(BlkOperation::Write { offset, from, len }) = request.operation else { panic!() };
         assert_eq!((offset, len), (1024, 512));
         assert_eq!(setup.listed(&from), [(DATA, 512)]);
     }
     // Header and data in one descriptor.
-    let request = setup.parse(&[(GUEST, 16 + 1024)], &[(STATUS, 1)], &TERMS).unwrap();
-    let Ok(Operation::Write { from, .. }) = request.operation else { panic!() };
+    let request = setup.parse(&[(GUEST, 16 + 1024)], &[(STATUS, 1)], &LIMITS).unwrap();
+    let Ok(BlkOperation::Write { from, .. }) = request.operation else { panic!() };
     assert_eq!(setup.listed(&from), [(GUEST + 16, 1024)]);
     // Data and status in one descriptor.
     setup.guest.write(GUEST, &header(0, 2));
-    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 4097)], &TERMS).unwrap();
-    let Ok(Operation::Read { into, len, .. }) = request.operation else { panic!() };
+    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 4097)], &LIMITS).unwrap();
+    let Ok(BlkOperation::Read { into, len, .. }) = request.operation else { panic!() };
     assert_eq!((setup.listed(&into), len), (vec![(DATA, 4096)], 4096));
     assert_eq!(setup.memory.guest_address(&request.status), DATA + 4096);
 }
 
 #[test]
-fn reads_lie_within_the_volume_and_are_whole_sectors() {
+fn reads_are_whole_sectors_within_the_volume() {
     let setup = setup();
-    let last = TERMS.size / 512 - 1;
-    assert_eq!(setup.read(last, 512, &TERMS), Ok((last * 512, 512)));
-    assert_eq!(setup.read(0, 1 << 20, &TERMS), Ok((0, 1 << 20)));
+    let last = LIMITS.size / 512 - 1;
+    assert_eq!(setup.read(last, 512, &LIMITS), Ok((last * 512, 512)));
+    assert_eq!(setup.read(0, 1 << 20, &LIMITS), Ok((0, 1 << 20)));
     for (sector, len) in [
         (last, 1024),
         (last + 1, 512),
@@ -93,44 +98,49 @@ fn reads_lie_within_the_volume_and_are_whole_sectors() {
         (0, 513),
         (0, 0),
     ] {
-        assert_eq!(setup.read(sector, len, &TERMS), Err(Status::IoError), "{len} bytes at {sector}");
+        assert_eq!(setup.read(sector, len, &LIMITS), Err(BlkStatus::IoError), "{len} bytes at {sector}");
     }
-    let large = Terms { sector: 4096, ..TERMS };
+    let large = DeviceLimits { sector: 4096, ..LIMITS };
     assert_eq!(setup.read(8, 4096, &large), Ok((4096, 4096)));
-    assert_eq!(setup.read(7, 4096, &large), Err(Status::IoError));
-    assert_eq!(setup.read(8, 512, &large), Err(Status::IoError));
+    assert_eq!(setup.read(7, 4096, &large), Err(BlkStatus::IoError));
+    assert_eq!(setup.read(8, 512, &large), Err(BlkStatus::IoError));
 }
 
 #[test]
-fn what_is_too_short_is_refused_as_far_as_it_can_be() {
+fn short_requests_are_refused() {
     let setup = setup();
     setup.guest.write(GUEST, &header(4, 0));
-    assert!(setup.parse(&[(GUEST, 16)], &[], &TERMS).is_none(), "a request without space for a status");
-    let request = setup.parse(&[(GUEST, 15)], &[(STATUS, 1)], &TERMS).unwrap();
-    assert_eq!(request.operation, Err(Status::IoError));
-    let request = setup.parse(&[], &[(STATUS, 1)], &TERMS).unwrap();
-    assert_eq!(request.operation, Err(Status::IoError));
-    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
-    assert_eq!(request.operation, Ok(Operation::Flush));
+    assert!(setup.parse(&[(GUEST, 16)], &[], &LIMITS).is_none(), "a request without space for a status");
+    let request = setup.parse(&[(GUEST, 15)], &[(STATUS, 1)], &LIMITS).unwrap();
+    assert_eq!(request.operation, Err(BlkStatus::IoError));
+    let request = setup.parse(&[], &[(STATUS, 1)], &LIMITS).unwrap();
+    assert_eq!(request.operation, Err(BlkStatus::IoError));
+    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &LIMITS).unwrap();
+    assert_eq!(request.operation, Ok(BlkOperation::Flush));
 }
 
 #[test]
-fn other_kinds() {
+fn other_kinds_are_parsed_or_unsupported() {
     let setup = setup();
     setup.guest.write(GUEST, &header(8, 0));
-    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 20), (STATUS, 1)], &TERMS).unwrap();
-    assert!(matches!(request.operation, Ok(Operation::Id { len: 20, .. })));
-    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
-    assert_eq!(request.operation, Err(Status::IoError), "no space for the serial number");
+    let request = setup.parse(&[(GUEST, 16)], &[(DATA, 20), (STATUS, 1)], &LIMITS).unwrap();
+    assert!(matches!(request.operation, Ok(BlkOperation::Id { len: 20, .. })));
+    let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &LIMITS).unwrap();
+    assert_eq!(request.operation, Err(BlkStatus::IoError), "no space for the serial number");
     for kind in [2, 3, 5, 7, 9, 10, 12, 14, 255, u32::MAX] {
         setup.guest.write(GUEST, &header(kind, 0));
-        let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &TERMS).unwrap();
-        assert_eq!(request.operation, Err(Status::Unsupported), "kind {kind}");
+        let request = setup.parse(&[(GUEST, 16)], &[(STATUS, 1)], &LIMITS).unwrap();
+        assert_eq!(request.operation, Err(BlkStatus::Unsupported), "kind {kind}");
     }
 }
 
 /// Parses a discard or write-zeroes request of these ranges.
-fn ranged(setup: &Setup, kind: u32, ranges: &[(u64, u32, u32)], terms: &Terms) -> Result<Operation, Status> {
+fn ranged(
+    setup: &RequestFixture,
+    kind: u32,
+    ranges: &[(u64, u32, u32)],
+    limits: &DeviceLimits,
+) -> Result<BlkOperation, BlkStatus> {
     setup.guest.write(GUEST, &header(kind, 0));
     let bytes: Vec<u8> = ranges
         .iter()
@@ -140,20 +150,23 @@ fn ranged(setup: &Setup, kind: u32, ranges: &[(u64, u32, u32)], terms: &Terms) -
         })
         .collect();
     setup.guest.write(DATA, &bytes);
-    setup.parse(&[(GUEST, 16), (DATA, bytes.len() as u32)], &[(STATUS, 1)], terms).unwrap().operation
+    setup.parse(&[(GUEST, 16), (DATA, bytes.len() as u32)], &[(STATUS, 1)], limits).unwrap().operation
 }
 
 #[test]
-fn ranges_are_checked_one_by_one() {
+fn each_range_is_checked() {
     let setup = setup();
-    let range = |offset, len| Range { offset, len };
+    let range = |offset, len| BlkRange { offset, len };
     assert_eq!(
-        ranged(&setup, 11, &[(0, 8, 0), (16, 8, 0)], &TERMS),
-        Ok(Operation::Discard(vec![range(0, 4096), range(8192, 4096)]))
+        ranged(&setup, 11, &[(0, 8, 0), (16, 8, 0)], &LIMITS),
+        Ok(BlkOperation::Discard(vec![range(0, 4096), range(8192, 4096)]))
     );
-    assert_eq!(ranged(&setup, 13, &[(8, 1, 1)], &TERMS), Ok(Operation::WriteZeroes(vec![range(4096, 512)])));
-    assert_eq!(ranged(&setup, 11, &[(8, 1, 1)], &TERMS), Err(Status::Unsupported));
-    assert_eq!(ranged(&setup, 13, &[(8, 1, 2)], &TERMS), Err(Status::Unsupported));
+    assert_eq!(
+        ranged(&setup, 13, &[(8, 1, 1)], &LIMITS),
+        Ok(BlkOperation::WriteZeroes(vec![range(4096, 512)]))
+    );
+    assert_eq!(ranged(&setup, 11, &[(8, 1, 1)], &LIMITS), Err(BlkStatus::Unsupported));
+    assert_eq!(ranged(&setup, 13, &[(8, 1, 2)], &LIMITS), Err(BlkStatus::Unsupported));
     for bad in [
         &[(0, 0, 0)][..],
         &[(0, 8, 0), (2048, 1, 0)],
@@ -163,29 +176,29 @@ fn ranges_are_checked_one_by_one() {
         &[],
         &[(0, 1, 0); RANGES_MAX as usize + 1],
     ] {
-        assert_eq!(ranged(&setup, 11, bad, &TERMS), Err(Status::IoError), "{bad:?}");
+        assert_eq!(ranged(&setup, 11, bad, &LIMITS), Err(BlkStatus::IoError), "{bad:?}");
     }
-    let large = Terms { sector: 4096, ..TERMS };
-    assert_eq!(ranged(&setup, 13, &[(8, 1, 0)], &large), Err(Status::IoError));
+    let large = DeviceLimits { sector: 4096, ..LIMITS };
+    assert_eq!(ranged(&setup, 13, &[(8, 1, 0)], &large), Err(BlkStatus::IoError));
 }
 
 #[test]
-fn nothing_changes_what_is_read_only() {
+fn a_read_only_volume_refuses_changes() {
     let setup = setup();
-    let terms = Terms { read_only: true, ..TERMS };
-    assert_eq!(ranged(&setup, 11, &[(0, 8, 0)], &terms), Err(Status::IoError));
-    assert_eq!(ranged(&setup, 13, &[(0, 8, 0)], &terms), Err(Status::IoError));
+    let limits = DeviceLimits { read_only: true, ..LIMITS };
+    assert_eq!(ranged(&setup, 11, &[(0, 8, 0)], &limits), Err(BlkStatus::IoError));
+    assert_eq!(ranged(&setup, 13, &[(0, 8, 0)], &limits), Err(BlkStatus::IoError));
     setup.guest.write(GUEST, &header(1, 0));
-    let request = setup.parse(&[(GUEST, 16), (DATA, 512)], &[(STATUS, 1)], &terms).unwrap();
-    assert_eq!(request.operation, Err(Status::IoError));
-    assert_eq!(setup.read(0, 512, &terms), Ok((0, 512)));
+    let request = setup.parse(&[(GUEST, 16), (DATA, 512)], &[(STATUS, 1)], &limits).unwrap();
+    assert_eq!(request.operation, Err(BlkStatus::IoError));
+    assert_eq!(setup.read(0, 512, &limits), Ok((0, 512)));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn any_request_is_refused_or_lies_within_the_volume(
+    fn any_request_is_refused_or_within_the_volume(
         kind in prop_oneof![Just(0u32), Just(1), Just(4), Just(8), Just(11), Just(13), any::<u32>()],
         sector in prop_oneof![4 => 0..2100u64, 1 => any::<u64>()],
         content in prop::collection::vec(any::<u8>(), 64),
@@ -205,30 +218,30 @@ proptest! {
         let mut writable = place(&writable);
         writable.push((STATUS, 1));
         let given: u64 = writable.iter().map(|(_, len)| u64::from(*len)).sum();
-        let request = setup.parse(&readable, &writable, &TERMS).unwrap();
+        let request = setup.parse(&readable, &writable, &LIMITS).unwrap();
         prop_assert_eq!(setup.memory.guest_address(&request.status), STATUS);
         match request.operation {
-            Ok(Operation::Read { offset, into, len }) => {
+            Ok(BlkOperation::Read { offset, into, len }) => {
                 prop_assert_eq!(kind, 0);
                 prop_assert_eq!(offset, sector * 512);
                 prop_assert_eq!(total(&into), len);
                 prop_assert_eq!(len, given - 1);
-                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= TERMS.size);
+                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= LIMITS.size);
             }
-            Ok(Operation::Write { offset, from, len }) => {
+            Ok(BlkOperation::Write { offset, from, len }) => {
                 prop_assert_eq!(kind, 1);
                 prop_assert_eq!(total(&from), len);
-                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= TERMS.size);
+                prop_assert!(len > 0 && len % 512 == 0 && offset + len <= LIMITS.size);
             }
-            Ok(Operation::Discard(ranges) | Operation::WriteZeroes(ranges)) => {
+            Ok(BlkOperation::Discard(ranges) | BlkOperation::WriteZeroes(ranges)) => {
                 prop_assert!(!ranges.is_empty());
-                for Range { offset, len } in ranges {
-                    prop_assert!(len > 0 && len % 512 == 0 && offset % 512 == 0 && offset + len <= TERMS.size);
+                for BlkRange { offset, len } in ranges {
+                    prop_assert!(len > 0 && len % 512 == 0 && offset % 512 == 0 && offset + len <= LIMITS.size);
                 }
             }
-            Ok(Operation::Flush) => prop_assert_eq!(kind, 4),
-            Ok(Operation::Id { .. }) => prop_assert_eq!(kind, 8),
-            Err(Status::Ok) => prop_assert!(false, "refused with the status of success"),
+            Ok(BlkOperation::Flush) => prop_assert_eq!(kind, 4),
+            Ok(BlkOperation::Id { .. }) => prop_assert_eq!(kind, 8),
+            Err(BlkStatus::Ok) => prop_assert!(false, "refused with the status of success"),
             Err(_) => {}
         }
     }

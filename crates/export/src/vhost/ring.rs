@@ -21,7 +21,7 @@ const USED: usize = 8;
 
 /// The addresses of a queue, in the front end's address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Addresses {
+pub(super) struct RingAddresses {
     pub(super) descriptors: u64,
     pub(super) available: u64,
     pub(super) used: u64,
@@ -48,11 +48,11 @@ pub(super) struct Ring {
 
 /// An error that makes a queue unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadRing {
+pub(super) enum RingError {
     #[error("invalid queue size: {0} entries")]
     Size(u16),
     #[error("a ring is misaligned or outside of the guest's memory")]
-    Place,
+    Location,
     #[error("the guest made more requests available than the queue has entries")]
     Overrun,
     #[error("the guest made a descriptor available that the queue does not have")]
@@ -70,20 +70,20 @@ impl Ring {
     /// Creates the queue at these addresses. Continues at the available entry `next`.
     ///
     /// # Errors
-    /// `Size`, `Place`.
+    /// `Size`, `Location`.
     pub(super) fn new(
-        addresses: &Addresses,
+        addresses: &RingAddresses,
         size: u16,
         next: u16,
         event_index: bool,
         memory: &GuestMemory,
-    ) -> Result<Self, BadRing> {
+    ) -> Result<Self, RingError> {
         if !is_size(size) {
-            return Err(BadRing::Size(size));
+            return Err(RingError::Size(size));
         }
         let entries = usize::from(size);
         // The event fields exist only with event indexes, but in practice their space always does.
-        let window = |user, len, align| memory.window_at_user(user, len, align).ok_or(BadRing::Place);
+        let window = |user, len, align| memory.window_at_user(user, len, align).ok_or(RingError::Location);
         let event = if event_index { 2 } else { 0 };
         let descriptors = window(addresses.descriptors, entries * DESCRIPTOR, 16)?;
         let available = window(addresses.available, HEAD + entries * 2 + event, 2)?;
@@ -105,8 +105,12 @@ impl Ring {
     /// Returns the same queue after the guest's memory was mapped again.
     ///
     /// # Errors
-    /// `Place` if the rings are not in the new memory.
-    pub(super) fn moved(&self, addresses: &Addresses, memory: &GuestMemory) -> Result<Self, BadRing> {
+    /// `Location` if the rings are not in the new memory.
+    pub(super) fn remapped(
+        &self,
+        addresses: &RingAddresses,
+        memory: &GuestMemory,
+    ) -> Result<Self, RingError> {
         let new = Self::new(addresses, self.size, self.next, self.event_index, memory)?;
         Ok(Self { seen: self.seen, ended: self.ended, published: self.published, ..new })
     }
@@ -136,24 +140,24 @@ impl Ring {
     ///
     /// # Errors
     /// `Overrun`, `Head`: the queue is broken.
-    pub(super) fn pop(&mut self) -> Result<Option<u16>, BadRing> {
-        if self.next == self.seen && !self.look()? {
+    pub(super) fn pop(&mut self) -> Result<Option<u16>, RingError> {
+        if self.next == self.seen && !self.refresh_index()? {
             return Ok(None);
         }
         let at = HEAD + usize::from(self.next & (self.size - 1)) * 2;
         let head = self.available.load_16(at);
         if head >= self.size {
-            return Err(BadRing::Head);
+            return Err(RingError::Head);
         }
         self.next = self.next.wrapping_add(1);
         Ok(Some(head))
     }
 
     /// Reads the guest's index. Returns true if there are requests.
-    fn look(&mut self) -> Result<bool, BadRing> {
+    fn refresh_index(&mut self) -> Result<bool, RingError> {
         let index = self.available.load_16(INDEX);
         if index.wrapping_sub(self.next) > self.size {
-            return Err(BadRing::Overrun);
+            return Err(RingError::Overrun);
         }
         self.seen = index;
         Ok(self.seen != self.next)
@@ -188,7 +192,7 @@ impl Ring {
             return self.available.load_16(0) & NO_INTERRUPT == 0;
         }
         let event = self.available.load_16(HEAD + usize::from(self.size) * 2);
-        is_due(event, self.ended, before)
+        needs_event(event, self.ended, before)
     }
 
     /// Requests a notification for the next request. Returns true if none is available yet, so that
@@ -196,7 +200,7 @@ impl Ring {
     ///
     /// # Errors
     /// `Overrun`: the queue is broken.
-    pub(super) fn arm(&mut self) -> Result<bool, BadRing> {
+    pub(super) fn arm(&mut self) -> Result<bool, RingError> {
         if self.event_index {
             self.used.store_16(HEAD + usize::from(self.size) * USED, self.next);
         } else {
@@ -204,7 +208,7 @@ impl Ring {
         }
         // As in `publish`.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        Ok(self.next == self.seen && !self.look()?)
+        Ok(self.next == self.seen && !self.refresh_index()?)
     }
 
     /// Tells the guest that notifications are not needed. With event indexes this needs no store:
@@ -218,7 +222,7 @@ impl Ring {
 
 /// Returns true if the step from `before` to `now` passes `event` (`vring_need_event` of the
 /// specification).
-fn is_due(event: u16, now: u16, before: u16) -> bool {
+fn needs_event(event: u16, now: u16, before: u16) -> bool {
     now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before)
 }
 

@@ -8,9 +8,9 @@ use super::*;
 
 const LEN: u64 = 64 * 4096;
 
-fn addresses(driver: &Driver) -> Addresses {
+fn addresses(driver: &Driver) -> RingAddresses {
     let user = |guest| guest - GUEST + USER;
-    Addresses {
+    RingAddresses {
         descriptors: user(driver.table()),
         available: user(driver.available()),
         used: user(driver.used()),
@@ -31,7 +31,7 @@ fn setup(size: u16, event_index: bool) -> (Driver, Ring) {
 }
 
 #[test]
-fn requests_go_round_many_times() {
+fn indexes_wrap_around() {
     let (mut driver, mut ring) = setup(4, true);
     // More rounds than 16-bit indexes have values.
     for round in 0..70_000u32 {
@@ -46,7 +46,7 @@ fn requests_go_round_many_times() {
 }
 
 #[test]
-fn nothing_is_seen_before_it_is_published() {
+fn completions_are_invisible_until_published() {
     let (mut driver, mut ring) = setup(8, true);
     (0..3).for_each(|head| driver.add(head));
     while let Ok(Some(head)) = ring.pop() {
@@ -61,44 +61,44 @@ fn nothing_is_seen_before_it_is_published() {
 }
 
 #[test]
-fn a_guest_that_claims_too_much_is_noticed() {
+fn an_overrun_breaks_the_queue() {
     let (driver, mut ring) = setup(8, true);
     driver.guest.write_16(driver.available() + 2, 9);
-    assert_eq!(ring.pop(), Err(BadRing::Overrun));
-    assert_eq!(ring.arm(), Err(BadRing::Overrun));
+    assert_eq!(ring.pop(), Err(RingError::Overrun));
+    assert_eq!(ring.arm(), Err(RingError::Overrun));
     driver.guest.write_16(driver.available() + 2, u16::MAX);
-    assert_eq!(ring.pop(), Err(BadRing::Overrun));
+    assert_eq!(ring.pop(), Err(RingError::Overrun));
     let (mut driver, mut ring) = setup(8, true);
     driver.add(8);
-    assert_eq!(ring.pop(), Err(BadRing::Head));
+    assert_eq!(ring.pop(), Err(RingError::Head));
 }
 
 #[test]
-fn strange_queues_are_refused() {
+fn invalid_queues_are_refused() {
     let guest = Guest::new(LEN);
     let (driver, memory) = (Driver::new(&guest, GUEST, 8), memory(&guest));
     let good = addresses(&driver);
-    let ring = |addresses: Addresses, size| Ring::new(&addresses, size, 0, true, &memory).err();
+    let ring = |addresses: RingAddresses, size| Ring::new(&addresses, size, 0, true, &memory).err();
     assert_eq!(ring(good, 8), None);
     for size in [0, 3, 100, 2048, 32768, 65535] {
-        assert_eq!(ring(good, size), Some(BadRing::Size(size)));
+        assert_eq!(ring(good, size), Some(RingError::Size(size)));
     }
-    let late = Addresses { descriptors: USER + LEN - 1024 * 16 + 16, ..good };
-    assert_eq!(ring(late, 1024), Some(BadRing::Place), "longer than the memory");
+    let late = RingAddresses { descriptors: USER + LEN - 1024 * 16 + 16, ..good };
+    assert_eq!(ring(late, 1024), Some(RingError::Location), "longer than the memory");
     for bad in [
-        Addresses { descriptors: good.descriptors + 8, ..good },
-        Addresses { descriptors: USER - 16, ..good },
-        Addresses { available: good.available + 1, ..good },
-        Addresses { available: USER + LEN - 4, ..good },
-        Addresses { used: good.used + 2, ..good },
-        Addresses { used: u64::MAX - 3, ..good },
+        RingAddresses { descriptors: good.descriptors + 8, ..good },
+        RingAddresses { descriptors: USER - 16, ..good },
+        RingAddresses { available: good.available + 1, ..good },
+        RingAddresses { available: USER + LEN - 4, ..good },
+        RingAddresses { used: good.used + 2, ..good },
+        RingAddresses { used: u64::MAX - 3, ..good },
     ] {
-        assert_eq!(ring(bad, 8), Some(BadRing::Place), "{bad:x?}");
+        assert_eq!(ring(bad, 8), Some(RingError::Location), "{bad:x?}");
     }
 }
 
 #[test]
-fn interrupts_come_when_the_guest_wants_them() {
+fn interrupts_follow_the_event_index() {
     let (mut driver, mut ring) = setup(8, true);
     let mut end = |driver: &mut Driver, count: u16| {
         for _ in 0..count {
@@ -119,7 +119,7 @@ fn interrupts_come_when_the_guest_wants_them() {
 }
 
 #[test]
-fn without_event_indexes_flags_say_it() {
+fn without_event_indexes_flags_are_used() {
     let (mut driver, mut ring) = setup(8, false);
     ring.disarm();
     assert_eq!(driver.guest.read_16(driver.used()), 1);
@@ -137,7 +137,7 @@ fn without_event_indexes_flags_say_it() {
 }
 
 #[test]
-fn who_arms_sees_what_came_before() {
+fn arming_detects_earlier_requests() {
     let (mut driver, mut ring) = setup(8, true);
     assert_eq!(ring.arm(), Ok(true));
     assert_eq!(driver.wanted_kick(), 0);
@@ -149,30 +149,30 @@ fn who_arms_sees_what_came_before() {
 }
 
 #[test]
-fn a_queue_goes_on_in_memory_that_was_mapped_anew() {
+fn a_queue_continues_in_remapped_memory() {
     let guest = Guest::new(LEN);
     let mut driver = Driver::new(&guest, GUEST, 8);
     let mut ring = Ring::new(&addresses(&driver), 8, 0, true, &memory(&guest)).unwrap();
     (0..4).for_each(|head| driver.add(head));
     assert_eq!(ring.pop(), Ok(Some(0)));
     ring.push(0, 1);
-    let mut moved = ring.moved(&addresses(&driver), &memory(&guest)).unwrap();
+    let mut moved = ring.remapped(&addresses(&driver), &memory(&guest)).unwrap();
     assert!(moved.has_unpublished());
     assert_eq!(moved.pop(), Ok(Some(1)));
     moved.push(1, 2);
     moved.publish();
     assert_eq!(driver.ended(), [(0, 1), (1, 2)]);
-    assert!(ring.moved(&addresses(&driver), &GuestMemory::empty()).is_err());
+    assert!(ring.remapped(&addresses(&driver), &GuestMemory::empty()).is_err());
 }
 
 #[test]
-fn due_is_what_the_specification_says() {
+fn need_event_matches_the_specification() {
     // In single steps from `before` to `now`: was `event` among the passed indexes?
     for before in [0u16, 5, 65530] {
         for count in 0..12u16 {
             for event in (0..20u16).map(|ahead| before.wrapping_add(ahead).wrapping_sub(4)) {
                 let passed = (0..count).any(|step| before.wrapping_add(step) == event);
-                assert_eq!(is_due(event, before.wrapping_add(count), before), passed);
+                assert_eq!(needs_event(event, before.wrapping_add(count), before), passed);
             }
         }
     }

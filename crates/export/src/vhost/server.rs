@@ -16,21 +16,21 @@ use std::time::Duration;
 use reactor::{Handle, Listener, Reactor, Stream, WaitList};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-use super::channel::{take_channel, tell_config_changed};
-use super::disk::Disk;
-use super::session::Session;
+use super::backend_channel::{notify_config_changed, receive_channel};
+use super::disk::VhostDisk;
+use super::session::VhostSession;
 use crate::Stop;
 use crate::listen::accept_loop;
-use crate::race::{First, race};
+use crate::select::{Either, select};
 
 /// Time for which a new front end waits for the previous one to disconnect.
-const PATIENCE: Duration = Duration::from_secs(2);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a disk to the front ends that connect to its socket. Lives on the reactor of the thread
 /// that created it.
-pub struct Server<D> {
+pub struct VhostServer<D> {
     disk: Arc<D>,
-    link: Arc<Link>,
+    connection_handle: Arc<ConnectionHandle>,
     stop: Stop,
     /// A front end is served.
     busy: Cell<bool>,
@@ -39,12 +39,12 @@ pub struct Server<D> {
 
 /// The state of the current connection that other threads access.
 #[derive(Default)]
-struct Link {
-    inner: Mutex<Ends>,
+struct ConnectionHandle {
+    inner: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
-struct Ends {
+struct ConnectionState {
     /// The connection; other threads can cut it.
     connection: Option<UnixStream>,
     /// The backend channel.
@@ -53,29 +53,29 @@ struct Ends {
     closed: bool,
 }
 
-impl Link {
-    fn lock(&self) -> MutexGuard<'_, Ends> {
+impl ConnectionHandle {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the current connection. Returns false if no further connection is served.
     fn open(&self, connection: UnixStream) -> bool {
-        let mut ends = self.lock();
-        assert!(ends.connection.is_none(), "two front ends at once");
-        if !ends.closed {
-            ends.connection = Some(connection);
+        let mut state = self.lock();
+        assert!(state.connection.is_none(), "two front ends are connected at once");
+        if !state.closed {
+            state.connection = Some(connection);
         }
-        !ends.closed
+        !state.closed
     }
 
     /// Cuts the connection. Its front end sees end of file.
     fn cut(&self) {
-        let mut ends = self.lock();
-        if let Some(connection) = ends.connection.take() {
+        let mut state = self.lock();
+        if let Some(connection) = state.connection.take() {
             // Fails only if the other end is gone.
             let _ = connection.shutdown(Shutdown::Both);
         }
-        ends.channel = None;
+        state.channel = None;
     }
 
     /// Cuts the connection and refuses all later ones.
@@ -85,11 +85,11 @@ impl Link {
     }
 }
 
-impl<D: Disk> Server<D> {
+impl<D: VhostDisk> VhostServer<D> {
     /// Creates a server for a disk.
     pub fn new(disk: Arc<D>) -> Rc<Self> {
-        let (link, stop, changed) = (Arc::default(), Stop::default(), WaitList::default());
-        Rc::new(Self { disk, link, stop, busy: Cell::new(false), changed })
+        let (connection_handle, stop, changed) = (Arc::default(), Stop::default(), WaitList::default());
+        Rc::new(Self { disk, connection_handle, stop, busy: Cell::new(false), changed })
     }
 
     /// Returns true if a front end is connected.
@@ -99,9 +99,9 @@ impl<D: Disk> Server<D> {
 
     /// Notifies the guest of a changed size.
     pub fn resized(&self) {
-        let ends = self.link.lock();
-        let Some(channel) = &ends.channel else { return };
-        if let Err(error) = tell_config_changed(channel) {
+        let state = self.connection_handle.lock();
+        let Some(channel) = &state.channel else { return };
+        if let Err(error) = notify_config_changed(channel) {
             tracing::warn!(device = %self.disk.name(), %error, "could not notify the guest of its disk's new size");
         }
     }
@@ -110,14 +110,14 @@ impl<D: Disk> Server<D> {
     /// [`VhostServer::shut_down`].
     pub async fn listen(self: Rc<Self>, listener: Listener) {
         let (name, stop) = (self.disk.name(), self.stop.clone());
-        accept_loop(&listener, &stop, &name, async |stream| self.clone().take(stream).await).await;
+        accept_loop(&listener, &stop, &name, async |stream| self.clone().accept(stream).await).await;
     }
 
     /// Serves a front end once the previous one is gone.
-    async fn take(self: Rc<Self>, stream: Stream) {
+    async fn accept(self: Rc<Self>, stream: Stream) {
         let free = self.changed.until(|| (!self.busy.get()).then_some(()));
-        let patience = race(self.stop.raised(), Reactor::current().sleep(PATIENCE));
-        if let First::Right(_) = race(free, patience).await {
+        let timeout = select(self.stop.raised(), Reactor::current().sleep(HANDOVER_TIMEOUT));
+        if let Either::Right(_) = select(free, timeout).await {
             if !self.stop.is_raised() {
                 tracing::warn!(device = %self.disk.name(), "refused a front end: another one uses the device");
             }
@@ -133,18 +133,18 @@ impl<D: Disk> Server<D> {
     fn serve(self: Rc<Self>, stream: Stream) -> io::Result<()> {
         let stream = UnixStream::from(stream.detach().into_descriptor()?);
         stream.set_nonblocking(false)?;
-        if !self.link.open(stream.try_clone()?) {
+        if !self.connection_handle.open(stream.try_clone()?) {
             return Ok(());
         }
         self.busy.set(true);
         self.disk.note_front_end(true);
-        let home = Handle::register(&Reactor::current(), self.clone());
-        let (disk, link) = (self.disk.clone(), self.link.clone());
+        let handle = Handle::register(&Reactor::current(), self.clone());
+        let (disk, connection_handle) = (self.disk.clone(), self.connection_handle.clone());
         let thread = std::thread::Builder::new().name("vhost-user".into());
-        let ended = Ended { home, link: link.clone() };
+        let ended = DisconnectGuard { handle, connection_handle: connection_handle.clone() };
         let spawned = thread.spawn(move || {
             let _ended = ended;
-            serve(stream, disk, &link);
+            serve(stream, disk, &connection_handle);
         });
         // If no thread could be started, the closure was dropped, and `ended` with it.
         spawned.map(drop)
@@ -153,26 +153,26 @@ impl<D: Disk> Server<D> {
     /// Stops listening, cuts the connection, and waits until all requests have ended.
     pub async fn shut_down(&self) {
         self.stop.raise();
-        self.link.close();
+        self.connection_handle.close();
         self.changed.until(|| (!self.busy.get()).then_some(())).await;
     }
 }
 
 /// Reports the end of a connection to the front end and the server, for any way in which the thread
 /// ends.
-struct Ended<D: Disk> {
-    home: Handle<Server<D>>,
-    link: Arc<Link>,
+struct DisconnectGuard<D: VhostDisk> {
+    handle: Handle<VhostServer<D>>,
+    connection_handle: Arc<ConnectionHandle>,
 }
 
-impl<D: Disk> Drop for Ended<D> {
+impl<D: VhostDisk> Drop for DisconnectGuard<D> {
     fn drop(&mut self) {
-        self.link.cut();
-        let home = self.home.clone();
+        self.connection_handle.cut();
+        let handle = self.handle.clone();
         // A reactor that has shut down has no waiters.
-        let _ = self.home.remote().post(move || {
-            if let Some(server) = home.local() {
-                home.unregister();
+        let _ = self.handle.remote().post(move || {
+            if let Some(server) = handle.local() {
+                handle.unregister();
                 server.busy.set(false);
                 server.disk.note_front_end(false);
                 server.changed.wake_all();
@@ -182,11 +182,11 @@ impl<D: Disk> Drop for Ended<D> {
 }
 
 /// Serves a front end until it disconnects or is cut off.
-fn serve<D: Disk>(stream: UnixStream, disk: Arc<D>, link: &Link) {
+fn serve<D: VhostDisk>(stream: UnixStream, disk: Arc<D>, connection_handle: &ConnectionHandle) {
     let name = disk.name();
     tracing::info!(device = %name, "front end connected");
     let end = match stream.try_clone() {
-        Ok(connection) => talk(&stream, connection, disk, link),
+        Ok(connection) => handle_messages(&stream, connection, disk, connection_handle),
         Err(error) => Err(Error::SocketError(error)),
     };
     match end {
@@ -195,19 +195,19 @@ fn serve<D: Disk>(stream: UnixStream, disk: Arc<D>, link: &Link) {
     }
 }
 
-fn talk<D: Disk>(
+fn handle_messages<D: VhostDisk>(
     stream: &UnixStream,
     connection: UnixStream,
     disk: Arc<D>,
-    link: &Link,
+    connection_handle: &ConnectionHandle,
 ) -> Result<(), Error> {
-    let to_cut = Arc::new(connection.try_clone().map_err(Error::SocketError)?);
-    let session = Arc::new(Mutex::new(Session::new(disk, to_cut)));
+    let connection_to_cut = Arc::new(connection.try_clone().map_err(Error::SocketError)?);
+    let session = Arc::new(Mutex::new(VhostSession::new(disk, connection_to_cut)));
     let mut handler = BackendReqHandler::from_stream(connection, session.clone());
     loop {
         let acknowledge = session.lock().unwrap_or_else(PoisonError::into_inner).acknowledges;
-        let keep = |channel| link.lock().channel = Some(channel);
-        if take_channel(stream, acknowledge, keep).map_err(Error::SocketError)? {
+        let keep = |channel| connection_handle.lock().channel = Some(channel);
+        if receive_channel(stream, acknowledge, keep).map_err(Error::SocketError)? {
             continue;
         }
         match handler.handle_request() {

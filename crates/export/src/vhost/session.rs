@@ -18,23 +18,23 @@ use vhost::vhost_user::{
     Error, GpuBackend, Result, VhostUserBackendReqHandlerMut, VhostUserProtocolFeatures,
 };
 
-use super::config::{self, CONFIG_MAX, Shape, feature};
+use super::config::{self, CONFIG_MAX, DeviceConfig, feature};
 use super::dirty::DirtyLog;
-use super::disk::Disk;
-use super::execute::Manner;
+use super::disk::VhostDisk;
+use super::execute::DeviceOptions;
 use super::inflight::{InflightRegion, new_region, region_bytes};
 use super::limits::{QUEUES_MAX, REGIONS_MAX};
 use super::memory::{GuestMemory, RegionLayout};
-use super::queue::Start;
+use super::queue::QueueSetup;
 use super::request::ID_BYTES;
-use super::ring::{Addresses, is_size};
+use super::ring::{RingAddresses, is_size};
 use super::vring::Vring;
 
 /// Preferred I/O size in bytes.
 const PREFERRED: u32 = 4096;
 
 /// The device state of a connected front end.
-pub(super) struct Session<D: Disk> {
+pub(super) struct VhostSession<D: VhostDisk> {
     disk: Arc<D>,
     front_end: Arc<UnixStream>,
     name: Arc<str>,
@@ -53,7 +53,7 @@ fn refuse(message: impl ToString) -> Error {
     Error::ReqHandlerError(std::io::Error::other(message.to_string()))
 }
 
-impl<D: Disk> Session<D> {
+impl<D: VhostDisk> VhostSession<D> {
     pub(super) fn new(disk: Arc<D>, front_end: Arc<UnixStream>) -> Self {
         let queues = disk.queues().clamp(1, QUEUES_MAX);
         Self {
@@ -69,8 +69,8 @@ impl<D: Disk> Session<D> {
         }
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn device_config(&self) -> DeviceConfig {
+        DeviceConfig {
             size: self.disk.size(),
             sector: self.disk.sector(),
             preferred: PREFERRED,
@@ -106,7 +106,7 @@ impl<D: Disk> Session<D> {
     }
 
     /// Updates the dirty log of the running queues.
-    fn spread_log(&self) {
+    fn update_logs(&self) {
         for vring in &self.vrings {
             let (log, addresses) = (self.active_log(), vring.addresses.unwrap_or_default());
             vring.with(move |running| running.queue.set_log(log, addresses));
@@ -127,7 +127,7 @@ impl<D: Disk> Session<D> {
 
     fn start_vring(&mut self, index: usize, kick: Option<OwnedFd>) -> Result<()> {
         let (log, memory, region) = (self.active_log(), self.memory.clone(), self.inflight.clone());
-        let manner = Manner { write_through: !self.has(feature::FLUSH), id: self.id() };
+        let options = DeviceOptions { write_through: !self.has(feature::FLUSH), id: self.id() };
         let (event_index, name) = (self.has(feature::EVENT_INDEX), self.name.clone());
         // Without protocol features there is no message that enables a queue.
         let always_enabled = !self.has(feature::PROTOCOL);
@@ -145,7 +145,7 @@ impl<D: Disk> Session<D> {
             ),
             None => None,
         };
-        let start = Start {
+        let start = QueueSetup {
             index,
             addresses,
             size: vring.size,
@@ -157,7 +157,7 @@ impl<D: Disk> Session<D> {
             log,
             call: vring.call.clone(),
             err: vring.err.clone(),
-            manner,
+            options,
             front_end,
             name,
         };
@@ -171,7 +171,7 @@ impl<D: Disk> Session<D> {
     }
 }
 
-impl<D: Disk> Drop for Session<D> {
+impl<D: VhostDisk> Drop for VhostSession<D> {
     fn drop(&mut self) {
         self.stop_all();
     }
@@ -184,7 +184,7 @@ fn unblock(file: Option<File>) -> Result<Option<OwnedFd>> {
     Ok(Some(file.into()))
 }
 
-impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
+impl<D: VhostDisk> VhostUserBackendReqHandlerMut for VhostSession<D> {
     fn set_owner(&mut self) -> Result<()> {
         Ok(())
     }
@@ -201,11 +201,11 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(config::features(&self.shape()))
+        Ok(config::features(&self.device_config()))
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !config::features(&self.shape()) != 0 {
+        if features & !config::features(&self.device_config()) != 0 {
             return Err(refuse(format!("features {features:#x} include some that were not offered")));
         }
         let running = self.vrings.iter().any(|vring| vring.running.is_some());
@@ -213,7 +213,7 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
             return Err(refuse("features cannot change while queues are running"));
         }
         self.features = features;
-        self.spread_log();
+        self.update_logs();
         Ok(())
     }
 
@@ -283,14 +283,14 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
         log: u64,
     ) -> Result<()> {
         let log = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG).then_some(log);
-        let new = Addresses { descriptors, available, used, log };
+        let new = RingAddresses { descriptors, available, used, log };
         let vring = self.vring(index)?;
-        let moves = vring.addresses.is_none_or(|old| Addresses { log, ..old } != new);
+        let moves = vring.addresses.is_none_or(|old| RingAddresses { log, ..old } != new);
         if vring.running.is_some() && moves {
             return Err(refuse("the queue is running"));
         }
         vring.addresses = Some(new);
-        self.spread_log();
+        self.update_logs();
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
         if range.end > CONFIG_MAX {
             return Err(refuse("the range exceeds the configuration space"));
         }
-        let mut space = config::config(&self.shape()).to_vec();
+        let mut space = config::config(&self.device_config()).to_vec();
         // Front ends may ask for fields that the device does not have. They are zero.
         space.resize(CONFIG_MAX, 0);
         Ok(space.get(range).unwrap_or(&[]).to_vec())
@@ -393,7 +393,7 @@ impl<D: Disk> VhostUserBackendReqHandlerMut for Session<D> {
     fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
         let log = DirtyLog::new(file.as_fd(), log.mmap_offset, log.mmap_size).map_err(refuse)?;
         self.log = Some(Arc::new(log));
-        self.spread_log();
+        self.update_logs();
         Ok(())
     }
 

@@ -10,21 +10,21 @@ use std::sync::{Arc, mpsc};
 
 use reactor::{Handle, Reactor, Remote, Task};
 
-use super::disk::Disk;
-use super::queue::{Queue, Start};
-use super::ring::Addresses;
-use super::runner::{Kick, run};
+use super::disk::VhostDisk;
+use super::queue::{QueueSetup, VirtQueue};
+use super::queue_task::{KickEvent, run};
+use super::ring::RingAddresses;
 
 /// A queue, started or not.
 pub(super) struct Vring<V> {
     pub(super) size: u16,
-    pub(super) addresses: Option<Addresses>,
+    pub(super) addresses: Option<RingAddresses>,
     /// The available entry to start from.
     pub(super) base: u16,
     pub(super) call: Option<Arc<OwnedFd>>,
     pub(super) err: Option<Arc<OwnedFd>>,
     pub(super) enabled: bool,
-    pub(super) running: Option<Handle<Running<V>>>,
+    pub(super) running: Option<Handle<RunningQueue<V>>>,
 }
 
 impl<V> Default for Vring<V> {
@@ -34,9 +34,9 @@ impl<V> Default for Vring<V> {
 }
 
 /// A started queue, on its reactor.
-pub(super) struct Running<V> {
-    pub(super) queue: Rc<Queue<V>>,
-    pub(super) kick: Rc<Kick>,
+pub(super) struct RunningQueue<V> {
+    pub(super) queue: Rc<VirtQueue<V>>,
+    pub(super) kick: Rc<KickEvent>,
     task: RefCell<Option<Task<()>>>,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum VringError {
     #[error("the reactor has shut down")]
     Gone,
     #[error("{0}")]
-    Ring(#[from] super::ring::BadRing),
+    Ring(#[from] super::ring::RingError),
     #[error("{0}")]
     Open(#[from] crate::OpenError),
 }
@@ -56,21 +56,21 @@ impl<V: crate::Volume + 'static> Vring<V> {
     ///
     /// # Errors
     /// Fails if the rings are not in the guest's memory, or the volume cannot be opened.
-    pub(super) fn start<D: Disk<Volume = V>>(
+    pub(super) fn start<D: VhostDisk<Volume = V>>(
         &mut self,
         disk: &Arc<D>,
         remote: &Remote,
-        start: Start,
+        start: QueueSetup,
         kick: Option<OwnedFd>,
     ) -> Result<(), VringError> {
         let disk = disk.clone();
-        let started = ask(remote, move || async move {
+        let started = run_on_reactor(remote, move || async move {
             let volume = disk.open().await?;
-            let queue = Queue::new(start, volume)?;
-            let kick = Rc::new(Kick::new(disk.platform(), kick));
+            let queue = VirtQueue::new(start, volume)?;
+            let kick = Rc::new(KickEvent::new(disk.platform(), kick));
             let reactor = Reactor::current();
             let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll(), disk.gather()));
-            let running = Rc::new(Running { queue, kick, task: RefCell::new(Some(task)) });
+            let running = Rc::new(RunningQueue { queue, kick, task: RefCell::new(Some(task)) });
             Ok::<_, VringError>(Handle::register(&reactor, running))
         });
         self.running = Some(started.ok_or(VringError::Gone)??);
@@ -79,16 +79,16 @@ impl<V: crate::Volume + 'static> Vring<V> {
 
     /// Stops the queue if it was started, and waits for its requests.
     pub(super) fn stop(&mut self) {
-        let Some(home) = self.running.take() else { return };
-        let there = home.clone();
-        let stopped = ask(home.remote(), move || async move {
-            let running = there.local()?;
+        let Some(handle) = self.running.take() else { return };
+        let queue_handle = handle.clone();
+        let stopped = run_on_reactor(handle.remote(), move || async move {
+            let running = queue_handle.local()?;
             let task = running.task.borrow_mut().take();
             running.queue.stop();
             if let Some(task) = task {
                 task.await;
             }
-            there.unregister();
+            queue_handle.unregister();
             Some(running.queue.next())
         });
         if let Some(Some(next)) = stopped {
@@ -99,17 +99,21 @@ impl<V: crate::Volume + 'static> Vring<V> {
     /// Runs `work` with the queue on its reactor, if it was started, and waits for the result.
     pub(super) fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Running<V>) -> T + Send + 'static,
+        work: impl FnOnce(&RunningQueue<V>) -> T + Send + 'static,
     ) -> Option<T> {
-        let home = self.running.as_ref()?;
-        let there = home.clone();
-        ask(home.remote(), move || async move { there.local().map(|running| work(&running)) }).flatten()
+        let handle = self.running.as_ref()?;
+        let queue_handle = handle.clone();
+        run_on_reactor(
+            handle.remote(),
+            move || async move { queue_handle.local().map(|running| work(&running)) },
+        )
+        .flatten()
     }
 }
 
 /// Runs work on a reactor and waits for it on this thread, which is not a reactor's. Returns `None`
 /// if the reactor has shut down.
-fn ask<T, F>(remote: &Remote, work: impl FnOnce() -> F + Send + 'static) -> Option<T>
+fn run_on_reactor<T, F>(remote: &Remote, work: impl FnOnce() -> F + Send + 'static) -> Option<T>
 where
     F: Future<Output = T> + 'static,
     T: Send + 'static,

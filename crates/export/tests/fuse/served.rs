@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use export::MemoryVolume;
-use export::fuse::{self, Options, Server};
+use export::fuse::{self, FuseOptions, FuseServer};
 use futures_channel::oneshot;
 use reactor::{Access, Clock, Handle, ParkDriver, Reactor, SystemClock};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ pub(crate) const SIZE: u64 = 8 << 20;
 
 /// See the module. Fields are dropped in this order.
 pub(crate) struct Served {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<FuseServer>,
     volume: Handle<MemoryVolume>,
     opens: Arc<AtomicU64>,
     _reactor: Thread,
@@ -40,7 +40,7 @@ impl Drop for Thread {
     }
 }
 
-type Settled = (Handle<MemoryVolume>, Handle<fuse::File<MemoryVolume>>);
+type Settled = (Handle<MemoryVolume>, Handle<fuse::VolumeFile<MemoryVolume>>);
 
 fn start_reactor(sector: u32) -> (Thread, Settled) {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -49,7 +49,7 @@ fn start_reactor(sector: u32) -> (Thread, Settled) {
         let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
         let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
         let volume = MemoryVolume::new(SIZE, sector);
-        let file = Handle::register(&reactor, Rc::new(fuse::File::new(volume.clone())));
+        let file = Handle::register(&reactor, Rc::new(fuse::VolumeFile::new(volume.clone())));
         sender.send((Handle::register(&reactor, Rc::new(volume)), file)).unwrap();
         let _ = reactor.run(stopped);
         reactor.shut_down();
@@ -70,8 +70,8 @@ impl Served {
         let place = directory.path().join("pool/a volume");
         let access = Access::OWNER;
         let options =
-            Options { place, access, name: "pool/a volume".into(), read_only, opens: opens.clone() };
-        let server = Arc::new(Server::start(file, options).unwrap());
+            FuseOptions { place, access, name: "pool/a volume".into(), read_only, opens: opens.clone() };
+        let server = Arc::new(FuseServer::start(file, options).unwrap());
         Some(Self { server, volume, opens, _reactor: reactor, directory })
     }
 

@@ -79,7 +79,7 @@ fn errors_come_with_the_volumes_words() {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().fail_next_write(VolumeErrorKind::NoSpace));
         client.write(0, 9, 0, &[1; 512]);
-        let message = "a test asked for this: no space".to_owned();
+        let message = "injected by a test: no space".to_owned();
         assert_eq!(client.reply(), Reply::Error { cookie: 9, error: ENOSPC, message });
         server.with(|fixture| fixture.disk.faults().fail_next_read(VolumeErrorKind::Io));
         assert_eq!(client.read(0, 0, 4096), Err(EIO));

@@ -120,7 +120,7 @@ fn a_long_read_that_fails_in_the_middle_says_so() {
             server.with(move |fixture| {
                 let faults = fixture.disk.faults();
                 // The list of extents, and the parts before.
-                (0..=part).for_each(|_| faults.spare_next_read());
+                (0..=part).for_each(|_| faults.pass_next_read());
                 faults.fail_next_read(VolumeErrorKind::Io);
             });
             assert_eq!(client.read(0, 0, 8 << 20), Err(EIO));

@@ -1,6 +1,6 @@
 //! What is agreed on before an export is used.
 
-use export::nbd::End;
+use export::nbd::DisconnectReason;
 use export::{MemoryVolume, OpenErrorKind, VolumeErrorKind};
 use reactor::Backend;
 
@@ -42,7 +42,7 @@ fn an_export_is_described_and_used() {
         assert_eq!(client.result(1), 0);
         client.request(0, DISC, 2, 0, 0);
         assert!(client.is_closed());
-        assert_eq!(server.end(), End::Disconnected);
+        assert_eq!(server.end(), DisconnectReason::Disconnected);
     });
 }
 
@@ -82,7 +82,7 @@ fn the_old_way_to_no_export_ends() {
         client.greet(3);
         client.send_option(OPT_EXPORT_NAME, b"disc");
         assert!(client.is_closed());
-        let End::Refused { name, reason } = server.end() else { panic!("not refused") };
+        let DisconnectReason::Refused { name, reason } = server.end() else { panic!("not refused") };
         assert_eq!(name, "disc");
         assert!(reason.contains("disc"), "{reason}");
     });
@@ -164,7 +164,7 @@ fn an_export_that_cannot_be_had_is_told_why() {
             (OpenErrorKind::Unavailable, REP_ERR_SHUTDOWN),
         ] {
             server.with(move |fixture| fixture.exports.refuse_next(kind));
-            let refused = (expected, b"a test asked for this".to_vec());
+            let refused = (expected, b"injected by a test".to_vec());
             assert_eq!(client.option(OPT_GO, &info("disk", &[])), [refused]);
         }
         assert_eq!(client.option_result(OPT_GO, &info("disk", &[])), REP_ACK);
@@ -261,13 +261,13 @@ fn a_client_may_abort() {
         client.greet(3);
         assert_eq!(client.option(OPT_ABORT, b""), [(REP_ACK, Vec::new())]);
         assert!(client.is_closed());
-        assert_eq!(server.end(), End::Disconnected);
+        assert_eq!(server.end(), DisconnectReason::Disconnected);
         // Or not wait for the answer.
         let mut client = server.connect();
         client.greet(3);
         client.send_option(OPT_ABORT, b"");
         drop(client);
-        assert_eq!(server.end(), End::Disconnected);
+        assert_eq!(server.end(), DisconnectReason::Disconnected);
     });
 }
 

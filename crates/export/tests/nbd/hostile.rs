@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use export::nbd::{End, Limits, Violation};
+use export::nbd::{DisconnectReason, Limits, ProtocolViolation};
 use proptest::prelude::*;
 use reactor::Backend;
 
@@ -27,7 +27,7 @@ impl Bystander {
 }
 
 /// A client does something to a server on each backend, and its connection is closed for that reason.
-fn ends_with(expected: &End, act: impl Fn(&Server) -> Option<Client>) {
+fn ends_with(expected: &DisconnectReason, act: impl Fn(&Server) -> Option<Client>) {
     on_each_backend(|server| {
         let mut bystander = Bystander::new(&server);
         let client = act(&server);
@@ -48,23 +48,23 @@ fn greeted(server: &Server) -> Client {
 
 #[test]
 fn something_else_than_the_protocol() {
-    ends_with(&Violation::BadMagic(0x2f20_4854_5450_2f31).into(), |server| {
+    ends_with(&ProtocolViolation::BadMagic(0x2f20_4854_5450_2f31).into(), |server| {
         let mut client = server.connect();
         // The first four bytes are flags, and happen to be known ones.
         client.send(b"\0\0\0\0/ HTTP/1.1\r\nHost: x\r\n\r\n");
         Some(client)
     });
-    ends_with(&Violation::UnknownFlags(0x4745_5420).into(), |server| {
+    ends_with(&ProtocolViolation::UnknownFlags(0x4745_5420).into(), |server| {
         let mut client = server.connect();
         client.send(b"GET / HTTP/1.1\r\n\r\n");
         Some(client)
     });
-    ends_with(&Violation::UnknownFlags(7).into(), |server| {
+    ends_with(&ProtocolViolation::UnknownFlags(7).into(), |server| {
         let mut client = server.connect();
         client.greet(7);
         Some(client)
     });
-    ends_with(&Violation::BadMagic(0x2560_9512).into(), |server| {
+    ends_with(&ProtocolViolation::BadMagic(0x2560_9512).into(), |server| {
         let mut client = server.client();
         let mut bytes = request(0, READ, 1, 0, 512);
         bytes[3] -= 1;
@@ -76,25 +76,25 @@ fn something_else_than_the_protocol() {
 #[test]
 fn absurd_lengths() {
     for length in [(64 << 10) + 1, u32::MAX] {
-        ends_with(&Violation::OptionLength(length).into(), |server| {
+        ends_with(&ProtocolViolation::OptionLength(length).into(), |server| {
             let mut client = greeted(server);
             client.send(&[b"IHAVEOPT\0\0\0\x07".as_slice(), &length.to_be_bytes()].concat());
             Some(client)
         });
     }
     for length in [(32 << 20) + 1, u32::MAX] {
-        ends_with(&Violation::PayloadLength(length).into(), |server| {
+        ends_with(&ProtocolViolation::PayloadLength(length).into(), |server| {
             let mut client = server.client();
             client.request(0, WRITE, 1, 0, length);
             Some(client)
         });
     }
-    ends_with(&Violation::BadName("a name is longer than 4096 bytes").into(), |server| {
+    ends_with(&ProtocolViolation::BadName("a name is longer than 4096 bytes").into(), |server| {
         let mut client = greeted(server);
         client.send_option(OPT_EXPORT_NAME, &[b'x'; 4097]);
         Some(client)
     });
-    ends_with(&Violation::BadName("a name is not UTF-8").into(), |server| {
+    ends_with(&ProtocolViolation::BadName("a name is not UTF-8").into(), |server| {
         let mut client = greeted(server);
         client.send_option(OPT_EXPORT_NAME, b"\xff");
         Some(client)
@@ -103,7 +103,7 @@ fn absurd_lengths() {
 
 #[test]
 fn a_handshake_without_an_end() {
-    ends_with(&Violation::TooManyOptions.into(), |server| {
+    ends_with(&ProtocolViolation::TooManyOptions.into(), |server| {
         let mut client = greeted(server);
         for _ in 0..4096 {
             assert_eq!(client.option_result(4, b""), REP_ERR_UNSUP);
@@ -116,7 +116,7 @@ fn a_handshake_without_an_end() {
 fn gone_in_the_middle_of_anything() {
     let option = [b"IHAVEOPT\0\0\0\x07\0\0\0\x0a", info("disk", &[]).as_slice()].concat();
     for length in [1, 4 + 1, 4 + 16, 4 + 16 + 5] {
-        ends_with(&End::Cut, |server| {
+        ends_with(&DisconnectReason::Truncated, |server| {
             let mut client = server.connect();
             client.receive(18);
             client.send(&[b"\0\0\0\x03", option.as_slice()].concat()[..length]);
@@ -125,30 +125,30 @@ fn gone_in_the_middle_of_anything() {
     }
     let write = [request(0, WRITE, 1, 0, 2 << 20), vec![1; 2 << 20]].concat();
     for length in [1, 27, 28, 28 + 511, 28 + (1 << 20), 28 + (1 << 20) + 1] {
-        ends_with(&End::Cut, |server| {
+        ends_with(&DisconnectReason::Truncated, |server| {
             let mut client = server.client();
             client.send(&write[..length]);
             None
         });
     }
     // In the middle of what is refused anyway.
-    ends_with(&End::Cut, |server| {
+    ends_with(&DisconnectReason::Truncated, |server| {
         let mut client = server.client();
         client.send(&request(0, WRITE, 1, 1, 2 << 20));
         client.send(&[1; 1000]);
         None
     });
     // Between messages is no offence.
-    ends_with(&End::Left, |server| {
+    ends_with(&DisconnectReason::Closed, |server| {
         let mut client = server.connect();
         client.receive(18);
         None
     });
-    ends_with(&End::Left, |server| {
+    ends_with(&DisconnectReason::Closed, |server| {
         greeted(server);
         None
     });
-    ends_with(&End::Left, |server| {
+    ends_with(&DisconnectReason::Closed, |server| {
         server.client();
         None
     });
@@ -159,12 +159,12 @@ fn a_client_that_never_speaks_or_never_ends() {
     let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
     with_limits(&limits, |server| {
         let mut silent = server.connect();
-        assert_eq!(server.end(), End::HandshakeTimeout);
+        assert_eq!(server.end(), DisconnectReason::HandshakeTimeout);
         assert_eq!(silent.read_to_end(), 18);
         let mut slow = server.connect();
         slow.greet(3);
         slow.send(b"IHAVE");
-        assert_eq!(server.end(), End::HandshakeTimeout);
+        assert_eq!(server.end(), DisconnectReason::HandshakeTimeout);
         assert!(slow.is_closed());
     });
 }
@@ -181,7 +181,7 @@ fn a_client_that_does_not_read_costs_itself_only() {
             }
         }
         let mut bystander = Bystander::new(&server);
-        assert_eq!(server.end(), End::Stalled);
+        assert_eq!(server.end(), DisconnectReason::Stalled);
         bystander.look();
         let reads = server.with(|fixture| fixture.disk.counters().reads);
         // What may be held, what the socket has taken, and the bystander's.
@@ -203,7 +203,7 @@ fn who_uses_up_what_all_share_leaves_the_others_their_own() {
         assert_eq!(bystander.0.read(0, 0, 1 << 20).map(|data| data.len()), Ok(1 << 20));
         // More than its own: it has to wait until the other is gone.
         bystander.0.request(DF, READ, 1, 0, 2 << 20);
-        assert_eq!(server.end(), End::Stalled);
+        assert_eq!(server.end(), DisconnectReason::Stalled);
         assert_eq!(bystander.0.read_reply(1, 0, 2 << 20).map(|data| data.len()), Ok(2 << 20));
     });
 }
@@ -261,7 +261,7 @@ fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
             }
             sent
         });
-        assert_eq!(server.end(), End::Stalled);
+        assert_eq!(server.end(), DisconnectReason::Stalled);
         let taken = sending.join().unwrap();
         assert!(taken < 4 << 20, "{taken} bytes of requests were taken without an answer being read");
         client.read_to_end();
@@ -281,7 +281,7 @@ fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
                 // Between two parts of a payload, as much as in one.
                 client.send(&[1]);
             }
-            assert_eq!(server.end(), End::Stalled);
+            assert_eq!(server.end(), DisconnectReason::Stalled);
             assert!(client.is_closed());
         }
         assert!(server.no_end());
@@ -291,7 +291,7 @@ fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
         idle.write(0, 1, 0, &[1; 512]);
         let mut stalled = server.client();
         stalled.send(&[0x25]);
-        assert_eq!(server.end(), End::Stalled);
+        assert_eq!(server.end(), DisconnectReason::Stalled);
         assert!(server.no_end());
         server.with(|fixture| fixture.disk.faults().release_writes());
         assert_eq!(idle.result(1), 0);
@@ -342,7 +342,11 @@ fn any_bytes_at_all() {
             let end = server.end();
             let expected = matches!(
                 end,
-                End::Violation(_) | End::Cut | End::Left | End::Disconnected | End::Refused { .. }
+                DisconnectReason::ProtocolViolation(_)
+                    | DisconnectReason::Truncated
+                    | DisconnectReason::Closed
+                    | DisconnectReason::Disconnected
+                    | DisconnectReason::Refused { .. }
             );
             prop_assert!(expected, "{end:?}");
             Ok(())

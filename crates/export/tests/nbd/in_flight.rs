@@ -1,6 +1,6 @@
 //! Requests under way together, and those whose client is gone.
 
-use export::nbd::{End, Limits};
+use export::nbd::{DisconnectReason, Limits};
 
 use crate::client::*;
 use crate::server::{on_each_backend, with_limits};
@@ -127,7 +127,10 @@ fn a_goodbye_waits_for_what_was_begun() {
             answered.sort_unstable();
             assert_eq!(answered, [1, 2]);
             assert!(client.is_closed());
-            assert_eq!(server.end(), if says_goodbye { End::Disconnected } else { End::Left });
+            assert_eq!(
+                server.end(),
+                if says_goodbye { DisconnectReason::Disconnected } else { DisconnectReason::Closed }
+            );
         }
     });
 }
@@ -154,7 +157,7 @@ fn a_goodbye_before_the_replies_were_read_cuts_none_of_them() {
                 seen += 1;
             }
             assert!(client.is_closed());
-            assert_eq!(server.end(), End::Disconnected);
+            assert_eq!(server.end(), DisconnectReason::Disconnected);
         }
     });
 }
@@ -172,7 +175,7 @@ fn what_was_begun_is_finished_without_its_client() {
         drop(client);
         assert!(server.no_end());
         server.with(|fixture| fixture.disk.faults().release_writes());
-        assert_eq!(server.end(), End::Cut);
+        assert_eq!(server.end(), DisconnectReason::Truncated);
         assert_eq!(server.with(|fixture| fixture.disk.counters().flushes), 1);
         let mut client = server.client();
         assert_eq!(client.read(0, 0, 4096), Ok(vec![7; 4096]));

@@ -1,6 +1,6 @@
 //! What is logged of a connection, once.
 
-use export::nbd::End;
+use export::nbd::DisconnectReason;
 
 use crate::client::*;
 use crate::server::on_each_backend;
@@ -11,7 +11,7 @@ fn each_connection_is_logged_with_one_reason() {
         let mut orderly = Client::tcp(server.address());
         orderly.negotiate();
         orderly.request(0, DISC, 1, 0, 0);
-        assert_eq!(server.end(), End::Disconnected);
+        assert_eq!(server.end(), DisconnectReason::Disconnected);
         let mut hostile = server.client();
         hostile.send(&[0; 28]);
         hostile.read_to_end();
@@ -33,7 +33,13 @@ fn each_connection_is_logged_with_one_reason() {
                 "reason=the client disconnected",
             ],
             ["INFO", "connection opened", "peer=local", "export=\"disk\"", ""],
-            ["WARN", "connection closed", "peer=local", "export=\"disk\"", "a message begins with 0x0"],
+            [
+                "WARN",
+                "connection closed",
+                "peer=local",
+                "export=\"disk\"",
+                "a message has the magic number 0x0",
+            ],
             [
                 "WARN",
                 "connection closed",

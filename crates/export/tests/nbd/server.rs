@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use export::nbd::{End, Limits, Reserve, Stop, serve_connection};
+use export::nbd::{DisconnectReason, Limits, Reserve, Stop, serve_connection};
 use export::{MemoryExports, MemoryVolume, accept_loop};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ pub(crate) struct Fixture {
     limits: Limits,
     reserve: Reserve,
     stop: Stop,
-    ends: mpsc::Sender<End>,
+    ends: mpsc::Sender<DisconnectReason>,
 }
 
 thread_local! {
@@ -56,7 +56,7 @@ pub(crate) struct Server {
     finish: Option<futures_channel::oneshot::Sender<()>>,
     directory: TempDir,
     address: SocketAddr,
-    ends: mpsc::Receiver<End>,
+    ends: mpsc::Receiver<DisconnectReason>,
     log: Log,
 }
 
@@ -152,7 +152,7 @@ impl Server {
     }
 
     /// Why the next connection ended.
-    pub(crate) fn end(&self) -> End {
+    pub(crate) fn end(&self) -> DisconnectReason {
         self.ends.recv_timeout(PATIENCE).unwrap()
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use export::nbd::{End, Limits, Server as NbdServer};
+use export::nbd::{DisconnectReason, Limits, NbdServer};
 use export::{MemoryExports, MemoryVolume};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, SystemClock};
 
@@ -21,7 +21,7 @@ fn connections_without_work_are_closed() {
         in_handshake.greet(3);
         server.stop();
         assert!(in_use.is_closed() && in_handshake.is_closed());
-        assert_eq!([server.end(), server.end()], [End::Stopped, End::Stopped]);
+        assert_eq!([server.end(), server.end()], [DisconnectReason::Stopped, DisconnectReason::Stopped]);
     });
 }
 
@@ -42,7 +42,7 @@ fn an_export_that_ends_takes_its_connections_with_it() {
         assert_eq!(client.result(1), 0);
         assert!(client.is_closed());
         drop(client);
-        assert_eq!(server.end(), End::Withdrawn);
+        assert_eq!(server.end(), DisconnectReason::Withdrawn);
         other.request(0, FLUSH, 1, 0, 0);
         assert_eq!(other.result(1), 0);
     });
@@ -64,7 +64,7 @@ fn what_was_begun_is_answered_and_nothing_more_is_begun() {
         assert_eq!(answered, [1, 2]);
         assert!(client.is_closed());
         drop(client);
-        assert_eq!(server.end(), End::Stopped);
+        assert_eq!(server.end(), DisconnectReason::Stopped);
         assert_eq!(server.with(|fixture| fixture.disk.counters().writes), 5);
     });
 }
@@ -108,7 +108,7 @@ fn who_does_not_read_is_not_waited_for_long() {
         }
         server.wait_until(|fixture| fixture.disk.counters().reads == 32);
         server.stop();
-        assert_eq!(server.end(), End::Abandoned);
+        assert_eq!(server.end(), DisconnectReason::DrainTimeout);
     });
 }
 
@@ -122,7 +122,7 @@ fn who_stops_in_the_middle_is_not_waited_for_long() {
         let mut other = server.client();
         assert!(other.read(0, 0, 512).is_ok());
         server.stop();
-        let mut ends = [server.end(), server.end()].map(|end| end == End::Abandoned);
+        let mut ends = [server.end(), server.end()].map(|end| end == DisconnectReason::DrainTimeout);
         ends.sort_unstable();
         assert_eq!(ends, [false, true]);
     });

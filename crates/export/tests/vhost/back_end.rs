@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use export::vhost::{Disk, Server};
+use export::vhost::{VhostDisk, VhostServer};
 use export::{Extent, MemoryVolume, OpenError, OpenErrorKind, Volume, VolumeError};
 use futures_channel::oneshot;
 use reactor::{Access, Backend, Clock, Handle, Listener, Platform, Reactor, Remote, Span, SystemClock};
@@ -123,7 +123,7 @@ pub(crate) struct TestDisk {
     this: OnceLock<std::sync::Weak<TestDisk>>,
 }
 
-impl Disk for TestDisk {
+impl VhostDisk for TestDisk {
     type Volume = Shared;
 
     fn name(&self) -> String {
@@ -186,7 +186,7 @@ pub(crate) struct BackEnd {
     directory: Rc<TempDir>,
     pub(crate) disk: Arc<TestDisk>,
     threads: Vec<Thread>,
-    server: Handle<Server<TestDisk>>,
+    server: Handle<VhostServer<TestDisk>>,
 }
 
 impl BackEnd {
@@ -217,7 +217,7 @@ impl BackEnd {
             let volume = Rc::new(MemoryVolume::new(inside.options.size, inside.options.sector));
             inside.home.set(Handle::register(reactor, volume)).ok().unwrap();
             let listener = Listener::bind_unix(&inside.platform(), &bound, Access::OWNER).unwrap();
-            let server = Server::new(inside);
+            let server = VhostServer::new(inside);
             reactor.spawn(server.clone().listen(listener)).detach();
             Handle::register(reactor, server)
         });

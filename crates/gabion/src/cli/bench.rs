@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use api::Size;
 use clap::{Args, Subcommand};
-use server::Size;
 
 /// Measure: reference workloads on any block device, disks over vhost-user, or the engine and the codec alone
 ///

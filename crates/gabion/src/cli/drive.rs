@@ -79,7 +79,6 @@ Examples:
     ///
     /// Refused if the others are too few or have no room. Ends when the drive is no part of the pool any more, and can be
     /// pulled. Interrupted, that goes on; --cancel keeps the drive.
-    #[command(visible_alias = "evacuate")]
     Remove {
         /// The pool
         #[arg(value_name = "POOL")]

@@ -2,8 +2,8 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::VolumeName;
-use server::wire::Protocol;
+use api::VolumeName;
+use api::types::Protocol;
 
 /// Serve volumes to virtual machines and other hosts
 #[derive(Subcommand, Debug)]

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use api::Size;
 use bench::lab::Fraction;
 use clap::{Args, Subcommand};
-use server::Size;
 
 /// Drives to measure on: throttled loop devices that stand for real drives at a share of their speed
 ///

@@ -4,7 +4,6 @@ mod bench;
 mod drive;
 mod export;
 mod lab;
-mod name;
 mod pool;
 mod quickstart;
 mod salvage;
@@ -24,13 +23,12 @@ pub(crate) use bench::{
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};
-pub(crate) use name::VolumeName;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use vm::{CreateVmArgs, DiskWords, TemplateCommand, VmCommand};
-pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, ServiceArgs, VolumeCommand};
+pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, QosArgs, VolumeCommand};
 
 /// Software-defined storage: one protected pool out of a server's drives, served as volumes.
 #[derive(Parser, Debug)]

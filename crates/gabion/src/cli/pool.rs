@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use api::Size;
 use clap::{ArgGroup, Args, Subcommand};
-use server::Size;
 
 /// Make, list and look after pools
 #[derive(Subcommand, Debug)]
@@ -87,60 +87,60 @@ Examples:
         #[arg(long, short)]
         follow: bool,
     },
-    /// Pause what writes lost columns to other drives, resume it, or limit its speed
+    /// Pause, resume or rate-limit the rebuild
     ///
-    /// While volumes are used it does as much as users hardly notice, a quarter of the drives' time at least, within the limit. Holds until the pool is
-    /// closed.
+    /// A rebuild starts automatically. Under load it yields to client I/O but keeps at least 25 % of drive time, within
+    /// the limit. The settings apply until the pool is closed.
     #[command(after_long_help = "\
 Examples:
-  gabion pool repair fast --rate 200M    # at most so many bytes a second
-  gabion pool repair fast --rate 0       # as fast as it may
-  gabion pool repair fast --pause")]
-    #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["pause", "resume", "rate"])))]
-    Repair {
+  gabion pool rebuild fast --rate-limit 200M    # bytes per second
+  gabion pool rebuild fast --rate-limit 0       # no limit
+  gabion pool rebuild fast --pause")]
+    #[command(group(ArgGroup::new("change").required(true).multiple(true).args(["pause", "resume", "rate_limit"])))]
+    Rebuild {
         /// The pool
         #[arg(value_name = "POOL")]
         name: String,
-        /// Do nothing until it is resumed
+        /// Pause the rebuild until it is resumed
         #[arg(long, conflicts_with = "resume")]
         pause: bool,
-        /// Go on
+        /// Resume the rebuild
         #[arg(long)]
         resume: bool,
-        /// Bytes a second at most; 0 for as many as the drives take
+        /// Limit in bytes per second; 0 for no limit
         #[arg(long, value_name = "SIZE")]
-        rate: Option<Size>,
+        rate_limit: Option<Size>,
     },
-    /// Read everything that a pool holds, compare it, and write anew what is damaged
+    /// Scrub a pool: read and verify all data, and rewrite damaged blocks
     ///
-    /// Without options, begins with that; it goes on in the background, also after a restart. Pools do it by themselves, every 30 days
-    /// unless told otherwise. 'gabion pool status' shows how far it is and what the last one found.
+    /// Without options, starts a scrub, which runs in the background and continues after a restart. Pools are scrubbed
+    /// automatically, by default every 30 days. 'gabion pool status' shows the progress, and the result of the last scrub.
     #[command(after_long_help = "\
 Examples:
   gabion pool scrub fast --wait
-  gabion pool scrub fast --rate 200M        # reads at most so many bytes a second, until the pool is closed
+  gabion pool scrub fast --rate-limit 200M  # bytes per second, until the pool is closed
   gabion pool scrub fast --pause            # and --resume, --cancel
-  gabion pool scrub fast --every 7d         # or 'never': only when asked")]
+  gabion pool scrub fast --every 7d         # or 'never': on request only")]
     Scrub {
         /// The pool
         #[arg(value_name = "POOL")]
         name: String,
-        /// End only when it has ended: with status 3 if something could not be healed
+        /// Wait for the end of the scrub; exit with status 3 if damage could not be repaired
         #[arg(long, conflicts_with_all = ["pause", "cancel", "every"])]
         wait: bool,
-        /// Bytes read a second at most; 0 for as many as the drives give
+        /// Limit in bytes per second; 0 for no limit
         #[arg(long, value_name = "SIZE", conflicts_with = "cancel")]
-        rate: Option<Size>,
-        /// Do nothing until it is resumed
+        rate_limit: Option<Size>,
+        /// Pause scrubbing until it is resumed
         #[arg(long, conflicts_with_all = ["resume", "cancel"])]
         pause: bool,
-        /// Go on
+        /// Resume scrubbing
         #[arg(long, conflicts_with = "cancel")]
         resume: bool,
-        /// Call off the one that is under way
+        /// Cancel the scrub in progress
         #[arg(long)]
         cancel: bool,
-        /// From the beginning of one to that of the next: a number of days, as in '30d', or 'never'. Kept in the pool
+        /// Interval between the starts of two scrubs: a number of days, as in '30d', or 'never'. Stored in the pool
         #[arg(long, value_name = "DAYS", value_parser = days, conflicts_with = "cancel")]
         every: Option<u64>,
     },

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use api::Size;
 use clap::Args;
-use server::Size;
 
 /// Try it: a pool on file drives, a volume, a client, a benchmark, a failed drive, all in one command
 ///

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use api::Size;
 use clap::{ArgGroup, Args, Subcommand};
-use server::Size;
-use vm::{Accelerator, Forward, Kind, Mac, Network, Pages, Pin, Shape};
+use vm::{Accelerator, Forward, Mac, Network, Pages, Pin, TemplateKind, VcpuTopology};
 
-use super::VolumeName;
+use api::VolumeName;
 
 /// Run virtual machines whose disks are volumes
 ///
@@ -113,7 +113,7 @@ Examples:
   gabion vm create web --boot fast/web --image debian-12.qcow2 --user-data ops --network-data dhcp")]
     Set {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
         /// The file
@@ -124,14 +124,14 @@ Examples:
     /// Print a template
     Show {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
     },
     /// Delete a template
     Delete {
         /// What it is for: user-data, network-data or meta-data
-        kind: Kind,
+        kind: TemplateKind,
         /// Its name
         name: String,
     },
@@ -183,7 +183,7 @@ pub(crate) struct CreateVmArgs {
     pub(crate) disk: Vec<DiskWords>,
     /// Processors: a number of cores, or SOCKETSxCORESxTHREADS as in 1x4x2
     #[arg(long, value_name = "N", default_value = "2")]
-    pub(crate) cpus: Shape,
+    pub(crate) cpus: VcpuTopology,
     /// Memory
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     pub(crate) memory: Size,
@@ -247,11 +247,11 @@ impl FromStr for DiskWords {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, more) = text.split_once(':').map_or((text, None), |(name, more)| (name, Some(more)));
-        let volume = name.parse()?;
+        let volume = name.parse().map_err(|error: api::NameError| error.to_string())?;
         let (size, read_only) = match more {
             None => (None, false),
             Some("ro") => (None, true),
-            Some(size) => (Some(size.parse().map_err(|error: server::SizeError| error.to_string())?), false),
+            Some(size) => (Some(size.parse().map_err(|error: api::SizeError| error.to_string())?), false),
         };
         Ok(Self { volume, size, read_only })
     }

@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use api::Size;
 use clap::{Args, Subcommand};
-use server::Size;
 
-use super::VolumeName;
 use crate::image::Format;
+use api::VolumeName;
 
 /// Make, list and change volumes
 #[derive(Subcommand, Debug)]
@@ -84,7 +84,7 @@ Examples:
         #[arg(value_name = "POOL/VOLUME")]
         name: VolumeName,
         #[command(flatten)]
-        service: ServiceArgs,
+        qos: QosArgs,
     },
     /// Take a snapshot of a volume
     ///
@@ -164,10 +164,10 @@ Example:
     },
 }
 
-/// What a volume may take.
+/// Quality of service of a volume.
 #[derive(Args, Debug, Clone, Copy)]
 #[group(required = true, multiple = true)]
-pub(crate) struct ServiceArgs {
+pub(crate) struct QosArgs {
     /// Operations a second at most, or none for no limit
     #[arg(long, value_name = "N|none", value_parser = limit::<u64>)]
     pub(crate) iops: Option<Limit<u64>>,

@@ -96,9 +96,9 @@ fn own_job(arguments: &VhostArgs, block_bytes: u64) -> bench::Job {
     let job = &arguments.job;
     let order = if job.sequential { "sequential" } else { "random" };
     let name = match job.read_percent {
-        100 => format!("{} {order} read", server::Size(block_bytes)),
-        0 => format!("{} {order} write", server::Size(block_bytes)),
-        percent => format!("{} {order} {percent}:{}", server::Size(block_bytes), 100 - percent),
+        100 => format!("{} {order} read", api::Size(block_bytes)),
+        0 => format!("{} {order} write", api::Size(block_bytes)),
+        percent => format!("{} {order} {percent}:{}", api::Size(block_bytes), 100 - percent),
     };
     bench::Job {
         read_percent: job.read_percent,

@@ -1,85 +1,40 @@
-//! What several commands ask the daemon for: volumes, and their exports.
+//! Calls that several commands share: volumes and their exports.
 
 use anyhow::Result;
-use server::wire::{CreateExport, CreateVolume, DeleteExport, Export, Operation, Protocol, Volume};
-use server::{Error, ErrorKind};
+use api::VolumeName;
+use api::types::{CreateExport, DeleteExportQuery, Export, Protocol};
 
 use super::Setting;
-use super::volume::path_of;
-use crate::cli::VolumeName;
-use crate::client::segment;
 use crate::progress::follow;
 
-/// How a volume is served.
-pub(crate) struct Manner {
+/// Options of an export.
+pub(crate) struct ExportOptions {
     pub(crate) protocol: Protocol,
     pub(crate) read_only: bool,
     pub(crate) reactors: Vec<u32>,
 }
 
 impl Setting {
-    /// A volume, if there is one.
-    pub(crate) async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>> {
-        let path = path_of(name);
-        let found: Result<Volume> = self.client.get(&path).await;
-        match found {
-            Ok(volume) => Ok(Some(volume)),
-            Err(error) => match error.downcast_ref::<Error>() {
-                Some(known)
-                    if known.kind() == ErrorKind::NotFound && known.to_string().contains("no volume") =>
-                {
-                    Ok(None)
-                }
-                _ => Err(error),
-            },
-        }
-    }
-
-    /// Makes a volume, all zeros.
-    pub(crate) async fn create_volume(&self, pool: &str, request: &CreateVolume) -> Result<Volume> {
-        self.client.post(&format!("/v1/pools/{}/volumes", segment(pool)), request).await
-    }
-
-    /// Deletes a volume or snapshot, and waits for that.
+    /// Deletes a volume or snapshot, and waits for the end of the deletion.
     pub(crate) async fn delete_volume(&self, name: &VolumeName) -> Result<()> {
-        let path = path_of(name);
-        let started: Operation = self.client.delete(&path).await?;
+        let started = self.client.delete_volume(name).await?;
         follow(&self.client, started, self.quiet).await.map(drop)
     }
 
-    /// Has a volume or snapshot served.
-    pub(crate) async fn export(&self, name: &VolumeName, manner: Manner) -> Result<Export> {
-        let Manner { protocol, read_only, reactors } = manner;
+    /// Exports a volume or snapshot.
+    pub(crate) async fn export(&self, name: &VolumeName, options: ExportOptions) -> Result<Export> {
+        let ExportOptions { protocol, read_only, reactors } = options;
         let VolumeName { pool, volume } = name.clone();
         let request =
             CreateExport { pool, volume, protocol, read_only, shared: false, queues: None, reactors };
-        self.client.post("/v1/exports", &request).await
-    }
-
-    /// All exports.
-    pub(crate) async fn exports(&self) -> Result<Vec<Export>> {
-        self.client.get("/v1/exports").await
+        Ok(self.client.create_export(&request).await?)
     }
 
     /// Deletes an export.
     pub(crate) async fn end_export(&self, export: &Export) -> Result<()> {
         let Export { pool, volume, id, .. } = export;
         let name = VolumeName { pool: pool.clone(), volume: volume.clone() };
-        let request = DeleteExport { id: Some(id.clone()), ..DeleteExport::default() };
-        self.delete_export(&name, &request).await
-    }
-
-    /// Deletes the export of a volume that the request selects.
-    pub(crate) async fn delete_export(&self, name: &VolumeName, request: &DeleteExport) -> Result<()> {
-        let DeleteExport { id, protocol, force } = request;
-        let mut path = format!("/v1/exports/{}/{}?force={force}", segment(&name.pool), segment(&name.volume));
-        if let Some(id) = id {
-            path.push_str(&format!("&id={}", segment(id)));
-        }
-        if let Some(protocol) = protocol {
-            path.push_str(&format!("&protocol={}", protocol.to_string().replace('-', "_")));
-        }
-        let _nothing: Option<()> = self.client.delete(&path).await?;
-        Ok(())
+        let request = DeleteExportQuery { id: Some(id.clone()), ..DeleteExportQuery::default() };
+        Ok(self.client.delete_export(&name, &request).await?)
     }
 }

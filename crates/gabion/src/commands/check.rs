@@ -21,7 +21,7 @@ pub(crate) fn run(global: &Global, drives: &[PathBuf]) -> Result<Outcome> {
     spinner.set_message(format!("reading everything on {} drives", drives.len()));
     let checked = offline::check(drives);
     spinner.finish_and_clear();
-    let report = checked?;
+    let report = checked.map_err(api::Error::from)?;
     let text = match (global.json, global.quiet) {
         (true, _) => super::to_json(&report)?,
         (false, true) => String::new(),

@@ -1,24 +1,23 @@
 //! `gabion drive`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use server::wire::{AddDrive, DriveState, Operation, Pool, PoolDrive, RepairState, ReturnDrive};
-use server::{Size, offline};
+use api::Size;
+use api::types::{AddDrive, DriveState, PoolDrive, RebuildState, ReturnDrive};
 
 use super::pool::confirm_wipe;
-use super::{Setting, absolute_one, confirm, with_daemon};
+use super::{Setting, absolute_one, confirm, identify, with_daemon};
 use crate::cli::{DriveCommand, Global};
-use crate::client::segment;
 use crate::failure::Outcome;
 use crate::output;
 use crate::progress::{Line, follow};
 
-/// Pause between two looks at a pool whose drive is being emptied.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long nothing may go on before nobody waits for it any more: the cleaner may be making room.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval between two requests for the state of a removal.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Time without progress after which the command gives up. The cleaner may be freeing space.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a command about drives.
 ///
@@ -36,28 +35,27 @@ pub(crate) fn run(global: &Global, command: DriveCommand) -> Result<Outcome> {
         DriveCommand::Replace { pool, drive, with, wipe, yes, no_wait } => {
             with_daemon(global, async |setting| {
                 replace(&setting, &pool, drive, &with, wipe, yes).await?;
-                until_gone(&setting, &pool, drive, no_wait).await
+                until_removed(&setting, &pool, drive, no_wait).await
             })
         }
         DriveCommand::Remove { pool, drive, cancel: true, .. } => {
-            with_daemon(global, async |setting| keep(&setting, &pool, drive).await)
+            with_daemon(global, async |setting| cancel_remove(&setting, &pool, drive).await)
         }
         DriveCommand::Remove { pool, drive, no_wait, .. } => with_daemon(global, async |setting| {
-            let path = format!("/v1/pools/{}/drives/{drive}/evacuate", segment(&pool));
-            let _: Pool = setting.client.post(&path, &()).await?;
-            until_gone(&setting, &pool, drive, no_wait).await
+            setting.client.remove_drive(&pool, drive).await?;
+            until_removed(&setting, &pool, drive, no_wait).await
         }),
         DriveCommand::Return { pool, drive, path } => {
-            with_daemon(global, async |setting| bring_back(&setting, &pool, drive, path.as_deref()).await)
+            with_daemon(global, async |setting| return_drive(&setting, &pool, drive, path.as_deref()).await)
         }
-        DriveCommand::Identify { drives } => identify(global, drives),
+        DriveCommand::Identify { drives } => identify::run(global, drives),
     }
 }
 
 async fn list(setting: &Setting, pool: Option<String>) -> Result<Outcome> {
-    let pools: Vec<Pool> = match pool {
-        Some(pool) => vec![setting.client.get(&format!("/v1/pools/{}", segment(&pool))).await?],
-        None => setting.client.get("/v1/pools").await?,
+    let pools = match pool {
+        Some(pool) => vec![setting.client.get_pool(&pool).await?],
+        None => setting.client.list_pools().await?,
     };
     let drives: Vec<PoolDrive> = pools.into_iter().flat_map(|pool| pool.drives).collect();
     setting.list(&drives, |drive| drive.path.clone(), output::drives)?;
@@ -65,14 +63,13 @@ async fn list(setting: &Setting, pool: Option<String>) -> Result<Outcome> {
 }
 
 async fn fail(setting: &Setting, pool: &str, drive: u16, yes: bool) -> Result<Outcome> {
-    let path = format!("/v1/pools/{}", segment(pool));
     if !yes {
-        let shown: Pool = setting.client.get(&path).await?;
+        let shown = setting.client.get_pool(pool).await?;
         let found = shown.drives.iter().find(|known| known.index == Some(drive));
         let name = found.map_or_else(String::new, |drive| format!(" ({})", drive.path));
         confirm(false, &format!("Drive {drive}{name} of pool '{pool}' will be taken out of use."))?;
     }
-    let after: Pool = setting.client.post(&format!("{path}/drives/{drive}/fail"), &()).await?;
+    let after = setting.client.fail_drive(pool, drive).await?;
     setting.done(&after, |pool| {
         let lost = |state| matches!(state, DriveState::Missing | DriveState::Failed);
         let all = pool.drives.iter().filter(|drive| drive.state != DriveState::Removed).count();
@@ -93,14 +90,13 @@ async fn new_drive(setting: &Setting, drive: &Path, wipe: bool, yes: bool) -> Re
 
 async fn add(setting: &Setting, pool: &str, drive: &Path, wipe: bool, yes: bool) -> Result<Outcome> {
     let request = new_drive(setting, drive, wipe, yes).await?;
-    let path = format!("/v1/pools/{}", segment(pool));
-    let started: Operation = setting.client.post(&format!("{path}/drives"), &request).await?;
+    let started = setting.client.add_drive(pool, &request).await?;
     follow(&setting.client, started, setting.quiet).await?;
-    let after: Pool = setting.client.get(&path).await?;
+    let after = setting.client.get_pool(pool).await?;
     setting.done(&after, |pool| {
         let room =
             pool.space.as_ref().map(|space| format!(": {} are free", Size(space.free))).unwrap_or_default();
-        format!("{} is a drive of pool '{}' now{room}", request.path, pool.name)
+        format!("{} added to pool '{}'{room}", request.path, pool.name)
     })?;
     Ok(Outcome::Done)
 }
@@ -114,83 +110,66 @@ async fn replace(
     yes: bool,
 ) -> Result<()> {
     let request = new_drive(setting, with, wipe, yes).await?;
-    let path = format!("/v1/pools/{}/drives/{drive}/replace", segment(pool));
-    let started: Operation = setting.client.post(&path, &request).await?;
+    let started = setting.client.replace_drive(pool, drive, &request).await?;
     follow(&setting.client, started, setting.quiet).await?;
     Ok(())
 }
 
-/// Waits until a drive belongs to its pool no more, or nothing goes on.
-async fn until_gone(setting: &Setting, pool: &str, drive: u16, no_wait: bool) -> Result<Outcome> {
-    let path = format!("/v1/pools/{}", segment(pool));
+/// Waits until a drive has left its pool, or its removal makes no progress.
+async fn until_removed(setting: &Setting, pool: &str, drive: u16, no_wait: bool) -> Result<Outcome> {
     let mut line = Line::new(setting.quiet);
-    let mut went_on = Instant::now();
+    let mut progressed = Instant::now();
     loop {
-        let now: Pool = setting.client.get(&path).await?;
+        let now = setting.client.get_pool(pool).await?;
         let state = now.drives.iter().find(|known| known.index == Some(drive)).map(|drive| drive.state);
         if matches!(state, None | Some(DriveState::Removed)) {
             drop(line);
-            setting.done(&now, |_| {
-                format!("drive {drive} is no part of pool '{pool}' any more: it can be pulled")
-            })?;
+            setting.done(&now, |_| format!("drive {drive} of pool '{pool}' removed; it can be unplugged"))?;
             return Ok(Outcome::Done);
         }
         if no_wait {
             setting.done(&now, |_| {
-                format!("drive {drive} leaves pool '{pool}' when it is empty: 'gabion pool status {pool}' shows how far that is")
+                format!("removal of drive {drive} started; 'gabion pool status {pool}' shows the progress")
             })?;
             return Ok(Outcome::Done);
         }
         if state == Some(DriveState::Online) {
-            anyhow::bail!("drive {drive} stays: somebody cancelled this, or too few other drives are left");
-        }
-        if let Some(repair) = &now.repair {
-            if repair.state == RepairState::Paused {
-                anyhow::bail!(
-                    "drive {drive} stays until repair goes on, which is paused: 'gabion pool repair {pool} --resume'"
-                );
-            }
-            if matches!(repair.state, RepairState::Working | RepairState::Idle) {
-                went_on = Instant::now();
-            }
-            line.show(&output::repair(repair));
-        }
-        if went_on.elapsed() > PATIENCE {
             anyhow::bail!(
-                "drive {drive} is not empty, and that does not go on: 'gabion pool status {pool}' says why and what to do; \
-                 'gabion drive remove {pool} {drive} --cancel' keeps the drive"
+                "drive {drive} was not removed: the removal was cancelled, or too few other drives are in use"
             );
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        if let Some(rebuild) = &now.rebuild {
+            if rebuild.state == RebuildState::Paused {
+                anyhow::bail!(
+                    "drive {drive} is not removed while the rebuild is paused: 'gabion pool rebuild {pool} --resume'"
+                );
+            }
+            if matches!(rebuild.state, RebuildState::Working | RebuildState::Idle) {
+                progressed = Instant::now();
+            }
+            line.show(&output::rebuild(rebuild));
+        }
+        if progressed.elapsed() > STALL_TIMEOUT {
+            anyhow::bail!(
+                "the removal of drive {drive} makes no progress: 'gabion pool status {pool}' shows the reason; \
+                 'gabion drive remove {pool} {drive} --cancel' cancels it"
+            );
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn keep(setting: &Setting, pool: &str, drive: u16) -> Result<Outcome> {
-    let path = format!("/v1/pools/{}/drives/{drive}/keep", segment(pool));
-    let after: Pool = setting.client.post(&path, &()).await?;
-    setting.done(&after, |pool| format!("drive {drive} stays in pool '{}'", pool.name))?;
+async fn cancel_remove(setting: &Setting, pool: &str, drive: u16) -> Result<Outcome> {
+    let after = setting.client.cancel_remove_drive(pool, drive).await?;
+    setting.done(&after, |pool| format!("removal of drive {drive} of pool '{}' cancelled", pool.name))?;
     Ok(Outcome::Done)
 }
 
-async fn bring_back(setting: &Setting, pool: &str, drive: u16, path: Option<&Path>) -> Result<Outcome> {
+async fn return_drive(setting: &Setting, pool: &str, drive: u16, path: Option<&Path>) -> Result<Outcome> {
     let request = ReturnDrive { path: path.map(absolute_one).transpose()? };
-    let at = format!("/v1/pools/{}/drives/{drive}/return", segment(pool));
-    let after: Pool = setting.client.post(&at, &request).await?;
+    let after = setting.client.return_drive(pool, drive, &request).await?;
     setting.done(&after, |pool| {
-        format!(
-            "drive {drive} of pool '{0}' is in use again, and gets what it missed: 'gabion pool status {0}'",
-            pool.name
-        )
+        format!("drive {drive} of pool '{0}' returned; 'gabion pool status {0}' shows its rebuild", pool.name)
     })?;
     Ok(Outcome::Done)
-}
-
-fn identify(global: &Global, drives: Vec<PathBuf>) -> Result<Outcome> {
-    let identified = offline::identify(drives)?;
-    let text = if global.json { super::to_json(&identified)? } else { output::identified(&identified) };
-    super::print(&text)?;
-    match identified.into_iter().find_map(|drive| drive.error) {
-        Some(error) => Err(error.into()),
-        None => Ok(Outcome::Done),
-    }
 }

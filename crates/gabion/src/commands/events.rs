@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use server::wire::Event;
+use api::types::EventQuery;
 
-use super::pool::path_of;
 use super::{Setting, print};
 use crate::failure::Outcome;
 use crate::output;
 
-/// Pause between two looks of `--follow`.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval between two requests of `--follow`.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn show(setting: &Setting, name: &str, last: u32, follow: bool) -> Result<Outcome> {
-    let path = format!("{}/events", path_of(name));
-    let mut events: Vec<Event> = setting.client.get(&format!("{path}?most={last}")).await?;
+    let query = EventQuery { after: 0, last: Some(last as usize) };
+    let mut events = setting.client.list_events(name, &query).await?;
     if !follow {
         setting.list(&events, output::event, output::events)?;
         return Ok(Outcome::Done);
@@ -26,7 +25,8 @@ pub(super) async fn show(setting: &Setting, name: &str, last: u32, follow: bool)
             print(&if setting.json { serde_json::to_string(event)? } else { output::event(event) })?;
             newest = event.number;
         }
-        tokio::time::sleep(AGAIN).await;
-        events = setting.client.get(&format!("{path}?after={newest}")).await?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let query = EventQuery { after: newest, last: None };
+        events = setting.client.list_events(name, &query).await?;
     }
 }

@@ -1,10 +1,11 @@
 //! `gabion export`.
 
 use anyhow::Result;
-use server::wire::{CreateExport, DeleteExport, Export, Protocol};
+use api::VolumeName;
+use api::types::{CreateExport, DeleteExportQuery, Protocol};
 
 use super::Setting;
-use crate::cli::{CreateExportArgs, ExportCommand, VolumeName};
+use crate::cli::{CreateExportArgs, ExportCommand};
 use crate::failure::Outcome;
 use crate::output;
 
@@ -17,7 +18,7 @@ pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Out
         ExportCommand::Create(arguments) => create(setting, arguments).await,
         ExportCommand::List => list(setting).await,
         ExportCommand::Delete { name, id, protocol, force } => {
-            setting.delete_export(&name, &DeleteExport { id, protocol, force }).await?;
+            setting.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;
             setting.done(&None::<()>, |_| format!("export of {name} deleted"))?;
             Ok(Outcome::Done)
         }
@@ -35,13 +36,13 @@ async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcom
         _ => Protocol::Nbd,
     };
     let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors };
-    let created: Export = setting.client.post("/v1/exports", &request).await?;
+    let created = setting.client.create_export(&request).await?;
     setting.done(&created, |export| export.uris.join("\n"))?;
     Ok(Outcome::Done)
 }
 
 async fn list(setting: &Setting) -> Result<Outcome> {
-    let exports: Vec<Export> = setting.client.get("/v1/exports").await?;
+    let exports = setting.client.list_exports().await?;
     setting.list(&exports, |export| export.name.clone(), output::exports)?;
     Ok(Outcome::Done)
 }

@@ -5,14 +5,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::types::{CreateSnapshot, CreateVolume, Protocol};
+use api::{Error, ErrorKind, Size, VolumeName};
 use serde::Serialize;
-use server::wire::{CreateVolume, Daemon, Protocol, TakeSnapshot, Volume};
-use server::{Error, ErrorKind, Size};
 
 use super::Setting;
-use super::calls::Manner;
-use super::volume::path_of;
-use crate::cli::{ExportImageArgs, ImportArgs, VolumeName};
+use super::calls::ExportOptions;
+use crate::cli::{ExportImageArgs, ImportArgs};
 use crate::failure::Outcome;
 use crate::image::{self, Beside, Copied, Format, Image, Interrupt, Place};
 use crate::output;
@@ -56,7 +55,7 @@ impl Moved {
 pub(super) async fn export(setting: &Setting, arguments: ExportImageArgs) -> Result<Outcome> {
     let ExportImageArgs { name, file, format, force } = arguments;
     let format = format.map_or_else(|| Format::to_write(&file), Ok)?;
-    let volume: Volume = setting.client.get(&path_of(&name)).await?;
+    let volume = setting.client.get_volume(&name).await?;
     image::can_write(format)?;
     let mut interrupt = Interrupt::new()?;
     let beside = Beside::new(&file, force)?;
@@ -66,8 +65,7 @@ pub(super) async fn export(setting: &Setting, arguments: ExportImageArgs) -> Res
     } else {
         let own = format!("image-{}", own_word()?);
         let snapshot = VolumeName { pool: name.pool.clone(), volume: format!("{}@{own}", name.volume) };
-        let request = TakeSnapshot { name: own };
-        let _: Volume = setting.client.post(&format!("{}/snapshots", path_of(&name)), &request).await?;
+        setting.client.create_snapshot(&name, &CreateSnapshot { name: own }).await?;
         let copied = setting.export_snapshot(&snapshot, &beside, format, &mut interrupt).await;
         if let Err(error) = setting.delete_volume(&snapshot).await {
             eprintln!("gabion: snapshot {snapshot} was taken for this and is left: {error}");
@@ -100,7 +98,7 @@ pub(super) async fn import(setting: &Setting, arguments: ImportArgs) -> Result<O
     };
     let mut interrupt = Interrupt::new()?;
     let wanted = CreateVolume { sector: Some(sector), ..CreateVolume::new(&name.volume, size) };
-    let made = setting.create_volume(&name.pool, &wanted).await?;
+    let made = setting.client.create_volume(&name.pool, &wanted).await?;
     let filled = match setting.fill(&image, &name, &mut interrupt).await {
         Ok(copied) => interrupt.or(async { Ok(copied) }).await,
         Err(error) => Err(error),
@@ -136,7 +134,7 @@ impl Setting {
 
     /// Where an export is reached.
     async fn place(&self, name: &VolumeName) -> Result<Place> {
-        let daemon: Daemon = self.client.get("/v1/daemon").await?;
+        let daemon = self.client.get_daemon().await?;
         let export = name.to_string();
         match (daemon.nbd_socket, daemon.nbd_listen.into_iter().next()) {
             (Some(socket), _) => Ok(Place::Socket { path: socket.into(), export }),
@@ -159,8 +157,8 @@ impl Setting {
         interrupt: &mut Interrupt,
     ) -> Result<(Copied, u64)> {
         let place = self.place(name).await?;
-        let volume: Volume = self.client.get(&path_of(name)).await?;
-        let exports = self.exports().await?;
+        let volume = self.client.get_volume(name).await?;
+        let exports = self.client.list_exports().await?;
         let place_name = name.to_string();
         let there =
             exports.iter().any(|export| export.protocol == Protocol::Nbd && export.name == place_name);
@@ -168,8 +166,8 @@ impl Setting {
         let made = if there {
             None
         } else {
-            let manner = Manner { protocol: Protocol::Nbd, read_only: true, reactors: Vec::new() };
-            Some(self.export(name, manner).await?)
+            let options = ExportOptions { protocol: Protocol::Nbd, read_only: true, reactors: Vec::new() };
+            Some(self.export(name, options).await?)
         };
         let copied = interrupt.or(image::export(&place, to, format, volume.size, self.quiet)).await;
         if let Some(made) = made {
@@ -192,8 +190,8 @@ impl Setting {
         interrupt: &mut Interrupt,
     ) -> Result<Copied> {
         let place = self.place(name).await?;
-        let manner = Manner { protocol: Protocol::Nbd, read_only: false, reactors: Vec::new() };
-        let export = self.export(name, manner).await?;
+        let options = ExportOptions { protocol: Protocol::Nbd, read_only: false, reactors: Vec::new() };
+        let export = self.export(name, options).await?;
         self.say(|| format!("copying {} into {name}", image.shown()));
         let copied = interrupt.or(image::fill(image, &place, self.quiet)).await;
         let ended = self.end_export(&export).await;

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The commands.
 
 mod bench;
 mod bench_churn;
@@ -12,6 +12,7 @@ mod check;
 mod drive;
 mod events;
 mod export;
+mod identify;
 pub(crate) mod image;
 pub(crate) mod lab;
 mod measuring;
@@ -29,14 +30,14 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::client::Client;
 use clap::CommandFactory;
 use serde::Serialize;
 
 use crate::cli::{Cli, Command, Global};
-use crate::client::Client;
 use crate::failure::{Outcome, Usage};
 
-/// What every command works with.
+/// The context of a command that talks to the daemon.
 pub(crate) struct Setting {
     client: Client,
     json: bool,
@@ -76,31 +77,31 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
     }
 }
 
-/// Runs something that talks to the daemon.
+/// Runs a command that talks to the daemon.
 fn with_daemon<F: Future<Output = Result<Outcome>>>(
     global: &Global,
     work: impl FnOnce(Setting) -> F,
 ) -> Result<Outcome> {
     let socket = serve::socket(global);
-    let setting = Setting { client: Client::new(socket), json: global.json, quiet: global.quiet };
+    let setting = Setting { client: Client::unix(socket), json: global.json, quiet: global.quiet };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(work(setting))
 }
 
 impl Setting {
-    /// Prints a result: as JSON if asked, else as people read it.
+    /// Prints a result: as JSON with `--json`, else as text.
     fn print<T: Serialize>(&self, result: &T, for_people: impl FnOnce(&T) -> String) -> Result<()> {
         let text = if self.json { to_json(result)? } else { for_people(result) };
         print(&text)
     }
 
-    /// Prints what was done, unless that is not wanted.
+    /// Prints the result of a change, unless `--quiet` is set.
     fn done<T: Serialize>(&self, result: &T, sentence: impl FnOnce(&T) -> String) -> Result<()> {
         if self.quiet && !self.json { Ok(()) } else { self.print(result, sentence) }
     }
 
-    /// Prints a list: names alone if that is enough.
+    /// Prints a list; only names with `--quiet`.
     fn list<T: Serialize>(
         &self,
         items: &[T],
@@ -118,7 +119,7 @@ pub(crate) fn to_json<T: Serialize>(result: &T) -> Result<String> {
     serde_json::to_string_pretty(result).context("writing JSON")
 }
 
-/// Prints to standard output. Whoever no longer listens is not an error of ours.
+/// Prints to standard output. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let written = if text.is_empty() { Ok(()) } else { writeln!(out, "{}", text.trim_end()) };
@@ -130,25 +131,25 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Asks before something is destroyed.
+/// Asks for confirmation before data is destroyed, unless `yes` is set.
 ///
 /// # Errors
-/// `Usage` if nobody can be asked and the answer was not given before; when the answer is no.
-fn confirm(yes: bool, question: &str) -> Result<()> {
+/// `Usage` without a terminal; another error if the answer is not "yes".
+fn confirm(yes: bool, warning: &str) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(Usage(format!("{question} Nobody can be asked here: repeat it with --yes")).into());
+        return Err(Usage(format!("add --yes to confirm, as there is no terminal to ask: {warning}")).into());
     }
-    eprint!("{question} Type 'yes' to go on: ");
-    std::io::stderr().flush().context("asking")?;
+    eprint!("{warning} Type 'yes' to continue: ");
+    std::io::stderr().flush().context("asking for confirmation")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("reading the answer")?;
     if answer.trim() == "yes" { Ok(()) } else { Err(anyhow::anyhow!("nothing was changed")) }
 }
 
-/// Paths as the daemon must be told them: it has another working directory.
+/// Returns absolute paths, because the daemon has another working directory.
 fn absolute(paths: &[PathBuf]) -> Result<Vec<String>> {
     paths.iter().map(|path| absolute_one(path)).collect()
 }

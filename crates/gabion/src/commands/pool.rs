@@ -4,15 +4,14 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use server::Size;
-use server::wire::{
-    ChangeScrub, ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives, LimitRepair,
-    OpenPool, Operation, Pool, PoolState,
+use api::Size;
+use api::types::{
+    ChangeRebuild, ChangeScrub, ClosePool, CreatePool, FileDrives, Health, IdentifiedDrive, IdentifyDrives,
+    OpenPool, Pool, PoolState,
 };
 
 use super::{Setting, absolute, absolute_one, confirm, events, scrub};
 use crate::cli::{CreatePoolArgs, PoolCommand};
-use crate::client::segment;
 use crate::failure::Outcome;
 use crate::output;
 use crate::progress::follow;
@@ -38,23 +37,19 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
             close(setting, &name, ClosePool { force, forget }).await
         }
         PoolCommand::Events { name, last, follow } => events::show(setting, &name, last, follow).await,
-        PoolCommand::Repair { name, pause, resume, rate } => {
-            repair(setting, &name, pause, resume, rate).await
+        PoolCommand::Rebuild { name, pause, resume, rate_limit } => {
+            rebuild(setting, &name, pause, resume, rate_limit).await
         }
-        PoolCommand::Scrub { name, wait, rate, pause, resume, cancel, every } => {
+        PoolCommand::Scrub { name, wait, rate_limit, pause, resume, cancel, every } => {
             let change = ChangeScrub {
                 paused: (pause || resume).then_some(pause),
-                bytes_per_second: rate.map(|rate| rate.bytes()),
+                rate_limit: rate_limit.map(Size::bytes),
                 every,
             };
-            scrub::run(setting, &name, change, scrub::Asked { wait, cancel }).await
+            scrub::run(setting, &name, change, scrub::ScrubOptions { wait, cancel }).await
         }
         PoolCommand::Destroy { name, yes } => destroy(setting, &name, yes).await,
     }
-}
-
-pub(super) fn path_of(name: &str) -> String {
-    format!("/v1/pools/{}", segment(name))
 }
 
 async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome> {
@@ -77,9 +72,9 @@ async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome>
         wipe: arguments.wipe,
         shards: arguments.shards,
     };
-    let started: Operation = setting.client.post("/v1/pools", &request).await?;
+    let started = setting.client.create_pool(&request).await?;
     follow(&setting.client, started, setting.quiet).await?;
-    let pool: Pool = setting.client.get(&path_of(&request.name)).await?;
+    let pool = setting.client.get_pool(&request.name).await?;
     setting.done(&pool, |pool| {
         let name = &pool.name;
         let room = pool
@@ -95,8 +90,8 @@ async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome>
 /// Shows what would be destroyed, and asks.
 pub(super) async fn confirm_wipe(setting: &Setting, drives: &[String]) -> Result<()> {
     let request = IdentifyDrives { drives: drives.to_vec() };
-    let found: Vec<IdentifiedDrive> = setting.client.post("/v1/drives/identify", &request).await?;
-    let full: Vec<IdentifiedDrive> = found.into_iter().filter(|drive| !drive.holds.is_empty()).collect();
+    let found = setting.client.identify_drives(&request).await?;
+    let full: Vec<IdentifiedDrive> = found.into_iter().filter(|drive| !drive.contents.is_empty()).collect();
     if full.is_empty() {
         return Ok(());
     }
@@ -105,18 +100,18 @@ pub(super) async fn confirm_wipe(setting: &Setting, drives: &[String]) -> Result
 }
 
 async fn list(setting: &Setting) -> Result<Outcome> {
-    let pools: Vec<Pool> = setting.client.get("/v1/pools").await?;
+    let pools = setting.client.list_pools().await?;
     setting.list(&pools, |pool| pool.name.clone(), output::pools)?;
     Ok(Outcome::Done)
 }
 
 async fn fetch(setting: &Setting, names: &[String]) -> Result<Vec<Pool>> {
     if names.is_empty() {
-        return setting.client.get("/v1/pools").await;
+        return Ok(setting.client.list_pools().await?);
     }
     let mut pools = Vec::new();
     for name in names {
-        pools.push(setting.client.get(&path_of(name)).await?);
+        pools.push(setting.client.get_pool(name).await?);
     }
     Ok(pools)
 }
@@ -151,9 +146,9 @@ async fn watch(setting: &Setting, names: &[String]) -> Result<Outcome> {
 }
 
 async fn open(setting: &Setting, name: &str, request: &OpenPool) -> Result<Outcome> {
-    let started: Operation = setting.client.post(&format!("{}/open", path_of(name)), request).await?;
+    let started = setting.client.open_pool(name, request).await?;
     follow(&setting.client, started, setting.quiet).await?;
-    let pool: Pool = setting.client.get(&path_of(name)).await?;
+    let pool = setting.client.get_pool(name).await?;
     setting.done(&pool, |pool| {
         let how = pool.opened.as_ref().map(output::opening).unwrap_or_default();
         format!("pool '{name}' is open: {}; {how}", output::word(&pool.health))
@@ -162,7 +157,7 @@ async fn open(setting: &Setting, name: &str, request: &OpenPool) -> Result<Outco
 }
 
 async fn close(setting: &Setting, name: &str, request: ClosePool) -> Result<Outcome> {
-    let started: Operation = setting.client.post(&format!("{}/close", path_of(name)), &request).await?;
+    let started = setting.client.close_pool(name, &request).await?;
     let ended = follow(&setting.client, started, setting.quiet).await?;
     setting.done(&ended, |_| {
         let after = if request.forget { " and forgotten" } else { "" };
@@ -171,33 +166,33 @@ async fn close(setting: &Setting, name: &str, request: ClosePool) -> Result<Outc
     Ok(Outcome::Done)
 }
 
-async fn repair(
+async fn rebuild(
     setting: &Setting,
     name: &str,
     pause: bool,
     resume: bool,
-    rate: Option<Size>,
+    rate_limit: Option<Size>,
 ) -> Result<Outcome> {
     let paused = (pause || resume).then_some(pause);
-    let request = LimitRepair { paused, bytes_per_second: rate.map(|rate| rate.bytes()) };
-    let pool: Pool = setting.client.patch(&format!("{}/repair", path_of(name)), &request).await?;
+    let request = ChangeRebuild { paused, rate_limit: rate_limit.map(Size::bytes) };
+    let pool = setting.client.change_rebuild(name, &request).await?;
     setting.done(&pool, |pool| {
-        let repair = pool.repair.as_ref().map(output::repair_limits).unwrap_or_default();
-        format!("repair of pool '{name}': {repair}")
+        let settings = pool.rebuild.as_ref().map(output::rebuild_settings).unwrap_or_default();
+        format!("rebuild of pool '{name}': {settings}")
     })?;
     Ok(Outcome::Done)
 }
 
 async fn destroy(setting: &Setting, name: &str, yes: bool) -> Result<Outcome> {
     if !yes {
-        let pool: Pool = setting.client.get(&path_of(name)).await?;
+        let pool = setting.client.get_pool(name).await?;
         let holds = pool.space.as_ref().map_or_else(
             || "Everything in it".to_owned(),
             |space| format!("{} in {} volumes", Size(space.stored), space.volumes),
         );
         confirm(false, &format!("Pool '{name}' will be destroyed. {holds} will be lost."))?;
     }
-    let started: Operation = setting.client.delete(&path_of(name)).await?;
+    let started = setting.client.destroy_pool(name).await?;
     let ended = follow(&setting.client, started, setting.quiet).await?;
     setting.done(&ended, |_| format!("pool '{name}' is destroyed"))?;
     Ok(Outcome::Done)

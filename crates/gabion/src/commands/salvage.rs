@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use api::types::{SalvageReport, SalvagedImage};
+use api::{Error, ErrorKind};
 use indicatif::ProgressBar;
 use server::salvage::Salvage;
-use server::wire::{Salvaged, SalvagedImage};
-use server::{Error, ErrorKind};
 
 use crate::cli::{Global, SalvageArgs};
 use crate::failure::Outcome;
@@ -29,7 +29,9 @@ pub(crate) fn run(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
 async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
     let mut interrupt = Interrupt::new()?;
     let spinner = Spinner::new(global, format!("looking at {} drives", arguments.drives.len()));
-    let open = async { Ok(Salvage::open(&arguments.drives, arguments.accept_stale).await?) };
+    let open = async {
+        Ok(Salvage::open(&arguments.drives, arguments.accept_stale).await.map_err(api::Error::from)?)
+    };
     let pool = Arc::new(interrupt.or(open).await?);
     if let Some(socket) = &arguments.nbd {
         drop(spinner);
@@ -43,8 +45,10 @@ async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
     found.verified = arguments.verify;
     for volume in &mut found.volumes {
         spinner.say(format!("looking at {}", volume.name));
-        let survey =
-            async { Ok(pool.survey(&volume.name, arguments.verify, Arc::<AtomicU64>::default()).await?) };
+        let survey = async {
+            let survey = pool.survey(&volume.name, arguments.verify, Arc::<AtomicU64>::default());
+            Ok(survey.await.map_err(api::Error::from)?)
+        };
         *volume = interrupt.or(survey).await?;
     }
     drop(spinner);
@@ -52,7 +56,7 @@ async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
     Ok(if found.is_whole() { Outcome::Done } else { Outcome::Unwell })
 }
 
-fn show(global: &Global, found: &Salvaged) -> Result<()> {
+fn show(global: &Global, found: &SalvageReport) -> Result<()> {
     let text = match (global.json, global.quiet) {
         (true, _) => super::to_json(found)?,
         (false, true) => found.volumes.iter().map(|volume| format!("{}\n", volume.name)).collect(),
@@ -64,7 +68,7 @@ fn show(global: &Global, found: &Salvaged) -> Result<()> {
 /// Serves the volumes until a signal comes.
 async fn serve(global: &Global, pool: &Salvage, socket: &Path, interrupt: &mut Interrupt) -> Result<Outcome> {
     let socket = std::path::absolute(socket).with_context(|| format!("'{}'", socket.display()))?;
-    let serving = pool.serve_nbd(&socket).await?;
+    let serving = pool.serve_nbd(&socket).await.map_err(api::Error::from)?;
     if global.json || !global.quiet {
         let text = match global.json {
             true => super::to_json(&output::salvage_uris(pool.report(), &socket))?,
@@ -109,7 +113,7 @@ async fn write(
 }
 
 /// The volumes to be written, with the paths of their images.
-fn wanted(found: &Salvaged, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
+fn wanted(found: &SalvageReport, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
     if let Some(name) = &arguments.volume {
         // The pool's name may stand before it, as with other commands.
         let own = name.strip_prefix(&found.pool).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use api::{Error, ErrorKind};
 use server::config::{Config, ConfigError, LogFormat};
-use server::{Error, ErrorKind};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Global, ServeArgs};
@@ -22,7 +22,7 @@ pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     start_log(&config)?;
-    server::serve(&config)?;
+    server::serve(&config).map_err(api::Error::from)?;
     Ok(Outcome::Done)
 }
 

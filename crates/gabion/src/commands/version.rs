@@ -1,7 +1,6 @@
 //! `gabion version`.
 
 use anyhow::Result;
-use server::wire::Version;
 
 use crate::cli::Global;
 use crate::failure::Outcome;
@@ -11,7 +10,7 @@ use crate::failure::Outcome;
 /// # Errors
 /// When nothing can be printed.
 pub(crate) fn run(global: &Global) -> Result<Outcome> {
-    let version = Version::of_this_program();
+    let version = server::version();
     let text = if global.json {
         super::to_json(&version)?
     } else if global.quiet {

@@ -1,12 +1,12 @@
 //! `gabion volume`.
 
 use anyhow::Result;
-use server::Size;
-use server::wire::{CreateVolume, Operation, Pool, PoolState, ResizeVolume, Service, Volume};
+use api::Size;
+use api::VolumeName;
+use api::types::{CreateVolume, PoolState, QosLimits, ResizeVolume, Volume};
 
 use super::{Setting, confirm, image, snapshot};
-use crate::cli::{Limit, ServiceArgs, VolumeCommand, VolumeName};
-use crate::client::segment;
+use crate::cli::{Limit, QosArgs, VolumeCommand};
 use crate::failure::Outcome;
 use crate::output;
 use crate::progress::follow;
@@ -26,8 +26,8 @@ pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Out
         VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
         VolumeCommand::Show { name } => show(setting, &name).await,
         VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
-        VolumeCommand::Set { name, service } => set(setting, &name, service).await,
-        VolumeCommand::Snapshot { name } => snapshot::take(setting, &name).await,
+        VolumeCommand::Set { name, qos } => set(setting, &name, qos).await,
+        VolumeCommand::Snapshot { name } => snapshot::create(setting, &name).await,
         VolumeCommand::Clone { snapshot, name } => snapshot::clone(setting, &snapshot, name).await,
         VolumeCommand::Rollback { snapshot, force, yes } => {
             snapshot::roll_back(setting, &snapshot, force, yes).await
@@ -40,15 +40,11 @@ pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Out
     }
 }
 
-pub(super) fn path_of(name: &VolumeName) -> String {
-    format!("/v1/pools/{}/volumes/{}", segment(&name.pool), segment(&name.volume))
-}
-
 async fn create(setting: &Setting, name: &VolumeName, wanted: &CreateVolume) -> Result<Outcome> {
-    let created = setting.create_volume(&name.pool, wanted).await?;
+    let created = setting.client.create_volume(&name.pool, wanted).await?;
     setting.done(&created, |volume| {
         format!(
-            "volume {name} of {} created; 'gabion export create {name} --nbd' serves it",
+            "volume {name} created with {}; 'gabion export create {name} --nbd' exports it",
             Size(volume.size)
         )
     })?;
@@ -59,14 +55,14 @@ async fn list(setting: &Setting, pool: Option<String>, snapshots: bool) -> Resul
     let pools = match pool {
         Some(pool) => vec![pool],
         None => {
-            let pools: Vec<Pool> = setting.client.get("/v1/pools").await?;
+            let pools = setting.client.list_pools().await?;
             let open = pools.into_iter().filter(|pool| pool.state == PoolState::Open);
             open.map(|pool| pool.name).collect()
         }
     };
     let mut volumes: Vec<Volume> = Vec::new();
     for pool in pools {
-        let found: Vec<Volume> = setting.client.get(&format!("/v1/pools/{}/volumes", segment(&pool))).await?;
+        let found = setting.client.list_volumes(&pool).await?;
         volumes.extend(found.into_iter().filter(|volume| snapshots || !volume.snapshot));
     }
     setting.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
@@ -74,50 +70,50 @@ async fn list(setting: &Setting, pool: Option<String>, snapshots: bool) -> Resul
 }
 
 async fn show(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
-    let volume: Volume = setting.client.get(&path_of(name)).await?;
+    let volume = setting.client.get_volume(name).await?;
     setting.print(&volume, output::volume)?;
     Ok(Outcome::Done)
 }
 
 async fn resize(setting: &Setting, name: &VolumeName, size: Size, shrink: bool) -> Result<Outcome> {
     let request = ResizeVolume { size: size.bytes(), shrink };
-    let resized: Volume = setting.client.patch(&path_of(name), &request).await?;
+    let resized = setting.client.resize_volume(name, &request).await?;
     setting.done(&resized, |volume| {
-        let again = if volume.exported { "; NBD clients see it when they connect again" } else { "" };
-        format!("volume {name} has {} now{again}", Size(volume.size))
+        let again = if volume.exported { "; NBD clients see the new size when they reconnect" } else { "" };
+        format!("volume {name} resized to {}{again}", Size(volume.size))
     })?;
     Ok(Outcome::Done)
 }
 
-async fn set(setting: &Setting, name: &VolumeName, wanted: ServiceArgs) -> Result<Outcome> {
-    let before: Volume = setting.client.get(&path_of(name)).await?;
-    let service = Service {
-        iops: wanted.iops.map_or(before.service.iops, |Limit(iops)| iops),
+async fn set(setting: &Setting, name: &VolumeName, wanted: QosArgs) -> Result<Outcome> {
+    let before = setting.client.get_volume(name).await?.qos;
+    let qos = QosLimits {
+        iops: wanted.iops.map_or(before.iops, |Limit(iops)| iops),
         bandwidth: wanted
             .bandwidth
-            .map_or(before.service.bandwidth, |Limit(bandwidth)| bandwidth.map(|size| size.bytes())),
-        burst_ms: wanted.burst.map_or(before.service.burst_ms, |seconds| seconds * 1000),
-        weight: wanted.weight.unwrap_or(before.service.weight),
-        thick: wanted.thick || before.service.thick && !wanted.thin,
+            .map_or(before.bandwidth, |Limit(bandwidth)| bandwidth.map(|size| size.bytes())),
+        burst_ms: wanted.burst.map_or(before.burst_ms, |seconds| seconds * 1000),
+        weight: wanted.weight.unwrap_or(before.weight),
+        thick: wanted.thick || before.thick && !wanted.thin,
     };
-    let set: Volume = setting.client.put(&format!("{}/service", path_of(name)), &service).await?;
-    setting.done(&set, |volume| format!("volume {name}: limits {}", output::service(&volume.service)))?;
+    let set = setting.client.set_volume_qos(name, &qos).await?;
+    setting.done(&set, |volume| format!("volume {name}: limits {}", output::qos(&volume.qos)))?;
     Ok(Outcome::Done)
 }
 
 async fn delete(setting: &Setting, name: &VolumeName, yes: bool) -> Result<Outcome> {
     if !yes {
-        let volume: Volume = setting.client.get(&path_of(name)).await?;
+        let volume = setting.client.get_volume(name).await?;
         let warning = if volume.snapshot {
-            format!("Snapshot {name} will be gone, and what only it holds.")
+            format!("Snapshot {name} and its exclusive data will be lost.")
         } else {
-            format!("Volume {name} stores {}: that will be lost.", Size(volume.stored))
+            format!("Volume {name} with {} of data will be lost.", Size(volume.stored))
         };
         confirm(false, &warning)?;
     }
-    let started: Operation = setting.client.delete(&path_of(name)).await?;
+    let started = setting.client.delete_volume(name).await?;
     let ended = follow(&setting.client, started, setting.quiet).await?;
-    let what = if name.volume.contains('@') { "snapshot" } else { "volume" };
-    setting.done(&ended, |_| format!("{what} {name} deleted"))?;
+    let noun = if name.volume.contains('@') { "snapshot" } else { "volume" };
+    setting.done(&ended, |_| format!("{noun} {name} deleted"))?;
     Ok(Outcome::Done)
 }

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 use tokio::sync::Mutex;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::extents::{BLOCK, PIECE, Pieces, Source, not_zero};
-use super::nbd::{Client, Place};
+use super::nbd::{Connection, Place};
 use super::progress::{Counted, per_second, show};
 use super::{Beside, Format, Image, RAW, of_file, program};
 
@@ -159,7 +159,7 @@ async fn export_raw(place: &Place, to: &Beside, size: u64, counted: &Arc<Counted
     to.file().set_len(size).map_err(|error| of_image(&error))?;
     let file = Arc::new(to.file().try_clone().map_err(|error| of_image(&error))?);
     let scout = place.connect().await.map_err(of_export)?;
-    same_size(to, size, scout.size)?;
+    same_size(to, size, scout.size())?;
     let source = Source::Export { client: scout, told: std::collections::VecDeque::new() };
     let pieces = Arc::new(Mutex::new(Pieces::new(source, size, counted.clone())));
     let mut clients = JoinSet::new();
@@ -199,7 +199,7 @@ impl Failed {
 
 /// One connection's part of a copy.
 struct Work {
-    client: Client,
+    client: Connection,
     file: Arc<File>,
     pieces: Arc<Mutex<Pieces>>,
     counted: Arc<Counted>,

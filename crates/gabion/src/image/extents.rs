@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use export::Extent;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use super::nbd::Client;
+use super::nbd::Connection;
 use super::progress::Counted;
 
 /// The most bytes of a piece: it is moved by one request.
@@ -18,19 +19,10 @@ pub(super) const PIECE: u64 = 1 << 20;
 /// Zeros of at least this many bytes, aligned, are left out.
 pub(super) const BLOCK: usize = 4096;
 
-/// A stretch of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    /// Bytes.
-    pub(super) length: u64,
-    /// False if it reads as zeros.
-    pub(super) data: bool,
-}
-
 /// What is copied, and who says where its data is.
 pub(super) enum Source {
     /// An export, which is asked in stretches.
-    Export { client: Client, told: VecDeque<Extent> },
+    Export { client: Connection, told: VecDeque<Extent> },
     /// A file, whose system knows its holes.
     File(File),
 }

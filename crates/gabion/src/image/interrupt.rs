@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use anyhow::{Context, Result};
-use server::{Error, ErrorKind};
+use api::{Error, ErrorKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that ask a command to end. From its making on they end nothing by themselves.

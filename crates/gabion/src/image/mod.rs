@@ -1,6 +1,6 @@
 //! Disk images: what they are, and copying them into and out of exports.
 //!
-//! Raw images are copied by an NBD client of our own, all others by qemu-img(1).
+//! Raw images are copied over the NBD client of `export`, all others by qemu-img(1).
 //!
 //! Always true: an image that names other files is refused, since what those hold would end in the volume; a copy that
 //! returns without an error is durable. Must not know: volumes, snapshots, the API.
@@ -8,9 +8,6 @@
 mod beside;
 mod copy;
 mod extents;
-mod filled;
-#[cfg(test)]
-mod fuzz;
 mod interrupt;
 mod nbd;
 mod program;
@@ -23,7 +20,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use server::{Error, ErrorKind, Size};
+use api::{Error, ErrorKind, Size};
 
 pub(crate) use beside::Beside;
 pub(crate) use copy::{Copied, can_write, export, fill};

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
+use api::{Error, ErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
-use server::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdout};
 

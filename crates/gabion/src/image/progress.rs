@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use api::Size;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::Size;
 
 /// What takes longer than this is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use api::types::{ByteRange, SalvagedImage, UnreadableRange};
 use server::salvage::{ExtentState, ReadPart, Salvage};
-use server::wire::{ByteRange, SalvagedImage, UnreadableRange};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::extents::{BLOCK, PIECE, not_zero};

@@ -1,7 +1,7 @@
 //! What `bench rebuild` measured, for people.
 
+use api::Size;
 use bench::rebuild::RebuildResult;
-use server::Size;
 
 /// All of it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -2,7 +2,7 @@
 
 use bench::scale::{MapCost, Recovery};
 
-use server::Size;
+use api::Size;
 
 /// A large map.
 pub(crate) fn map_cost(cost: &MapCost) -> String {

@@ -1,13 +1,13 @@
-//! Drives, and what was found on them.
+//! Formatting of drives and of the report of the offline verifier.
 
-use server::Size;
-use server::wire::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
+use api::Size;
+use api::types::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
 
 use super::table::table;
 use super::time::{length, utc};
 use super::{size, word};
 
-/// Findings of a check that are shown one by one.
+/// Findings of a check that are listed.
 const FINDINGS: usize = 50;
 
 /// A list of drives of pools.
@@ -20,12 +20,12 @@ pub(crate) fn drives(drives: &[PoolDrive]) -> String {
         row.extend(columns(drive));
         row
     };
-    table(&["POOL", ">DRIVE", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(row))
+    table(&["POOL", ">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(row))
 }
 
 /// The drives of one pool.
 pub(super) fn drives_of_pool(drives: &[PoolDrive]) -> String {
-    table(&[">DRIVE", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(columns))
+    table(&[">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(columns))
 }
 
 fn columns(drive: &PoolDrive) -> Vec<String> {
@@ -41,18 +41,18 @@ fn columns(drive: &PoolDrive) -> Vec<String> {
     ]
 }
 
-/// Reads that it did not answer as it should.
+/// Formats the read errors of a drive.
 fn errors(drive: &PoolDrive) -> String {
-    match (drive.read_errors, drive.wrong_reads, drive.last_error) {
+    match (drive.read_errors, drive.checksum_errors, drive.last_error) {
         (None, ..) => "-".into(),
         (Some(all), Some(wrong), Some(last)) if all > 0 => {
-            format!("{} unreadable, {wrong} wrong, last {}", all.saturating_sub(wrong), utc(last))
+            format!("{} unreadable, {wrong} with wrong data, last {}", all.saturating_sub(wrong), utc(last))
         }
         (Some(all), ..) => all.to_string(),
     }
 }
 
-/// What drives are and hold.
+/// Formats the type, use and contents of drives.
 pub(crate) fn identified(drives: &[IdentifiedDrive]) -> String {
     drives.iter().map(identified_one).collect::<Vec<_>>().join("\n")
 }
@@ -68,7 +68,7 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
     }
     if let Some(pool) = &drive.pool {
         let place = pool.index.map_or_else(String::new, |index| format!("drive {index} of "));
-        let clean = if pool.clean { "closed in order" } else { "in use, or not closed in order" };
+        let clean = if pool.clean { "closed cleanly" } else { "in use, or not closed cleanly" };
         lines.push(format!(
             "  pool     {place}pool '{}' ({}, {} drives), {clean}",
             pool.name,
@@ -77,23 +77,23 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
         ));
         lines.push(format!("           id {}", pool.id));
     }
-    lines.extend(drive.users.iter().map(|user| format!("  in use   {user}")));
-    lines.extend(drive.holds.iter().map(|found| match found.offset {
-        Some(offset) => format!("  holds    {} at byte {offset}", found.what),
-        None => format!("  holds    {}", found.what),
+    lines.extend(drive.used_by.iter().map(|user| format!("  used by  {user}")));
+    lines.extend(drive.contents.iter().map(|found| match found.offset {
+        Some(offset) => format!("  contents {} at byte {offset}", found.description),
+        None => format!("  contents {}", found.description),
     }));
-    if drive.users.is_empty() && drive.holds.is_empty() {
-        lines.push("  holds    nothing: zeros wherever it was looked at, so that a pool may take it".into());
+    if drive.used_by.is_empty() && drive.contents.is_empty() {
+        lines.push("  contents none: all sampled blocks are zeros; a pool can use the drive".into());
     }
     lines.join("\n") + "\n"
 }
 
-/// What the verifier saw.
+/// Formats the report of the offline verifier.
 pub(crate) fn check_report(report: &CheckReport) -> String {
     let mut lines = Vec::new();
     let verdict = match (report.sound, report.degraded) {
         (true, false) => "sound",
-        (true, true) => "degraded but sound: everything could be computed without the missing drives",
+        (true, true) => "degraded but sound: all data was reconstructed without the missing drives",
         (false, false) => "NOT sound",
         (false, true) => "NOT sound, and degraded",
     };
@@ -102,10 +102,10 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
     for (damage, meaning) in [
         (
             Damage::Inconsistent,
-            "contradictions in the pool's own structures, which no drive causes: please report this",
+            "contradictions in the pool's own structures, which no drive fault causes: please report this",
         ),
         (Damage::Lost, "places whose data is lost"),
-        (Damage::Repairable, "damaged places whose data the other drives give back"),
+        (Damage::Repairable, "damaged places whose data the other drives reconstruct"),
     ] {
         let count = worst(damage);
         if count > 0 {
@@ -113,18 +113,18 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
         }
     }
     for path in &report.missing {
-        lines.push(format!("  drive missing or out of use: {path}"));
+        lines.push(format!("  drive missing or failed: {path}"));
     }
     lines.push(String::new());
     let closed =
-        if report.clean { "closed in order" } else { "not closed in order: an opening replays its log" };
+        if report.clean { "closed cleanly" } else { "not closed cleanly: the next open replays the log" };
     lines.push(format!("closed    {closed}"));
     if report.records > 0 || report.incomplete > 0 {
         lines.push(format!("to replay {} records, {} blocks to complete", report.records, report.incomplete));
     }
     if !report.damaged_superblocks.is_empty() {
         lines.push(format!(
-            "to rewrite one of two superblock copies on {}: damaged, or being written at a crash",
+            "to rewrite one of two superblock copies on {}: damaged, or incomplete after a crash",
             report.damaged_superblocks.join(", ")
         ));
     }

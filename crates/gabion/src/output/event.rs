@@ -1,13 +1,13 @@
-//! What happened to pools.
+//! Events of pools.
 
-use server::wire::{Event, Severity};
+use api::types::{Event, Severity};
 
 use super::time::utc;
 
 /// A list of events, oldest first.
 pub(crate) fn events(events: &[Event]) -> String {
     if events.is_empty() {
-        return "nothing has happened".into();
+        return "no events".into();
     }
     events.iter().map(event).collect::<Vec<_>>().join("\n")
 }
@@ -19,5 +19,5 @@ pub(crate) fn event(event: &Event) -> String {
         Severity::Warning => '!',
         Severity::Error => 'X',
     };
-    format!("{} {mark} {}", utc(event.at), event.message)
+    format!("{} {mark} {}", utc(event.time), event.message)
 }

@@ -1,6 +1,6 @@
 //! Exports.
 
-use server::wire::{Export, ExportState};
+use api::types::{Export, ExportState};
 
 use super::table::table;
 

@@ -1,7 +1,7 @@
 //! Labs and the drives that they imitate.
 
+use api::Size;
 use bench::lab::{DriveLimits, DriveModel, Lab};
-use server::Size;
 
 use super::table::table;
 

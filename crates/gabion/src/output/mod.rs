@@ -32,11 +32,11 @@ pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};
 pub(crate) use export::exports;
 pub(crate) use lab::{lab_models, labs};
-pub(crate) use pool::{opening, pool_statuses, pools, repair, repair_limits};
+pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
 pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
-pub(crate) use volume::{image_exported, image_imported, service, usages, volume, volumes};
+pub(crate) use volume::{image_exported, image_imported, qos, usages, volume, volumes};
 
 /// The word by which the API calls a state.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {
@@ -48,5 +48,5 @@ pub(crate) fn word<T: Serialize>(state: &T) -> String {
 
 /// A size, or a dash for what is not known.
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or("-".into(), |bytes| server::Size(bytes).to_string())
+    bytes.map_or("-".into(), |bytes| api::Size(bytes).to_string())
 }

@@ -1,7 +1,9 @@
 //! Pools.
 
-use server::Size;
-use server::wire::{Counters, OpenReport, Pool, PoolState, Repair, RepairState, Space, UsersLately};
+use api::Size;
+use api::types::{
+    OpenReport, Pool, PoolCounters, PoolSpace, PoolState, Rebuild, RebuildState, RecentLatency,
+};
 
 use super::drive::drives_of_pool;
 use super::table::table;
@@ -11,11 +13,11 @@ use super::word;
 /// A list of pools.
 pub(crate) fn pools(pools: &[Pool]) -> String {
     if pools.is_empty() {
-        return "no pools; 'gabion pool create' makes one, 'gabion pool open NAME --drives ...' opens one from its drives"
+        return "no pools; 'gabion pool create' creates one, 'gabion pool open NAME --drives ...' opens one from its drives"
             .into();
     }
     let row = |pool: &Pool| {
-        let space = |get: fn(&Space) -> u64| {
+        let space = |get: fn(&PoolSpace) -> u64| {
             pool.space.as_ref().map_or("-".into(), |space| Size(get(space)).to_string())
         };
         let volumes = pool.space.as_ref().map_or("-".into(), |space| space.volumes.to_string());
@@ -32,16 +34,16 @@ pub(crate) fn pools(pools: &[Pool]) -> String {
     table(&["POOL", "STATE", "SCHEME", ">DRIVES", ">CAPACITY", ">FREE", ">VOLUMES"], pools.iter().map(row))
 }
 
-/// Health where there is any, else why there is none.
+/// Returns the health of an open pool, or the state of another one.
 fn state(pool: &Pool) -> String {
-    match (pool.state, &pool.doing) {
+    match (pool.state, &pool.activity) {
         (PoolState::Open, _) => word(&pool.health),
-        (PoolState::Changing, Some(doing)) => doing.clone(),
+        (PoolState::Changing, Some(activity)) => activity.clone(),
         (state, _) => word(&state),
     }
 }
 
-/// Pools in full.
+/// Formats the full status of pools.
 pub(crate) fn pool_statuses(list: &[Pool]) -> String {
     if list.is_empty() {
         return pools(list);
@@ -52,7 +54,7 @@ pub(crate) fn pool_statuses(list: &[Pool]) -> String {
 fn pool_status(pool: &Pool) -> String {
     let mut text = format!("pool '{}': {}\n", pool.name, state(pool));
     for problem in &pool.problems {
-        text.push_str(&format!("  ! {}\n    to do: {}\n", problem.message, problem.action));
+        text.push_str(&format!("  ! {}\n    action: {}\n", problem.message, problem.action));
     }
     text.push('\n');
     let mut line = |title: &str, value: String| text.push_str(&format!("{title:<12}{value}\n"));
@@ -66,30 +68,30 @@ fn pool_status(pool: &Pool) -> String {
     }
     if let Some(space) = &pool.space {
         line("space", format!("{} of {} free, {}", Size(space.free), Size(space.capacity), fill(space)));
-        if space.promised > 0 {
-            line("kept", format!("{} of that for what thick volumes do not store yet", Size(space.promised)));
+        if space.reserved > 0 {
+            line("reserved", format!("{} of that for thick volumes", Size(space.reserved)));
         }
         line(
             "volumes",
             format!(
-                "{}, {} in size altogether, {} stored",
+                "{}, {} provisioned, {} stored",
                 space.volumes,
                 Size(space.provisioned),
                 Size(space.stored)
             ),
         );
     }
-    if let Some(repair) = pool.repair.as_ref().filter(|repair| is_shown(repair)) {
-        line("repair", self::repair(repair));
+    if let Some(rebuild) = pool.rebuild.as_ref().filter(|rebuild| is_shown(rebuild)) {
+        line("rebuild", self::rebuild(rebuild));
     }
     if let Some(scrub) = &pool.scrub {
         line("scrub", super::scrub::scrub(scrub));
     }
-    if let Some(users) = &pool.users {
-        line("users", self::users(users));
+    if let Some(latency) = &pool.latency {
+        line("latency", self::latency(latency));
     }
     if let Some(opened) = &pool.opened {
-        line("opened", format!("{}: {}", utc(opened.at), opening(opened)));
+        line("opened", format!("{}: {}", utc(opened.time), opening(opened)));
     }
     if let Some(counters) = &pool.counters {
         line("since then", counted(counters));
@@ -99,93 +101,98 @@ fn pool_status(pool: &Pool) -> String {
     text
 }
 
-/// Nothing is said of repair that has nothing to do and found nothing.
-fn is_shown(repair: &Repair) -> bool {
-    repair.state != RepairState::Idle || repair.paused || repair.limit > 0 || repair.damaged_rows > 0
+/// Returns false for a rebuild without work, settings and findings.
+fn is_shown(rebuild: &Rebuild) -> bool {
+    rebuild.state != RebuildState::Idle
+        || rebuild.paused
+        || rebuild.rate_limit > 0
+        || rebuild.damaged_rows > 0
 }
 
-/// What users have of the pool while it is at work, in words.
+/// Formats the latency of client I/O during a rebuild or scrub.
 #[allow(clippy::cast_precision_loss, reason = "microseconds of an operation")]
-fn users(users: &UsersLately) -> String {
+fn latency(latency: &RecentLatency) -> String {
     let millis = |micros: u64| micros as f64 / 1000.0;
     format!(
-        "p99 {:.2} ms, p50 {:.2} ms beside that, of {} operation{} lately",
-        millis(users.p99_us),
-        millis(users.p50_us),
-        users.operations,
-        plural(users.operations)
+        "p99 {:.2} ms, p50 {:.2} ms of {} recent operation{}",
+        millis(latency.p99_us),
+        millis(latency.p50_us),
+        latency.operations,
+        plural(latency.operations)
     )
 }
 
-/// How far repair is, in words.
-pub(crate) fn repair(repair: &Repair) -> String {
-    let progress = || format!("{} % done, {} left", repair.percent, Size(repair.left));
-    let mut words = vec![match repair.state {
-        RepairState::Idle => "nothing is missing".to_owned(),
-        RepairState::Working => progress(),
-        RepairState::Paused => format!("paused: {}", progress()),
-        RepairState::NeedsDrive => format!("waits for another drive: {}", progress()),
-        RepairState::NeedsSpace => format!("waits for free space: {}", progress()),
-        RepairState::Lost => "some of it cannot be computed: more is lost than the scheme bears".to_owned(),
+/// Formats the progress of a rebuild.
+pub(crate) fn rebuild(rebuild: &Rebuild) -> String {
+    let progress = || format!("{} % done, {} remaining", rebuild.percent, Size(rebuild.remaining));
+    let mut words = vec![match rebuild.state {
+        RebuildState::Idle => "no missing data".to_owned(),
+        RebuildState::Working => progress(),
+        RebuildState::Paused => format!("paused: {}", progress()),
+        RebuildState::NeedsDrive => format!("waiting for another drive: {}", progress()),
+        RebuildState::NeedsSpace => format!("waiting for free space: {}", progress()),
+        RebuildState::Lost => {
+            "incomplete: more drives are missing or damaged than the scheme tolerates".to_owned()
+        }
     }];
-    if repair.bytes_per_second > 0 {
-        words.push(format!("{} a second", Size(repair.bytes_per_second)));
+    if rebuild.bytes_per_second > 0 {
+        words.push(format!("{}/s", Size(rebuild.bytes_per_second)));
     }
-    if let Some(seconds) = repair.seconds_left {
+    if let Some(seconds) = rebuild.seconds_left {
         #[allow(clippy::cast_precision_loss)]
-        words.push(format!("{} to go", length(seconds as f64)));
+        words.push(format!("{} left", length(seconds as f64)));
     }
-    if repair.limit > 0 {
-        words.push(format!("limited to {} a second", Size(repair.limit)));
+    if rebuild.rate_limit > 0 {
+        words.push(format!("limited to {}/s", Size(rebuild.rate_limit)));
     }
-    if repair.damaged_rows > 0 {
+    if rebuild.damaged_rows > 0 {
         words.push(format!(
-            "{} row{} could not be computed: other drives were damaged there as well",
-            repair.damaged_rows,
-            plural(repair.damaged_rows)
+            "{} row{} not reconstructed: other columns are damaged",
+            rebuild.damaged_rows,
+            plural(rebuild.damaged_rows)
         ));
     }
     words.join(", ")
 }
 
-/// How fast repair may go, in words.
-pub(crate) fn repair_limits(repair: &Repair) -> String {
-    let paused = if repair.paused { "paused, " } else { "" };
-    match repair.limit {
-        0 => format!("{paused}as fast as the drives allow"),
-        limit => format!("{paused}at most {} a second", Size(limit)),
+/// Formats the settings of the rebuild.
+pub(crate) fn rebuild_settings(rebuild: &Rebuild) -> String {
+    let paused = if rebuild.paused { "paused, " } else { "" };
+    match rebuild.rate_limit {
+        0 => format!("{paused}no rate limit"),
+        limit => format!("{paused}limited to {}/s", Size(limit)),
     }
 }
 
-/// What a scheme bears, in words.
+/// Formats the failures that a scheme tolerates.
 fn protection(scheme: &str) -> String {
     match scheme.split_once('+') {
-        Some((_, "0")) => format!("{scheme}, none: the loss of any drive loses data"),
-        Some((_, "1")) => format!("{scheme}, bears the loss of any one drive"),
-        Some((_, parity)) => format!("{scheme}, bears the loss of any {parity} drives"),
+        Some((_, "0")) => format!("{scheme}, none: the failure of any drive loses data"),
+        Some((_, "1")) => format!("{scheme}, tolerates the failure of any one drive"),
+        Some((_, parity)) => format!("{scheme}, tolerates the failure of any {parity} drives"),
         None => scheme.to_owned(),
     }
 }
 
-fn fill(space: &Space) -> String {
+fn fill(space: &PoolSpace) -> String {
     let used = space.capacity.saturating_sub(space.free);
     let percent = (used * 100).checked_div(space.capacity).unwrap_or(100);
-    format!("{percent} % taken")
+    format!("{percent} % used")
 }
 
-/// What an opening found, in words.
+/// Formats the findings of an open.
 pub(crate) fn opening(report: &OpenReport) -> String {
     let mut words = Vec::new();
     if report.clean {
-        words.push("it had been closed in order".to_owned());
+        words.push("after a clean close".to_owned());
     } else {
         words.push(format!(
-            "recovered: it had not been closed in order; {} record{} replayed",
+            "recovered after a crash: {} log record{} replayed",
             report.replayed,
             plural(report.replayed)
         ));
-        if report.dropped > 0 {
-            words.push(format!("{} cut off by the crash and never acknowledged", report.dropped));
+        if report.discarded > 0 {
+            words.push(format!("{} incomplete and never acknowledged discarded", report.discarded));
         }
         if report.completed > 0 {
             words.push(format!("{} block{} completed", report.completed, plural(report.completed)));
@@ -195,10 +202,10 @@ pub(crate) fn opening(report: &OpenReport) -> String {
         words.push(format!("without {}", report.missing.join(", ")));
     }
     if !report.returned.is_empty() {
-        words.push(format!("{} back again", report.returned.join(", ")));
+        words.push(format!("{} returned", report.returned.join(", ")));
     }
     if !report.stale.is_empty() {
-        words.push(format!("{} held an old copy of itself and is rebuilt", report.stale.join(", ")));
+        words.push(format!("{} outdated and rebuilt", report.stale.join(", ")));
     }
     if !report.shrunk.is_empty() {
         words.push(format!("without {}, smaller than before", report.shrunk.join(", ")));
@@ -216,7 +223,7 @@ pub(crate) fn opening(report: &OpenReport) -> String {
     words.join(", ")
 }
 
-fn counted(counters: &Counters) -> String {
+fn counted(counters: &PoolCounters) -> String {
     const BLOCK: u64 = 4096;
     let user = counters.user_blocks;
     let own = counters.map_blocks + counters.freeing_blocks + counters.moved_blocks + counters.header_blocks;

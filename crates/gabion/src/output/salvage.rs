@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use api::Size;
+use api::types::{ByteRange, SalvageReport, SalvagedImage, SalvagedVolume};
 use serde::Serialize;
-use server::Size;
-use server::wire::{ByteRange, Salvaged, SalvagedImage, SalvagedVolume};
 
 use super::table::table;
 use super::time::length;
@@ -13,7 +13,7 @@ use super::time::length;
 const SHOWN: usize = 20;
 
 /// The list of volumes, with the problems of the pool.
-pub(crate) fn salvaged(found: &Salvaged) -> String {
+pub(crate) fn salvaged(found: &SalvageReport) -> String {
     let mut lines = vec![headline(found)];
     for drive in found.drives.iter().filter(|drive| !drive.present) {
         lines.push(format!("  drive {} is missing: {}", drive.index, drive.path));
@@ -44,8 +44,8 @@ pub(crate) fn salvaged(found: &Salvaged) -> String {
     lines.join("\n") + "\n"
 }
 
-fn headline(found: &Salvaged) -> String {
-    let closed = if found.clean { "closed in order" } else { "not closed in order" };
+fn headline(found: &SalvageReport) -> String {
+    let closed = if found.clean { "closed cleanly" } else { "not closed cleanly" };
     format!(
         "pool '{}' ({}, {}), {closed}, as of opening {}",
         found.pool, found.id, found.scheme, found.opening
@@ -53,7 +53,7 @@ fn headline(found: &Salvaged) -> String {
 }
 
 /// Notes on the list.
-fn advice(found: &Salvaged) -> Vec<String> {
+fn advice(found: &SalvageReport) -> Vec<String> {
     let mut lines = Vec::new();
     let stale = found.volumes.iter().any(|volume| volume.stale || volume.stale_bytes > 0);
     if stale && !found.accepts_stale {
@@ -122,7 +122,7 @@ pub(crate) struct SalvageUri {
 }
 
 /// The URIs of the volumes.
-pub(crate) fn salvage_uris(found: &Salvaged, socket: &Path) -> Vec<SalvageUri> {
+pub(crate) fn salvage_uris(found: &SalvageReport, socket: &Path) -> Vec<SalvageUri> {
     let uri = |volume: &SalvagedVolume| SalvageUri {
         volume: volume.name.clone(),
         uri: format!("nbd+unix:///{}/{}?socket={}", found.pool, volume.name, socket.display()),
@@ -131,7 +131,7 @@ pub(crate) fn salvage_uris(found: &Salvaged, socket: &Path) -> Vec<SalvageUri> {
 }
 
 /// The same, for people.
-pub(crate) fn salvage_served(found: &Salvaged, socket: &Path) -> String {
+pub(crate) fn salvage_served(found: &SalvageReport, socket: &Path) -> String {
     let mut lines = vec![headline(found)];
     let problems = found.problems.iter().map(|problem| format!("  ! {}", problem.message));
     lines.extend(shortened(problems, "problems"));

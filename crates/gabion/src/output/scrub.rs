@@ -1,53 +1,53 @@
-//! Scrubbing, in words.
+//! Formatting of scrubs.
 
-use server::Size;
-use server::wire::{Scrub, ScrubResult};
+use api::Size;
+use api::types::{Scrub, ScrubResult};
 
 use super::time::{length, utc};
 
-/// How far it is, or what the last one found, and when the next one is due.
+/// Formats the progress or the last result of scrubbing, and its settings.
 pub(crate) fn scrub(scrub: &Scrub) -> String {
     let mut words = Vec::new();
     if let Some(current) = &scrub.current {
         let paused = if scrub.paused { "paused: " } else { "" };
         words.push(format!(
-            "{paused}{} % done, {} read, {} left",
+            "{paused}{} % done, {} read, {} remaining",
             scrub.percent,
             Size(current.bytes),
-            Size(scrub.left)
+            Size(scrub.remaining)
         ));
         if scrub.bytes_per_second > 0 && !scrub.paused {
-            words.push(format!("{} a second", Size(scrub.bytes_per_second)));
+            words.push(format!("{}/s", Size(scrub.bytes_per_second)));
         }
         if let Some(seconds) = scrub.seconds_left {
             #[allow(clippy::cast_precision_loss)]
-            words.push(format!("{} to go", length(seconds as f64)));
+            words.push(format!("{} left", length(seconds as f64)));
         }
         words.push(found(current));
     } else if let Some(last) = &scrub.last {
         words.push(result(last));
-        if last.damaged > 0 && last.lost == 0 && scrub.unhealed == 0 {
-            words.push("all of it written anew elsewhere".into());
+        if last.damaged > 0 && last.lost == 0 && scrub.unrepaired == 0 {
+            words.push("all rewritten".into());
         }
     } else {
         words.push("none yet".into());
     }
-    if scrub.unhealed > 0 {
-        words.push(match scrub.unhealed {
-            1 => "1 damaged place is not written anew yet".into(),
-            many => format!("{many} damaged places are not written anew yet"),
+    if scrub.unrepaired > 0 {
+        words.push(match scrub.unrepaired {
+            1 => "1 damaged place not rewritten yet".into(),
+            many => format!("{many} damaged places not rewritten yet"),
         });
     }
     words.push(settings(scrub));
     words.join(", ")
 }
 
-/// What one found that came to its end.
+/// Formats the result of a complete scrub.
 fn result(last: &ScrubResult) -> String {
-    let ended = last.ended.unwrap_or(last.began);
+    let ended = last.finished.unwrap_or(last.started);
     // Whole seconds are kept of when it began and ended.
     #[allow(clippy::cast_precision_loss)]
-    let took = match ended.saturating_sub(last.began) {
+    let took = match ended.saturating_sub(last.started) {
         0 => "less than 1 s".to_owned(),
         seconds => length(seconds as f64),
     };
@@ -67,17 +67,17 @@ fn found(result: &ScrubResult) -> String {
     }
 }
 
-/// How often, and how fast.
+/// Formats the settings of scrubbing.
 pub(crate) fn settings(scrub: &Scrub) -> String {
     let often = match scrub.every {
-        0 => "only when asked".to_owned(),
+        0 => "on request only".to_owned(),
         86_400 => "every day".into(),
         every => format!("every {} days", every / 86_400),
     };
     let paused = if scrub.paused { ", paused" } else { "" };
-    match scrub.limit {
+    match scrub.rate_limit {
         0 => format!("{often}{paused}"),
-        limit => format!("{often}{paused}, at most {} a second", Size(limit)),
+        limit => format!("{often}{paused}, limited to {}/s", Size(limit)),
     }
 }
 
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
 
     /// A scrub that found this, and what is not healed.
-    fn shown(damaged: u64, lost: u64, unhealed: u64) -> String {
-        let last = ScrubResult { began: 0, ended: Some(0), bytes: 3 << 20, damaged, lost };
+    fn shown(damaged: u64, lost: u64, unrepaired: u64) -> String {
+        let last = ScrubResult { started: 0, finished: Some(0), bytes: 3 << 20, damaged, lost };
         let scrub_of = Scrub {
             current: None,
             last: Some(last),
-            left: 0,
+            remaining: 0,
             percent: 100,
             bytes_per_second: 0,
             seconds_left: None,
-            unhealed,
+            unrepaired,
             paused: false,
-            limit: 0,
+            rate_limit: 0,
             every: 86_400,
         };
         scrub(&scrub_of)
     }
 
     #[test]
-    fn it_is_said_whether_what_was_damaged_is_sound_again() {
+    fn repaired_and_unrepaired_damage_is_told_apart() {
         let began = "finished 1970-01-01 00:00:00 UTC: 3 MiB read in less than 1 s, ";
         for (found, says) in [
             ((0, 0, 0), "nothing damaged, every day"),
-            ((1, 0, 0), "1 damaged block, all of it written anew elsewhere, every day"),
-            ((2, 0, 1), "2 damaged blocks, 1 damaged place is not written anew yet, every day"),
+            ((1, 0, 0), "1 damaged block, all rewritten, every day"),
+            ((2, 0, 1), "2 damaged blocks, 1 damaged place not rewritten yet, every day"),
             ((2, 1, 0), "2 damaged blocks, 1 row LOST, every day"),
         ] {
             assert_eq!(shown(found.0, found.1, found.2), format!("{began}{says}"));

@@ -1,6 +1,6 @@
 //! Machines, templates, and the processors that machines run on.
 
-use server::Size;
+use api::Size;
 use vm::{Boot, CpuList, Network, Pages, Template};
 
 use super::table::table;

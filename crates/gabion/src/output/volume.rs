@@ -1,7 +1,7 @@
 //! Volumes.
 
-use server::Size;
-use server::wire::{Service, Usage, Volume};
+use api::Size;
+use api::types::{QosLimits, Volume, VolumeUsage};
 
 use super::table::table;
 use super::time::utc;
@@ -26,7 +26,7 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
 
 fn state(volume: &Volume) -> String {
     match volume {
-        Volume { kept_by: others @ 1.., .. } => format!("deleted, shared by {others}"),
+        Volume { retained_by: others @ 1.., .. } => format!("deleted, shared by {others}"),
         Volume { deleting: true, .. } => "deleting".into(),
         Volume { exported: true, .. } => "exported".into(),
         Volume { snapshot: true, .. } => "snapshot".into(),
@@ -34,33 +34,33 @@ fn state(volume: &Volume) -> String {
     }
 }
 
-/// What volumes and snapshots hold.
-pub(crate) fn usages(usages: &[Usage]) -> String {
-    let row = |usage: &Usage| {
+/// A table of the space that volumes and snapshots use.
+pub(crate) fn usages(usages: &[VolumeUsage]) -> String {
+    let row = |usage: &VolumeUsage| {
         vec![
             format!("{}/{}", usage.pool, usage.name),
-            Size(usage.shown).to_string(),
-            Size(usage.alone).to_string(),
+            Size(usage.referenced).to_string(),
+            Size(usage.exclusive).to_string(),
             Size(usage.shared).to_string(),
         ]
     };
-    let rows = table(&["NAME", ">SHOWS", ">ALONE", ">SHARED"], usages.iter().map(row));
-    format!("{rows}\nDeleting one frees what it holds ALONE.")
+    let rows = table(&["NAME", ">REFERENCED", ">EXCLUSIVE", ">SHARED"], usages.iter().map(row));
+    format!("{rows}\nDeleting a volume or snapshot frees its EXCLUSIVE data.")
 }
 
-/// What a volume may take.
-pub(crate) fn service(service: &Service) -> String {
+/// Formats the quality of service of a volume.
+pub(crate) fn qos(qos: &QosLimits) -> String {
     let mut words = Vec::new();
-    words.extend(service.iops.map(|iops| format!("{iops} operations a second")));
-    words.extend(service.bandwidth.map(|bytes| format!("{} a second", Size(bytes))));
+    words.extend(qos.iops.map(|iops| format!("{iops} IOPS")));
+    words.extend(qos.bandwidth.map(|bytes| format!("{}/s", Size(bytes))));
     if words.is_empty() {
         words.push("none".into());
-    } else if service.burst_ms > 0 {
-        words.push(format!("{} s more of that after a rest", f64::from(service.burst_ms) / 1000.0));
+    } else if qos.burst_ms > 0 {
+        words.push(format!("burst {} s", f64::from(qos.burst_ms) / 1000.0));
     }
-    words.push(format!("weight {}", service.weight));
-    if service.thick {
-        words.push("thick: room is kept for all of it".into());
+    words.push(format!("weight {}", qos.weight));
+    if qos.thick {
+        words.push("thick".into());
     }
     words.join(", ")
 }
@@ -84,7 +84,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
             .map_or_else(String::new, |origin| format!("\norigin   {}/{origin}", volume.pool)),
         utc(volume.created),
         shards(volume),
-        service(&volume.service),
+        qos(&volume.qos),
     )
 }
 

@@ -137,8 +137,8 @@ impl Data {
         }
     }
 
-    fn connect(&self) -> Result<nbd::Client> {
-        nbd::Client::connect(&self.socket, &self.export)
+    fn connect(&self) -> Result<nbd::BlockingClient> {
+        nbd::connect(&self.socket, &self.export)
             .with_context(|| format!("connecting to {}", self.socket.display()))
     }
 }

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::{Error, ErrorKind, Size};
 use serde::{Deserialize, Serialize};
-use server::{Error, ErrorKind, Size};
 
 const MARKER: &str = "gabion-quickstart.json";
 /// Free space below which there is no point.

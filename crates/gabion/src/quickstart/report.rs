@@ -71,7 +71,7 @@ pub(super) fn notes(report: &Report, suite: &Suite) -> String {
          machine: {}",
         report.scheme,
         report.drives,
-        server::Size(report.drive_bytes),
+        api::Size(report.drive_bytes),
         report.runner,
         report.seconds,
         published(suite).iter().map(|of| of.system.as_str()).collect::<Vec<_>>().join(", "),

@@ -5,20 +5,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use api::Size;
+use api::client::Client;
+use api::types::{CreateExport, CreatePool, CreateVolume, FileDrives, Pool, Protocol};
 use bench::fio::FioRun;
 use bench::load::Target;
 use bench::{Job, JobResult, fio, nbd};
 use indicatif::{ProgressBar, ProgressStyle};
-use server::wire::{
-    CreateExport, CreatePool, CreateVolume, Export, FileDrives, Operation, Pool, Protocol, Volume,
-};
-use server::{Size, offline};
+use server::offline;
 
 use super::data::{self, Data, Mover};
 use super::place::{self, Found, Place};
 use super::report::{self, Report};
 use crate::cli::{Global, QuickstartArgs};
-use crate::client::Client;
 use crate::own_daemon::Daemon;
 use crate::progress::follow;
 
@@ -92,7 +91,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
         talk.say(&format!("took away what an earlier run had left in {}", directory.display()));
     }
     let drive_bytes = place.drive_size(arguments.drive_size)?;
-    let client = Client::new(place.path("gabion.sock"));
+    let client = Client::unix(place.path("gabion.sock"));
 
     talk.step(&format!(
         "starting a daemon; {DRIVES} sparse file drives of {} in {}",
@@ -152,10 +151,7 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
     }
 
     talk.step(&format!("failing drive {VICTIM}, and the degraded part of the benchmark"));
-    let pool: Pool = client
-        .post(&format!("/v1/pools/{POOL}/drives/{VICTIM}/fail"), &())
-        .await
-        .context("failing a drive")?;
+    let pool = client.fail_drive(POOL, VICTIM).await.context("failing a drive")?;
     pool.problems.iter().for_each(|problem| talk.detail(&problem.message));
     for job in suite.jobs.iter().filter(|job| job.degraded) {
         results.push(load.run(&talk, job).await?);
@@ -200,14 +196,14 @@ async fn create_pool(client: &Client, place: &Place, bytes: u64) -> Result<Pool>
         files: Some(files),
         ..CreatePool::default()
     };
-    let started: Operation = client.post("/v1/pools", &request).await?;
+    let started = client.create_pool(&request).await?;
     follow(client, started, true).await?;
-    client.get(&format!("/v1/pools/{POOL}")).await
+    Ok(client.get_pool(POOL).await?)
 }
 
 async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
     let request = CreateVolume { sector: Some(4096), ..CreateVolume::new(volume, size) };
-    let _: Volume = client.post(&format!("/v1/pools/{POOL}/volumes"), &request).await?;
+    client.create_volume(POOL, &request).await?;
     let request = CreateExport {
         pool: POOL.into(),
         volume: volume.into(),
@@ -217,7 +213,7 @@ async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
         queues: None,
         reactors: Vec::new(),
     };
-    let _: Export = client.post("/v1/exports", &request).await?;
+    client.create_export(&request).await?;
     Ok(())
 }
 
@@ -255,13 +251,13 @@ impl Load {
     async fn fill(&self, talk: &Talk, said: &str) -> Result<()> {
         let (socket, bytes) = (self.socket.clone(), self.bench_bytes);
         let fill = move || -> std::io::Result<()> {
-            let mut client = nbd::Client::connect(&socket, &format!("{POOL}/bench"))?;
+            let mut client = nbd::connect(&socket, &format!("{POOL}/bench"))?;
             let mut data = vec![0u8; 1 << 20];
             for offset in (0..bytes).step_by(1 << 20) {
                 stamp(&mut data, offset);
                 client.write(offset, &data)?;
             }
-            client.flush()
+            Ok(client.flush()?)
         };
         let (filled, took) = talk.during("filling the volume", fill).await?;
         filled.context("filling the volume")?;

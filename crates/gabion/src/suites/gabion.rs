@@ -4,16 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::client::Client;
+use api::types::{CreateExport, CreatePool, CreateVolume, Export, Protocol};
 use bench::bounds::Layout;
 use bench::guest::BootFiles;
 use bench::load::Target;
 use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
-use server::wire::{CreateExport, CreatePool, CreateVolume, Export, Operation, Pool, Protocol, Volume};
 use tokio::runtime::Runtime;
 
 use super::machines::{self, Machines};
-use crate::client::Client;
 use crate::failure::Usage;
 use crate::own_daemon::Daemon;
 use crate::progress::follow;
@@ -131,7 +131,7 @@ impl Gabion {
         let groups = wish.groups(pools).map_err(anyhow::Error::msg)?;
         let each = groups.first().map_or(0, |group| group.len());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let client = Client::new(directory.join("gabion.sock"));
+        let client = Client::unix(directory.join("gabion.sock"));
         let log = wish.folder.join(format!("{}.log", self.name));
         let more: Vec<String> =
             self.reactors.iter().flat_map(|count| ["--reactors".to_owned(), count.to_string()]).collect();
@@ -189,9 +189,9 @@ impl Gabion {
         bytes: Option<u64>,
         directory: &Path,
     ) -> Result<Vec<TargetExtent>> {
-        let started: Operation = client.post("/v1/pools", request).await?;
+        let started = client.create_pool(request).await?;
         follow(client, started, true).await?;
-        let pool: Pool = client.get(&format!("/v1/pools/{}", request.name)).await?;
+        let pool = client.get_pool(&request.name).await?;
         let room = pool.space.map_or(0, |space| space.free) / 100 * self.fill;
         let size = (room / u64::from(volumes)).min(bytes.unwrap_or(u64::MAX)) / MIB * MIB;
         if size == 0 {
@@ -201,7 +201,7 @@ impl Gabion {
         for number in 0..volumes {
             let name = format!("v{number}");
             let volume = CreateVolume { sector: Some(4096), ..CreateVolume::new(name.clone(), size) };
-            let _: Volume = client.post(&format!("/v1/pools/{}/volumes", request.name), &volume).await?;
+            client.create_volume(&request.name, &volume).await?;
             let export = CreateExport {
                 pool: request.name.clone(),
                 volume: name.clone(),
@@ -211,7 +211,7 @@ impl Gabion {
                 queues: None,
                 reactors: Vec::new(),
             };
-            let export: Export = client.post("/v1/exports", &export).await?;
+            let export = client.create_export(&export).await?;
             spots.push(TargetExtent { target: target(&export, directory)?, bytes: size });
         }
         Ok(spots)
@@ -317,8 +317,7 @@ impl System for Gabion {
         };
         let fail = async {
             for number in 0..up.pools as usize {
-                let path = format!("/v1/pools/{}/drives/{VICTIM}/fail", pool_name(number));
-                let _: Pool = up.client.post(&path, &()).await?;
+                up.client.fail_drive(&pool_name(number), VICTIM).await?;
             }
             anyhow::Ok(())
         };

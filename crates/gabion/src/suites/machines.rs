@@ -11,8 +11,8 @@ use bench::guest::{BootFiles, agent_port_options, first_disk, is_responsive};
 use bench::load::Target;
 use bench::stale_processes::environment_tag;
 use vm::{
-    Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running, Shape,
-    Start, Store,
+    Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running,
+    StartOptions, Store, VcpuTopology,
 };
 
 /// How long all of them may take to start, each: without hardware's help they take turns at the processors.
@@ -69,12 +69,12 @@ impl Machines {
         folder: &Path,
     ) -> Result<()> {
         let name = format!("m{number}");
-        let agent = self.store.place(&name).join("agent.sock");
+        let agent = self.store.machine_dir(&name).join("agent.sock");
         let machine = Machine {
             name: name.clone(),
             uuid: format!("00000000-0000-4000-8000-{number:012x}"),
             created: 0,
-            cpus: Shape::of_cores(shape.cpus),
+            cpus: VcpuTopology::from_cores(shape.cpus),
             pin: Pin::None,
             memory: Memory { bytes: shape.memory, pages: Pages::Normal },
             accelerator: Accelerator::Auto,
@@ -91,7 +91,7 @@ impl Machines {
         };
         let _lock = self.store.create(&machine)?;
         let (disks, environment) = (vec![disk.into()], vec![environment_tag(folder)?]);
-        let start = Start { machine: &machine, disks, placement: Placement::default(), environment };
+        let start = StartOptions { machine: &machine, disks, placement: Placement::default(), environment };
         let running = vm::start(&self.store, start)?;
         self.running.push((name, running));
         self.targets.push(first_disk(&agent));
@@ -101,11 +101,11 @@ impl Machines {
     fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<()> {
         let deadline = Instant::now() + patience;
         for (name, running) in &self.running {
-            while !is_responsive(&self.store.place(name).join("agent.sock")) {
+            while !is_responsive(&self.store.machine_dir(name).join("agent.sock")) {
                 if stop.load(Ordering::Relaxed) {
                     bail!("interrupted");
                 }
-                if !running.lives() {
+                if !running.is_alive() {
                     bail!("machine {name} has ended by itself: {}", self.last_words(name));
                 }
                 if Instant::now() > deadline {

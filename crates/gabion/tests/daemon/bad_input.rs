@@ -11,11 +11,11 @@ fn volume_sizes_that_make_no_sense_are_refused() {
     let daemon = home.start();
     daemon.make_pool();
     for (size, says) in [
-        ("0", "a volume of 0 bytes"),
+        ("0", "the volume size must not be 0"),
         ("2P", "more than"),
         ("16383P", "more than"),
-        ("1000", "no multiple of the sector size"),
-        ("1", "no multiple of the sector size"),
+        ("1000", "is not a multiple of the sector size"),
+        ("1", "is not a multiple of the sector size"),
     ] {
         let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", size]);
         assert!(refusal.contains(says), "{size}: {refusal}");
@@ -124,7 +124,7 @@ fn a_file_where_the_socket_should_be_is_left_alone() {
     std::fs::write(home.path("gabion.sock"), "precious").unwrap();
     let ran = run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains("is no socket"), "{ran:?}");
+    assert!(ran.err.contains("is not a socket"), "{ran:?}");
     assert_eq!(std::fs::read(home.path("gabion.sock")).unwrap(), b"precious");
 }
 
@@ -174,20 +174,72 @@ fn whatever_is_said_to_the_api_is_answered_in_its_form() {
         assert_eq!(body["error"]["kind"].as_str().unwrap_or_default(), kind, "{method} {path}: {body}");
         assert!(kind.is_empty() || body["error"]["message"].is_string());
     }
-    // Not even HTTP, and far too much of it: the connection ends, and the daemon goes on.
+    // Bytes that are not HTTP, and a body that never ends: the connection is closed.
     let endless = format!(
         "POST /v1/pools HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n{}",
         "x".repeat(4 << 20)
     );
-    for nonsense in [&[0xFF; 4096][..], endless.as_bytes()] {
+    for invalid in [&[0xFF; 4096][..], endless.as_bytes()] {
         let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let _ = stream.write_all(nonsense);
+        let _ = stream.write_all(invalid);
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let (status, document) = say(&home, "GET", "/v1/openapi.json", "");
     assert_eq!((status, document["info"]["version"].as_str()), (200, Some("v1")));
     let (_, told) = say(&home, "GET", "/v1/daemon", "");
     assert_eq!((told["ready"].as_bool(), told["pid"].as_u64()), (Some(true), Some(daemon.pid().into())));
+    daemon.stop();
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_with_status_413() {
+    let home = Home::new();
+    let daemon = home.start();
+    let large = "x".repeat(100 << 20);
+    let (status, body) = say(&home, "POST", "/v1/pools", &large);
+    assert_eq!((status, &body["error"]["kind"]), (413, &"too_large".into()), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("2 MiB"), "{body}");
+    // Without a declared length.
+    let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head =
+        "POST /v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    write!(stream, "{:x}\r\n{large}\r\n0\r\n\r\n", large.len()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    // A client that waits for permission to send the body does not send it.
+    let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head =
+        "POST /v1/pools HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 99999999\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    daemon.stop();
+}
+
+#[test]
+fn every_endpoint_of_the_api_has_a_handler() {
+    let home = Home::new();
+    let daemon = home.start();
+    for row in api::paths::ALL {
+        let method = format!("{:?}", row.method).to_ascii_uppercase();
+        let path = row.path.replace("{pool}", "none").replace("{volume}", "none");
+        let path = path.replace("{index}", "0").replace("{id}", "0");
+        let length = if method == "GET" { "" } else { "content-length: 1\r\n" };
+        let body = if method == "GET" { "" } else { "{" };
+        let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{length}\r\n{body}")
+            .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let missing = response.contains("no endpoint") || response.contains("does not support");
+        assert!(!missing, "{method} {path}: {response}");
+    }
     daemon.stop();
 }

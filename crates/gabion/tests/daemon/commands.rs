@@ -19,7 +19,21 @@ fn without_a_daemon_it_is_said_where_one_was_expected() {
     }
     let ran = home.gabion(&["pool", "list", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
-    assert_eq!((ran.out.as_str(), error["error"]["kind"].as_str()), ("", Some("not_found")));
+    assert_eq!((ran.out.as_str(), error["error"]["kind"].as_str()), ("", Some("unreachable")));
+}
+
+#[test]
+fn a_command_waits_for_a_daemon_that_is_starting() {
+    let succeeds = || {
+        let home = Home::new();
+        let mut daemon = home.serve(&[]).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let ran = home.gabion(&["pool", "list"]);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        ran.code == Some(0)
+    };
+    // On a loaded machine the start can take longer than the two seconds.
+    assert!((0..5).any(|_| succeeds()));
 }
 
 #[test]

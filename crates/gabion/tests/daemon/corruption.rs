@@ -140,17 +140,17 @@ fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
     let status = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(status.code, Some(3), "{status:?}");
     assert!(status.out.contains("pool 'fast': drive failing"), "{}", status.out);
-    assert!(status.out.contains("answered wrongly in its life, the last just now"), "{}", status.out);
+    assert!(status.out.contains("returned wrong data, the last just now"), "{}", status.out);
     assert!(status.out.contains("'gabion drive replace fast 3 --with DRIVE'"), "{}", status.out);
     let list = daemon.ok(&["drive", "list", "fast"]);
     assert!(list.contains("online, failing") && list.contains("0 unreadable, "), "{list}");
     let events = daemon.json(&["pool", "events", "fast"]).to_string();
-    assert!(events.contains("drive_errs") && events.contains("drive_failing"), "{events}");
-    let counted = drive(&daemon)["wrong_reads"].as_u64().unwrap();
+    assert!(events.contains("drive_read_errors") && events.contains("drive_failing"), "{events}");
+    let counted = drive(&daemon)["checksum_errors"].as_u64().unwrap();
     daemon.kill();
 
     let daemon = home.start_with(&["--retire-after", "4"]);
-    let wrong = drive(&daemon)["wrong_reads"].as_u64().unwrap();
+    let wrong = drive(&daemon)["checksum_errors"].as_u64().unwrap();
     assert!(wrong > 0 && counted > 0 && drive(&daemon)["failing"] == true, "{wrong} of {counted}");
     daemon.ok(&["drive", "add", "fast", &home.file("another", 64 << 20)]);
     until("it is emptied", || drive(&daemon)["state"] == "removed");
@@ -181,13 +181,17 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
     });
     load.unwrap();
     let last = daemon.json(&["pool", "scrub", "fast", "--wait"])["scrub"].clone();
-    assert_eq!((&last["unhealed"], &last["last"]["lost"]), (&0.into(), &0.into()), "{last}");
+    assert_eq!((&last["unrepaired"], &last["last"]["lost"]), (&0.into(), &0.into()), "{last}");
     let events = daemon.json(&["pool", "events", "fast", "--last", "500"]).to_string();
     assert!(events.contains("\"damaged\"") && events.contains("scrub_finished"), "{events}");
 
-    assert!(daemon.ok(&["pool", "scrub", "fast", "--every", "7d", "--rate", "64K"]).contains("every 7 days"));
+    assert!(
+        daemon
+            .ok(&["pool", "scrub", "fast", "--every", "7d", "--rate-limit", "64K"])
+            .contains("every 7 days")
+    );
     let begun = daemon.ok(&["pool", "scrub", "fast"]);
-    assert!(begun.contains("is being scrubbed"), "{begun}");
+    assert!(begun.contains("started"), "{begun}");
     assert!(daemon.ok(&["pool", "scrub", "fast", "--pause"]).contains("paused"));
     let refusal = daemon.refused(&["pool", "scrub", "fast", "--wait"]);
     assert!(refusal.contains("--resume"), "{refusal}");
@@ -197,7 +201,7 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
     let scrub = || daemon.pool("fast")["scrub"].clone();
     assert_eq!(scrub()["every"], 7 * 86_400);
     until("the scrub has ended", || scrub()["current"].is_null());
-    daemon.ok(&["pool", "scrub", "fast", "--rate", "64K"]);
+    daemon.ok(&["pool", "scrub", "fast", "--rate-limit", "64K"]);
     daemon.ok(&["pool", "scrub", "fast"]);
     daemon.ok(&["pool", "scrub", "fast", "--cancel"]);
     assert!(scrub()["current"].is_null());

@@ -76,7 +76,7 @@ fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named
         assert!(std::fs::read(&drives[4]).unwrap() == before, "{what}");
     }
     let ran = run(&mut command(&["drive", "identify", &drives[4]]));
-    assert!(ran.out.contains("holds    data of an unknown kind at byte 33554432"), "{ran:?}");
+    assert!(ran.out.contains("contents data of an unknown kind at byte 33554432"), "{ran:?}");
     daemon.ok(&create(&drives, &["--wipe", "--yes"]));
     let more = home.file("more", SIZE);
     std::fs::File::options().write(true).open(&more).unwrap().write_all_at(b"7", SIZE - 1).unwrap();
@@ -92,7 +92,7 @@ fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named
 #[test]
 fn what_a_file_of_the_system_holds_is_said() {
     let ran = run(&mut command(&["drive", "identify", "/etc/passwd"]));
-    assert!(ran.out.contains("holds    text at byte 0"), "{ran:?}");
+    assert!(ran.out.contains("contents text at byte 0"), "{ran:?}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
         assert!(!refusal.contains(&drives[0]), "{refusal}");
     }
     let ran = run(&mut command(&["drive", "identify", &drives[1]]));
-    assert!(ran.out.contains(&format!("in use   process {} (cat)", writer.pid())), "{ran:?}");
+    assert!(ran.out.contains(&format!("used by  process {} (cat)", writer.pid())), "{ran:?}");
     drop((reader, writer));
     daemon.ok(&create(&drives, &[]));
 

@@ -27,11 +27,11 @@ fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
         events.as_array().unwrap().iter().map(|event| event["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     let known = kinds(&daemon);
-    let expected = ["opened", "volume_created", "snapshot_taken", "drive_failed", "recovered"];
+    let expected = ["pool_opened", "volume_created", "snapshot_created", "drive_failed", "pool_recovered"];
     assert_eq!(known, expected);
     assert_eq!((&events[3]["drive"], &events[3]["severity"]), (&2.into(), &"error".into()));
     let text = daemon.ok(&["pool", "events", "fast", "--last", "2"]);
-    assert!(text.lines().count() == 2 && text.contains("X drive 2 is out of use ("), "{text}");
+    assert!(text.lines().count() == 2 && text.contains("X drive 2 failed ("), "{text}");
     assert!(text.contains("opened after a crash"), "{text}");
     assert!(daemon.refused(&["pool", "events", "none"]).contains("no pool 'none'"));
 
@@ -45,7 +45,7 @@ fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
     follow.kill().unwrap();
     follow.wait().unwrap();
     assert!(
-        told[expected.len()]["message"].as_str().unwrap().contains("'another' of 1 MiB was created"),
+        told[expected.len()]["message"].as_str().unwrap().contains("'another' created with 1 MiB"),
         "{told:?}"
     );
     daemon.stop();
@@ -61,17 +61,20 @@ fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
     let half = (capacity / 2).to_string();
     daemon.ok(&["volume", "create", "fast/db", "--size", &half, "--thick"]);
     let shown = daemon.ok(&["volume", "show", "fast/db"]);
-    assert!(shown.contains("thick: room is kept"), "{shown}");
-    assert!(space()["promised"].as_u64().unwrap() >= capacity / 2);
+    assert!(shown.contains("thick"), "{shown}");
+    assert!(space()["reserved"].as_u64().unwrap() >= capacity / 2);
     let refusal = daemon.refused(&["volume", "create", "fast/more", "--size", &half, "--thick"]);
-    assert!(refusal.contains("has none for it") && refusal.contains("drive add"), "{refusal}");
+    assert!(refusal.contains("has no space for it") && refusal.contains("drive add"), "{refusal}");
     let status = home.gabion(&["pool", "status", "fast"]).out;
-    assert!(status.contains("the pool fills up") && status.contains("kept for thick volumes"), "{status}");
-    until("the threshold is told of", || kinds(&daemon).contains(&"filling".to_owned()));
+    assert!(
+        status.contains("% of the space is used") && status.contains("reserved for thick volumes"),
+        "{status}"
+    );
+    until("the threshold is told of", || kinds(&daemon).contains(&"space_low".to_owned()));
 
     daemon.ok(&["volume", "set", "fast/db", "--thin"]);
-    assert_eq!(space()["promised"], 0);
-    until("there is room again", || kinds(&daemon).last().is_some_and(|kind| kind == "room_again"));
+    assert_eq!(space()["reserved"], 0);
+    until("there is room again", || kinds(&daemon).last().is_some_and(|kind| kind == "space_available"));
     daemon.ok(&["volume", "set", "fast/db", "--thick"]);
     daemon.ok(&["export", "create", "fast/db", "--nbd"]);
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);

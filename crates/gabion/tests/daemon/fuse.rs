@@ -134,7 +134,7 @@ fn a_daemon_that_is_interrupted_leaves_no_mount_although_a_file_is_open() {
     file.sync_all().unwrap();
     daemon.signal("INT");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
-    assert!(daemon.log().contains("taken away that is open"), "{}", daemon.log());
+    assert!(daemon.log().contains("removed a file that is open"), "{}", daemon.log());
     assert!(!is_mounted(&place) && !place.exists());
     assert!(file.read_at(&mut [0; BLOCK], 0).is_err());
     drop(daemon);
@@ -266,7 +266,7 @@ fn what_was_synced_is_there_after_kills_and_no_mount_is_left_behind() {
         assert!(held.metadata().is_err() || held.read_at(&mut [0; BLOCK], 0).is_err());
         assert!(std::fs::metadata(&place).is_err(), "it does not look as if it were there");
         daemon = home.start_with(&["--threads", "2"]);
-        assert!(daemon.log().contains("had mounted was taken away"), "{}", daemon.log());
+        assert!(daemon.log().contains("removed a stale mount"), "{}", daemon.log());
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let here = table.lines().filter(|line| line.split(' ').nth(4) == place.to_str()).count();
         assert_eq!(here, 1, "one mount, and none below it");

@@ -13,15 +13,15 @@ fn a_volume_keeps_to_its_limits_and_they_outlive_the_daemon() {
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let limits = ["--iops", "50", "--bandwidth", "100M", "--weight", "300"];
     let said = daemon.ok(&[&["volume", "set", "fast/vm01"][..], &limits].concat());
-    assert!(said.contains("50 operations a second") && said.contains("weight 300"), "{said}");
+    assert!(said.contains("50 IOPS") && said.contains("weight 300"), "{said}");
     assert!(daemon.refused(&["volume", "set", "fast/vm01", "--iops", "1"]).contains("below 10"));
     assert!(daemon.refused(&["volume", "set", "fast/none", "--iops", "100"]).contains("no volume"));
     daemon.stop();
 
     let daemon = home.start();
-    let service = &daemon.json(&["volume", "show", "fast/vm01"])["service"];
-    assert_eq!((&service["iops"], &service["weight"]), (&50.into(), &300.into()), "{service}");
-    assert_eq!(service["bandwidth"], 100 << 20);
+    let qos = &daemon.json(&["volume", "show", "fast/vm01"])["qos"];
+    assert_eq!((&qos["iops"], &qos["weight"]), (&50.into(), &300.into()), "{qos}");
+    assert_eq!(qos["bandwidth"], 100 << 20);
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     let start = Instant::now();
     for block in 0..50 {
@@ -32,11 +32,8 @@ fn a_volume_keeps_to_its_limits_and_they_outlive_the_daemon() {
 
     // What is not named stays.
     daemon.ok(&["volume", "set", "fast/vm01", "--iops", "none", "--burst", "2"]);
-    let service = &daemon.json(&["volume", "show", "fast/vm01"])["service"];
-    assert!(
-        service["iops"].is_null() && service["burst_ms"] == 2000 && service["weight"] == 300,
-        "{service}"
-    );
-    assert_eq!(service["bandwidth"], 100 << 20);
+    let qos = &daemon.json(&["volume", "show", "fast/vm01"])["qos"];
+    assert!(qos["iops"].is_null() && qos["burst_ms"] == 2000 && qos["weight"] == 300, "{qos}");
+    assert_eq!(qos["bandwidth"], 100 << 20);
     daemon.stop();
 }

@@ -23,7 +23,7 @@ fn states(daemon: &Daemon<'_>) -> Vec<String> {
 }
 
 fn holds(daemon: &Daemon<'_>, drive: &str) -> Value {
-    daemon.json(&["drive", "identify", drive])[0]["holds"].clone()
+    daemon.json(&["drive", "identify", drive])[0]["contents"].clone()
 }
 
 #[test]
@@ -39,14 +39,14 @@ fn a_pool_grows_by_a_drive_and_shrinks_by_another() {
     let before = daemon.pool("fast")["space"]["raw"].as_u64().unwrap();
     let drive = home.file("larger", 2 * SIZE);
     let said = daemon.ok(&["drive", "add", "fast", &drive]);
-    assert!(said.contains("is a drive of pool 'fast' now"), "{said}");
+    assert!(said.contains("added to pool 'fast'"), "{said}");
     assert!(daemon.pool("fast")["space"]["raw"].as_u64().unwrap() > before + SIZE);
     let refusal = daemon.refused(&["drive", "add", "fast", &drive]);
     assert!(refusal.contains("in use"), "{refusal}");
 
     let first = home.arg("drives/fast-0.drive");
     let said = daemon.ok(&["drive", "remove", "fast", "0"]);
-    assert!(said.contains("can be pulled"), "{said}");
+    assert!(said.contains("can be unplugged"), "{said}");
     assert_eq!(states(&daemon), ["removed", "online", "online", "online", "online", "online"]);
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     let held = holds(&daemon, &first).to_string();
@@ -71,14 +71,14 @@ fn a_drive_is_replaced_before_and_after_it_is_lost() {
 
     daemon.ok(&["drive", "fail", "fast", "4", "--yes"]);
     // Mirrored segments find other drives; the rest does not.
-    until("repair cannot go on", || daemon.pool("fast")["repair"]["state"] == "needs_drive");
+    until("repair cannot go on", || daemon.pool("fast")["rebuild"]["state"] == "needs_drive");
     let pool = daemon.pool("fast");
     assert_eq!(pool["health"], "degraded");
     let action = pool["problems"][0]["action"].as_str().unwrap();
     assert!(action.contains("'gabion drive return fast 4'"), "{action}");
     assert!(action.contains("'gabion drive replace fast 4 --with DRIVE'"), "{action}");
     let status = home.gabion(&["pool", "status", "fast"]);
-    assert!(status.out.contains("waits for another drive"), "{}", status.out);
+    assert!(status.out.contains("waiting for another drive"), "{}", status.out);
 
     let full = home.file("full", SIZE);
     std::os::unix::fs::FileExt::write_all_at(
@@ -128,21 +128,21 @@ fn repair_is_paused_and_a_removal_is_given_up() {
     let home = Home::new();
     let daemon = filled(&home);
     daemon.ok(&["drive", "add", "fast", &home.file("more", SIZE)]);
-    let said = daemon.ok(&["pool", "repair", "fast", "--pause", "--rate", "10M"]);
-    assert!(said.contains("paused, at most 10 MiB a second"), "{said}");
-    let refusal = daemon.refused(&["drive", "evacuate", "fast", "3"]);
+    let said = daemon.ok(&["pool", "rebuild", "fast", "--pause", "--rate-limit", "10M"]);
+    assert!(said.contains("paused, limited to 10 MiB/s"), "{said}");
+    let refusal = daemon.refused(&["drive", "remove", "fast", "3"]);
     assert!(
-        refusal.contains("stays until repair goes on") && refusal.contains("repair fast --resume"),
+        refusal.contains("while the rebuild is paused") && refusal.contains("rebuild fast --resume"),
         "{refusal}"
     );
-    daemon.ok(&["drive", "evacuate", "fast", "3", "--no-wait"]);
+    daemon.ok(&["drive", "remove", "fast", "3", "--no-wait"]);
     let pool = daemon.pool("fast");
-    assert_eq!((&pool["drives"][3]["state"], &pool["health"]), (&json!("leaving"), &json!("healthy")));
-    assert_eq!(pool["repair"]["state"], "paused");
-    assert!(pool["problems"][0]["action"].as_str().unwrap().contains("'gabion pool repair fast --resume'"));
+    assert_eq!((&pool["drives"][3]["state"], &pool["health"]), (&json!("removing"), &json!("healthy")));
+    assert_eq!(pool["rebuild"]["state"], "paused");
+    assert!(pool["problems"][0]["action"].as_str().unwrap().contains("'gabion pool rebuild fast --resume'"));
     daemon.ok(&["drive", "remove", "fast", "3", "--cancel"]);
     assert_eq!(states(&daemon)[3], "online");
-    daemon.ok(&["pool", "repair", "fast", "--resume", "--rate", "0"]);
+    daemon.ok(&["pool", "rebuild", "fast", "--resume", "--rate-limit", "0"]);
     daemon.ok(&["drive", "remove", "fast", "3"]);
     assert_eq!(states(&daemon)[3], "removed");
     assert_everything_is_there(&home, 5);
@@ -173,7 +173,7 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
         daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
     }
     let refusal = daemon.refused(&["drive", "fail", "fast", "5", "--yes"]);
-    assert!(refusal.contains("cannot bear the loss"), "{refusal}");
+    assert!(refusal.contains("cannot tolerate the loss"), "{refusal}");
     assert_everything_is_there(&home, 5);
     daemon.kill();
     let mut check = vec!["check"];
@@ -183,6 +183,6 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
     until("the drives are free", free);
     // Four drives are out of use, and nothing else is wrong.
     let ran = home.gabion(&check);
-    assert!(ran.out.contains("drive missing or out of use") && ran.out.contains("verified"), "{ran:?}");
+    assert!(ran.out.contains("drive missing or failed") && ran.out.contains("verified"), "{ran:?}");
     assert!(!ran.out.contains("place") && !ran.out.contains("contradictions"), "{ran:?}");
 }

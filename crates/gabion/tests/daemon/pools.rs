@@ -18,8 +18,12 @@ fn a_pool_lives_from_create_to_destroy() {
     assert_eq!(pool["drives"].as_array().unwrap().len(), 5);
     assert_eq!(pool["space"]["volumes"], 1);
     let text = daemon.ok(&["pool", "status"]);
-    for says in ["pool 'fast': healthy", "bears the loss of any one drive", "closed in order", "fast-4.drive"]
-    {
+    for says in [
+        "pool 'fast': healthy",
+        "tolerates the failure of any one drive",
+        "after a clean close",
+        "fast-4.drive",
+    ] {
         assert!(text.contains(says), "{says}: {text}");
     }
     assert_eq!(daemon.ok(&["pool", "list", "-q"]), "fast\n");
@@ -34,7 +38,7 @@ fn a_pool_lives_from_create_to_destroy() {
     let drive = home.arg("drives/fast-0.drive");
     let ran = run(&mut command(&["drive", "identify", &drive, "--json"]));
     let identified: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let holds = identified[0]["holds"].to_string();
+    let holds = identified[0]["contents"].to_string();
     assert_eq!(identified[0]["pool"], json!(null));
     assert!(!holds.contains("Gabion") && holds.contains("data"), "{holds}");
     daemon.stop();
@@ -66,13 +70,16 @@ fn a_lost_drive_shows_with_what_to_do() {
     until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
     let ran = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for says in ["degraded", "drive 2", "the next loss of a drive", "to do: "] {
+    for says in ["degraded", "drive 2", "the failure of another drive", "action: "] {
         assert!(ran.out.contains(says), "{says}: {}", ran.out);
     }
     let brief = home.gabion(&["pool", "status", "-q"]);
     assert_eq!((brief.code, brief.out.as_str()), (Some(3), "fast degraded\n"));
     let refusal = daemon.refused(&["drive", "fail", "fast", "3", "--yes"]);
-    assert!(refusal.contains("cannot bear the loss") && refusal.contains("nothing was changed"), "{refusal}");
+    assert!(
+        refusal.contains("cannot tolerate the loss") && refusal.contains("nothing was changed"),
+        "{refusal}"
+    );
     let refusal = daemon.refused(&["drive", "fail", "fast", "2", "--yes"]);
     assert!(refusal.contains("uses no drive 2"), "{refusal}");
     let listed = daemon.json(&["drive", "list", "fast"]);

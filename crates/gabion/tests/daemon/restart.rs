@@ -182,7 +182,7 @@ fn a_pool_that_cannot_be_opened_does_not_keep_the_daemon_from_starting() {
     let daemon = home.start();
     let ran = home.gabion(&["pool", "status"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for says in ["unavailable", "nothing is served", "fast-0.drive", "to do: "] {
+    for says in ["unavailable", "nothing is served", "fast-0.drive", "action: "] {
         assert!(ran.out.contains(says), "{says}: {}", ran.out);
     }
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");

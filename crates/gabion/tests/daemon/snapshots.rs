@@ -32,7 +32,7 @@ fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
     for (index, (shown, alone)) in [(4, 1), (4, 1)].into_iter().enumerate() {
         let usage = &usage[index];
         assert_eq!(
-            (&usage["shown"], &usage["alone"]),
+            (&usage["referenced"], &usage["exclusive"]),
             (&(shown * MIB).into(), &(alone * MIB).into()),
             "{usage}"
         );
@@ -65,7 +65,7 @@ fn names_that_make_no_sense_are_refused() {
     let daemon = home.start();
     daemon.make_pool();
     for (arguments, message) in [
-        (&["volume", "snapshot", "fast/vm01"][..], "names no snapshot"),
+        (&["volume", "snapshot", "fast/vm01"][..], "is not a snapshot name"),
         (&["volume", "snapshot", "fast/none@one"], "no volume"),
         (&["volume", "snapshot", "fast/vm01@a b"], "name"),
         (&["volume", "clone", "fast/vm01@one", "copy"], "no snapshot 'vm01@one'"),

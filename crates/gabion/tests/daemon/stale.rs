@@ -88,7 +88,7 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
     ]));
     assert!(checked.code == Some(3) && checked.out.contains("old copy"), "{checked:?}");
     let said = daemon.ok(&["pool", "open", "fast"]);
-    assert!(said.contains("old copy of itself"), "{said}");
+    assert!(said.contains("outdated and rebuilt"), "{said}");
     until("the drive is rebuilt", || daemon.pool("fast")["drives"][0]["state"] == "online");
     daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
     assert_everything_is_there(&home, 9);

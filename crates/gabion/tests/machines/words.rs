@@ -16,14 +16,14 @@ fn what_cannot_be_made_leaves_nothing() {
     let create = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.as_str(), backed.as_str()];
     let has_images = Command::new("qemu-img").args(create).status().is_ok_and(|status| status.success());
     let mut refused = vec![
-        (vec!["Web", "--boot", "fast/vm01"], "no name for a machine"),
+        (vec!["Web", "--boot", "fast/vm01"], "not a valid machine name"),
         (vec!["web", "--boot", "fast/none"], "no volume fast/none"),
         (vec!["web", "--boot", "slow/vm01"], "slow"),
         (vec!["web", "--boot", "fast/vm01", "--size", "1G"], "already"),
-        (vec!["web", "--boot", "fast/vm01", "--disk", "fast/vm01"], "named twice"),
+        (vec!["web", "--boot", "fast/vm01", "--disk", "fast/vm01"], "is listed twice"),
         (vec!["web", "--boot", "fast/vm01", "--memory", "1M"], "64 MiB"),
         (vec!["web", "--boot", "fast/vm01", "--user-data", "none"], "no user-data template"),
-        (vec!["web", "--boot", "fast/vm01", "--user-data", "ssh-key"], "nothing for"),
+        (vec!["web", "--boot", "fast/vm01", "--user-data", "ssh-key"], "needs a value for"),
         // The second cannot be had, so the first must not stay.
         (vec!["web", "--boot", "fast/new", "--size", "1G", "--reactors", "9"], "no reactor 9"),
     ];
@@ -207,7 +207,7 @@ fn people_see_machines_templates_and_processors() {
     let text = daemon.ok(&["vm", "template", "show", "network-data", "dhcp"]);
     assert!(text.contains("dhcp4: true"), "{text}");
     let refusal = daemon.refused(&["vm", "template", "delete", "network-data", "dhcp"]);
-    assert!(refusal.contains("comes with the program"), "{refusal}");
+    assert!(refusal.contains("is built in"), "{refusal}");
     daemon.stop();
     // What needs no daemon.
     let ran = run(command(&["vm", "topology"])

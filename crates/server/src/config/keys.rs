@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Config, LogFormat};
-use crate::sizes::Size;
+use api::Size;
 
 /// A setting.
 pub struct Key {
@@ -430,7 +430,7 @@ fn show_duration(duration: Duration) -> String {
 }
 
 fn size(text: &str) -> Result<Size, String> {
-    text.parse().map_err(|error: crate::sizes::SizeError| error.to_string())
+    text.parse().map_err(|error: api::SizeError| error.to_string())
 }
 
 fn shown_size(size: Size) -> Shown {

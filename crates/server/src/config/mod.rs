@@ -23,7 +23,7 @@ pub use error::ConfigError;
 pub use keys::{KEYS, Key};
 
 use crate::reactors;
-use crate::sizes::Size;
+use api::Size;
 
 /// Where the file is looked for if none is named.
 pub const DEFAULT_FILE: &str = "/etc/gabion/gabion.toml";

@@ -19,7 +19,7 @@ use crate::capacity::nbd_limits;
 use crate::config::Config;
 use crate::error::Result;
 use crate::reactors::{self, Reactors};
-use crate::wire::Protocol;
+use api::types::Protocol;
 
 /// The frontends by protocol.
 pub(super) struct Frontends {

@@ -17,7 +17,7 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{RememberedExport, State};
-use crate::wire::{CreateExport, DeleteExport, Export, ExportState};
+use api::types::{CreateExport, DeleteExportQuery, Export, ExportState};
 use frontends::Frontends;
 use pool_volume::PoolVolume;
 use table::{Entry, ExportKey, Table, check_coexistence, new_key};
@@ -85,7 +85,7 @@ impl Exports {
             queues,
             reactors,
             connections: status.connections,
-            users: status.users,
+            used_by: status.users,
         }
     }
 
@@ -134,7 +134,7 @@ impl Exports {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot be persisted.
-    pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExport) -> Result<()> {
+    pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<()> {
         let _changing = self.changing.lock().await;
         let (key, entry) = self.select(pool, volume, request)?;
         self.state.check_writable()?;
@@ -154,7 +154,7 @@ impl Exports {
     }
 
     /// The export that a request means.
-    fn select(&self, pool: &str, volume: &str, request: &DeleteExport) -> Result<(ExportKey, Entry)> {
+    fn select(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<(ExportKey, Entry)> {
         let all = self.table.of_volume(pool, volume);
         let shown_name = format!("{}/{}", shown(pool), shown(volume));
         let not_found = |message: String| {

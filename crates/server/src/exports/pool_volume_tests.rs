@@ -40,7 +40,7 @@ async fn create_pool(reactors: Vec<Remote>) -> engine::Result<engine::Pool> {
         reactors,
         nonce: 5,
         now: Arc::new(|| 1_700_000_000),
-        memory: None,
+        state_store: None,
         accept_stale: false,
     };
     Ok(engine::open(&drives, &options).await?.0)
@@ -58,7 +58,7 @@ fn a_volume_names_the_reactors_of_its_shards() {
             [("a", Some(1), vec![0]), ("b", Some(2), vec![1, 2]), ("c", None, vec![0, 1, 2])]
         {
             let wanted = NewVolume { size: 8 << 20, sector: 4096, thick: false, shards, now: 0 };
-            pool.create_volume_as(name, wanted).await.unwrap();
+            pool.create_volume_with(name, wanted).await.unwrap();
             let volume = PoolVolume(pool.open_volume(name).await.unwrap());
             let index = |one: &Remote| reactors.all().iter().position(|other| other.is_same(one)).unwrap();
             let mut found: Vec<usize> = volume.reactors().iter().map(index).collect();

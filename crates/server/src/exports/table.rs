@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use export::{ExportConfig, ExportName, RunningExport};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::Protocol;
+use api::types::Protocol;
 
 /// The identity of an export.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,21 +1,19 @@
-//! The daemon itself.
+//! Handlers of the daemon's status and of the OpenAPI document.
 
 use std::sync::Arc;
 
+use api::types::DaemonStatus;
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 
 use crate::daemon::Services;
-use crate::wire::{Daemon, ErrorAnswer};
 
-/// The daemon that answers.
-#[utoipa::path(
-    get, operation_id = "get_daemon", path = "/v1/daemon", tag = "daemon",
-    responses(
-        (status = 200, description = "Done", body = Daemon),
-        (status = "default", description = "Refused or failed", body = ErrorAnswer)
-    )
-)]
-pub(super) async fn get(State(services): State<Arc<Services>>) -> Json<Daemon> {
+pub(super) async fn get(State(services): State<Arc<Services>>) -> Json<DaemonStatus> {
     Json(services.describe())
+}
+
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], api::openapi::json())
 }

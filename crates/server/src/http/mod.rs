@@ -1,14 +1,14 @@
-//! The API: HTTP over a Unix socket, JSON both ways, under `/v1`.
+//! The API: HTTP over a Unix socket with JSON bodies, under `/v1`.
 //!
-//! Owns routes and the form of requests and answers. Always true: every answer is JSON, failures have the form of
-//! [`crate::wire::ErrorAnswer`]. Must not know: how anything is done.
+//! Owns the mapping of the endpoints in [`api::paths`] to handlers, and the form of requests and
+//! responses. Invariant: every response is JSON, and every error is an
+//! [`api::types::ErrorResponse`]. Must not know the implementation of any operation.
 
-mod answer;
 mod daemon;
-mod document;
 mod drives;
 mod events;
 mod exports;
+mod extract;
 mod operations;
 mod pools;
 mod scrub;
@@ -18,71 +18,102 @@ mod volumes;
 
 use std::sync::Arc;
 
+use api::paths::{self, Endpoint};
 use axum::Router;
 use axum::extract::Request;
+use axum::handler::Handler;
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{delete, get, patch, post, put};
+use axum::routing::{MethodFilter, get, on};
 
-pub use document::openapi_json;
 pub(crate) use socket::ApiSocket;
 
 use crate::daemon::Services;
 use crate::error::{Error, ErrorKind};
 
-/// The routes.
+/// Returns the routes with their handlers.
 pub(crate) fn router(services: Arc<Services>) -> Router {
-    Router::new()
-        .route("/v1/openapi.json", get(document::get))
-        .route("/v1/daemon", get(daemon::get))
-        .route("/v1/operations", get(operations::list))
-        .route("/v1/operations/{id}", get(operations::get))
-        .route("/v1/pools", get(pools::list).post(pools::create))
-        .route("/v1/pools/{pool}", get(pools::get).delete(pools::destroy))
-        .route("/v1/pools/{pool}/open", post(pools::open))
-        .route("/v1/pools/{pool}/close", post(pools::close))
-        .route("/v1/pools/{pool}/events", get(events::list))
-        .route("/v1/pools/{pool}/repair", patch(pools::limit_repair))
-        .route("/v1/pools/{pool}/scrub", post(scrub::start).patch(scrub::change).delete(scrub::cancel))
-        .route("/v1/pools/{pool}/drives", post(pools::add_drive))
-        .route("/v1/pools/{pool}/drives/{index}/fail", post(pools::fail_drive))
-        .route("/v1/pools/{pool}/drives/{index}/replace", post(pools::replace_drive))
-        .route("/v1/pools/{pool}/drives/{index}/evacuate", post(pools::evacuate_drive))
-        .route("/v1/pools/{pool}/drives/{index}/keep", post(pools::keep_drive))
-        .route("/v1/pools/{pool}/drives/{index}/return", post(pools::return_drive))
-        .route("/v1/pools/{pool}/volumes", get(volumes::list).post(volumes::create))
-        .route(
-            "/v1/pools/{pool}/volumes/{volume}",
-            get(volumes::get).patch(volumes::resize).delete(volumes::delete),
-        )
-        .route("/v1/pools/{pool}/volumes/{volume}/service", put(volumes::set_service))
-        .route("/v1/pools/{pool}/volumes/{volume}/snapshots", post(snapshots::take))
-        .route("/v1/pools/{pool}/volumes/{volume}/clone", post(snapshots::clone))
-        .route("/v1/pools/{pool}/volumes/{volume}/roll-back", post(snapshots::roll_back))
-        .route("/v1/pools/{pool}/volumes/{volume}/usage", get(snapshots::usage))
-        .route("/v1/pools/{pool}/volumes/{volume}/changes", get(snapshots::changes))
-        .route("/v1/drives/identify", post(drives::identify))
-        .route("/v1/exports", get(exports::list).post(exports::create))
-        .route("/v1/exports/{pool}/{volume}", delete(exports::delete))
+    Routes(Router::new())
+        .on(&paths::GET_DAEMON, daemon::get)
+        .on(&paths::LIST_OPERATIONS, operations::list)
+        .on(&paths::GET_OPERATION, operations::get)
+        .on(&paths::LIST_POOLS, pools::list)
+        .on(&paths::GET_POOL, pools::get)
+        .on(&paths::CREATE_POOL, pools::create)
+        .on(&paths::OPEN_POOL, pools::open)
+        .on(&paths::CLOSE_POOL, pools::close)
+        .on(&paths::DESTROY_POOL, pools::destroy)
+        .on(&paths::LIST_EVENTS, events::list)
+        .on(&paths::CHANGE_REBUILD, pools::change_rebuild)
+        .on(&paths::START_SCRUB, scrub::start)
+        .on(&paths::CHANGE_SCRUB, scrub::change)
+        .on(&paths::CANCEL_SCRUB, scrub::cancel)
+        .on(&paths::ADD_DRIVE, drives::add)
+        .on(&paths::FAIL_DRIVE, drives::fail)
+        .on(&paths::REPLACE_DRIVE, drives::replace)
+        .on(&paths::REMOVE_DRIVE, drives::remove)
+        .on(&paths::CANCEL_REMOVE_DRIVE, drives::cancel_remove)
+        .on(&paths::RETURN_DRIVE, drives::return_to_pool)
+        .on(&paths::IDENTIFY_DRIVES, drives::identify)
+        .on(&paths::LIST_VOLUMES, volumes::list)
+        .on(&paths::GET_VOLUME, volumes::get)
+        .on(&paths::CREATE_VOLUME, volumes::create)
+        .on(&paths::RESIZE_VOLUME, volumes::resize)
+        .on(&paths::SET_VOLUME_QOS, volumes::set_qos)
+        .on(&paths::DELETE_VOLUME, volumes::delete)
+        .on(&paths::CREATE_SNAPSHOT, snapshots::create)
+        .on(&paths::CLONE_SNAPSHOT, snapshots::clone)
+        .on(&paths::ROLLBACK_VOLUME, snapshots::rollback)
+        .on(&paths::GET_VOLUME_USAGE, snapshots::usage)
+        .on(&paths::GET_VOLUME_DIFF, snapshots::diff)
+        .on(&paths::LIST_EXPORTS, exports::list)
+        .on(&paths::CREATE_EXPORT, exports::create)
+        .on(&paths::DELETE_EXPORT, exports::delete)
+        .0
+        .route(paths::OPENAPI, get(daemon::openapi))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn(log))
         .with_state(services)
 }
 
+/// Routes under construction.
+struct Routes(Router<Arc<Services>>);
+
+impl Routes {
+    /// Adds the handler of an endpoint.
+    fn on<Q, B, R, H, T>(self, endpoint: &Endpoint<Q, B, R>, handler: H) -> Self
+    where
+        H: Handler<T, Arc<Services>>,
+        T: 'static,
+    {
+        Self(self.0.route(endpoint.path, on(method_filter(endpoint.method), handler)))
+    }
+}
+
+fn method_filter(method: paths::Method) -> MethodFilter {
+    match method {
+        paths::Method::Get => MethodFilter::GET,
+        paths::Method::Post => MethodFilter::POST,
+        paths::Method::Put => MethodFilter::PUT,
+        paths::Method::Patch => MethodFilter::PATCH,
+        paths::Method::Delete => MethodFilter::DELETE,
+    }
+}
+
 async fn no_route(uri: Uri) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is nothing at {}", crate::request::shown(uri.path())))
+    Error::new(ErrorKind::NotFound, format!("no endpoint has the path {}", crate::request::shown(uri.path())))
         .hint("GET /v1/openapi.json describes the API")
 }
 
 async fn no_method(method: Method, uri: Uri) -> Error {
     let path = crate::request::shown(uri.path());
-    Error::new(ErrorKind::Invalid, format!("{method} does not apply to {path}"))
+    Error::new(ErrorKind::Invalid, format!("{path} does not support {method}"))
         .hint("GET /v1/openapi.json describes the API")
 }
 
-/// Logs what changes something, and everything when asked for details.
+/// Logs requests: GET requests at level DEBUG, all others at INFO.
 async fn log(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let started = std::time::Instant::now();

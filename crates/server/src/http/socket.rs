@@ -1,7 +1,7 @@
 //! The API's Unix socket.
 //!
-//! Always true: only the daemon's user can connect; a socket that a dead daemon left is replaced, one behind which
-//! a process listens is not; the file goes with the daemon.
+//! Invariants: only the daemon's user can connect; a stale socket of a dead daemon is replaced, and
+//! a socket with a listening process is not; the file is removed when the daemon ends.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
@@ -11,17 +11,19 @@ use tokio::net::UnixListener;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The file of a socket that listens. To be dropped before the listener is, while no other process may take the name.
+/// The file of a listening socket. It must be dropped before the listener, while no other process
+/// can take the name.
 pub(crate) struct ApiSocket {
     _file: SocketFile,
 }
 
 impl ApiSocket {
-    /// Listens at `path`. The socket is the daemon's user's alone; a directory that is made for it is `directory`'s, since
-    /// sockets of exports may lie there as well. Runs inside of tokio.
+    /// Listens at `path`. Only the daemon's user can access the socket; a new directory for it gets
+    /// the access rights `directory`, since sockets of exports can be in it as well. Needs a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// `Busy` if a daemon serves there already; when the socket cannot be made.
+    /// `Busy` if a daemon already serves there; another kind if the socket cannot be created.
     pub(crate) fn bind(path: &Path, directory: Access) -> Result<(Self, UnixListener)> {
         let failed = |error: std::io::Error| refusal(path, kind_of(error.kind()), &error);
         directory.make_directories(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
@@ -42,7 +44,7 @@ fn kind_of(kind: std::io::ErrorKind) -> ErrorKind {
 
 fn refusal(path: &Path, kind: ErrorKind, reason: &dyn std::fmt::Display) -> Error {
     Error::new(kind, format!("cannot listen on {}: {reason}", path.display())).hint(
-        "--socket names another place, of at most 107 bytes, in a directory that the daemon may write in",
+        "choose another path with --socket: up to 107 bytes, in a directory that the daemon can write to",
     )
 }
 
@@ -51,12 +53,12 @@ fn explain(path: &Path, error: &NetError) -> Error {
         NetErrorKind::InUse => {
             let message = format!("a daemon is already serving on {}", path.display());
             return Error::new(ErrorKind::Busy, message)
-                .hint("use that one, stop it first, or give this one another --socket and --state-dir");
+                .hint("use that daemon, stop it, or start this one with another --socket and --state-dir");
         }
         NetErrorKind::NotASocket => {
-            let message = format!("{} is there already and is no socket", path.display());
+            let message = format!("{} already exists and is not a socket", path.display());
             return Error::new(ErrorKind::Busy, message)
-                .hint("move it away, or give another place with --socket");
+                .hint("move it away, or choose another path with --socket");
         }
         NetErrorKind::Denied => ErrorKind::Denied,
         NetErrorKind::PathTooLong => ErrorKind::Invalid,
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_its_owner_may_connect_and_it_goes_with_the_daemon() {
+    async fn only_the_owner_can_connect_and_the_file_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/gabion.sock");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_abandoned_socket_is_replaced_and_a_live_one_is_not() {
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gabion.sock");
         drop(StdListener::bind(&path).unwrap());
@@ -96,18 +98,18 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Busy);
         assert!(error.to_string().contains("a daemon is already serving on"), "{error}");
         drop(first);
-        // The first one still answers those who came to it; the name is free.
+        // The first listener still serves its connections; the name is free.
         let (_second, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
         drop(listener);
         assert!(path.exists());
     }
 
     #[tokio::test]
-    async fn hundreds_may_connect_before_the_first_is_accepted() {
+    async fn hundreds_can_connect_before_the_first_is_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gabion.sock");
         let (_socket, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
-        // The kernel's own limit may be lower.
+        // The kernel's limit can be lower.
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
         let clients = most.trim().parse::<usize>().unwrap().min(1000);
         let address = rustix::net::SocketAddrUnix::new(&path).unwrap();
@@ -123,12 +125,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_socket_is_left_alone() {
+    async fn a_file_that_is_not_a_socket_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("precious");
         std::fs::write(&path, "data").unwrap();
         let error = ApiSocket::bind(&path, Access::OWNER).err().unwrap();
-        assert!(error.to_string().contains("is no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"data");
         let long = directory.path().join("x".repeat(200));
         assert_eq!(ApiSocket::bind(&long, Access::OWNER).err().unwrap().kind(), ErrorKind::Invalid);

@@ -16,10 +16,9 @@ use crate::blocking::blocking;
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{self, Inspection, Openers};
-use crate::level::scheme_of_level;
 use crate::operations::Progress;
 use crate::request;
-use crate::wire::{CreatePool, FileDrives};
+use api::types::{CreatePool, FileDrives};
 
 /// Segments that a shard should find: fewer, and what each keeps back would be a large part of the pool.
 const SEGMENTS_PER_SHARD: u64 = 64;
@@ -160,6 +159,17 @@ fn scheme_of(request: &CreatePool) -> Result<Scheme> {
         return Err(Error::new(ErrorKind::Invalid, message).hint("give more drives, or a smaller scheme"));
     }
     Ok(scheme)
+}
+
+/// Returns the scheme of a RAID level on so many drives.
+fn scheme_of_level(level: &str, drives: usize) -> Result<Scheme> {
+    let columns = api::columns_of_level(level, drives)?;
+    let narrow = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+    Scheme::new(narrow(columns.data), narrow(columns.parity)).map_err(|error| {
+        Error::new(ErrorKind::Invalid, error.to_string()).hint(
+            "use --scheme k+m with fewer columns: a pool can have more drives than its scheme has columns",
+        )
+    })
 }
 
 async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Result<NewFiles> {

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{self, Openers};
 use crate::operations::Progress;
 use crate::request;
-use crate::wire;
+use api::types;
 
 impl Pools {
     /// Takes a drive out of use.
@@ -45,7 +45,7 @@ impl Pools {
     pub(crate) async fn add_drive(
         &self,
         name: &str,
-        request: &wire::AddDrive,
+        request: &types::AddDrive,
         progress: &Progress,
     ) -> Result<()> {
         let open = self.get(name)?;
@@ -78,7 +78,7 @@ impl Pools {
         &self,
         name: &str,
         index: u16,
-        request: &wire::AddDrive,
+        request: &types::AddDrive,
         progress: &Progress,
     ) -> Result<()> {
         let open = self.get(name)?;
@@ -91,28 +91,38 @@ impl Pools {
             // What it held is written to the new one, without being told.
             return Ok(());
         }
-        self.evacuate_drive(name, index, true).await
+        self.remove_drive(name, index).await
     }
 
-    /// Has a drive emptied, which leaves the pool then; or keeps it after all.
+    /// Starts the removal of a drive: it leaves the pool once its data is on other drives.
     ///
     /// # Errors
-    /// When it is not in use, or the others have no room.
-    pub(crate) async fn evacuate_drive(&self, name: &str, index: u16, leaves: bool) -> Result<()> {
+    /// When it is not in use, or the other drives are too few or have too little free space.
+    pub(crate) async fn remove_drive(&self, name: &str, index: u16) -> Result<()> {
         let open = self.get(name)?;
-        let change = move |pool: engine::Pool| async move {
-            if leaves { pool.evacuate_drive(index).await } else { pool.keep_drive(index).await }
-        };
-        open.call(change).await.map_err(|error| match error.kind() {
+        let removal = open.call(move |pool| async move { pool.evacuate_drive(index).await }).await;
+        removal.map_err(|error| match error.kind() {
             ErrorKind::Invalid => error.hint(format!(
-                "'gabion drive replace {name} {index} --with DRIVE' adds a drive and empties this one; 'gabion drive add' adds one"
+                "'gabion drive replace {name} {index} --with DRIVE' adds a drive and removes this one; 'gabion drive add' adds one"
             )),
             ErrorKind::NoSpace => {
                 error.hint(format!("delete or trim data, or add a drive first: 'gabion drive add {name} DRIVE'"))
             }
             _ => not_used(error, name, index),
         })?;
-        tracing::info!(pool = name, drive = index, leaves, "a drive is to be emptied, or kept, as asked");
+        tracing::info!(pool = name, drive = index, "removal of a drive started on request");
+        Ok(())
+    }
+
+    /// Cancels the removal of a drive.
+    ///
+    /// # Errors
+    /// When the drive is not in use or not being removed.
+    pub(crate) async fn cancel_remove_drive(&self, name: &str, index: u16) -> Result<()> {
+        let open = self.get(name)?;
+        let cancelled = open.call(move |pool| async move { pool.keep_drive(index).await }).await;
+        cancelled.map_err(|error| not_used(error, name, index))?;
+        tracing::info!(pool = name, drive = index, "removal of a drive cancelled on request");
         Ok(())
     }
 
@@ -124,7 +134,7 @@ impl Pools {
         &self,
         name: &str,
         index: u16,
-        request: &wire::ReturnDrive,
+        request: &types::ReturnDrive,
     ) -> Result<()> {
         let open = self.get(name)?;
         let status = open.call(|pool| async move { pool.status().await }).await?;
@@ -169,22 +179,22 @@ impl Pools {
         self.remember_drives(name, &open)
     }
 
-    /// Sets how fast repair may go.
+    /// Pauses, resumes or rate-limits the rebuild.
     ///
     /// # Errors
     /// When the pool is not open.
-    pub(crate) async fn limit_repair(&self, name: &str, request: wire::LimitRepair) -> Result<()> {
+    pub(crate) async fn change_rebuild(&self, name: &str, request: types::ChangeRebuild) -> Result<()> {
         let open = self.get(name)?;
         let set = move |pool: engine::Pool| async move {
             let now = pool.repair_limits();
             let limits = RepairLimits {
                 paused: request.paused.unwrap_or(now.paused),
-                bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
+                bytes_per_second: request.rate_limit.unwrap_or(now.bytes_per_second),
             };
             pool.set_repair_limits(limits).await
         };
         open.call(set).await?;
-        tracing::info!(pool = name, ?request, "repair is limited, as asked");
+        tracing::info!(pool = name, ?request, "rebuild settings changed on request");
         Ok(())
     }
 

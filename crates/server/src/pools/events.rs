@@ -1,128 +1,143 @@
-//! The event log of a pool, as the API tells it.
+//! The event log of a pool for the API.
 
 use engine::{Event, EventKind};
 
 use super::Pools;
 use crate::error::Result;
-use crate::sizes::Size;
-use crate::wire::{self, Severity};
+use api::Size;
+use api::types::{self, PoolEventKind, Severity};
 
 impl Pools {
-    /// What happened to a pool: up to `most` events with numbers higher than `after`, the newest ones, in order.
+    /// Returns up to `last` events with numbers higher than `after`, the newest ones, in order.
     ///
     /// # Errors
     /// When the pool is not open.
-    pub(crate) async fn events(&self, name: &str, after: u64, most: usize) -> Result<Vec<wire::Event>> {
+    pub(crate) async fn events(&self, name: &str, after: u64, last: usize) -> Result<Vec<types::Event>> {
         let open = self.get(name)?;
-        let events = open.call(move |pool| async move { pool.events(after, most).await }).await?;
-        Ok(events.into_iter().map(|(number, event)| shown(number, &event)).collect())
+        let events = open.call(move |pool| async move { pool.events(after, last).await }).await?;
+        Ok(events.into_iter().map(|(number, event)| event_of(number, &event)).collect())
     }
 }
 
-fn shown(number: u64, event: &Event) -> wire::Event {
-    let (severity, message) = told(event);
-    wire::Event {
+fn event_of(number: u64, event: &Event) -> types::Event {
+    let (severity, message) = describe(event);
+    types::Event {
         number,
-        at: event.seconds,
-        kind: snake(&format!("{:?}", event.kind)),
+        time: event.seconds,
+        kind: kind_of(event.kind),
         severity,
         message,
         drive: event.drive,
     }
 }
 
-/// How much an event matters, and what it says.
-fn told(event: &Event) -> (Severity, String) {
+/// Returns the severity and the message of an event.
+fn describe(event: &Event) -> (Severity, String) {
     let Event { amount, text, .. } = event;
     let drive = event.drive.map_or_else(String::new, |number| format!("drive {number}"));
+    let plural = if *amount == 1 { "" } else { "s" };
     let info = |message: String| (Severity::Info, message);
     let warning = |message: String| (Severity::Warning, message);
+    let error = |message: String| (Severity::Error, message);
     match event.kind {
-        EventKind::Opened => info("opened; it had been closed in order".into()),
-        EventKind::Recovered => warning(format!(
-            "opened after a crash: {amount} record{} replayed",
-            if *amount == 1 { "" } else { "s" }
-        )),
-        EventKind::Closed => info("closed".into()),
-        EventKind::DriveAdded => info(format!("{drive} ({text}) was added")),
-        EventKind::DriveLost => {
-            (Severity::Error, format!("{drive} is gone ({text}); it may come back with what it holds"))
+        EventKind::Opened => info("pool opened after a clean close".into()),
+        EventKind::Recovered => {
+            warning(format!("pool opened after a crash: {amount} log record{plural} replayed"))
         }
-        EventKind::DriveFailed => (
-            Severity::Error,
-            format!("{drive} is out of use ({text}); it comes back only when somebody says so"),
-        ),
+        EventKind::Closed => info("pool closed".into()),
+        EventKind::DriveAdded => info(format!("{drive} ({text}) added")),
+        EventKind::DriveLost => error(format!("{drive} is missing ({text}); its data is kept if it returns")),
+        EventKind::DriveFailed => {
+            error(format!("{drive} failed ({text}); re-add it with 'gabion drive return'"))
+        }
         EventKind::DriveReturned => {
-            info(format!("{drive} ({text}) is back; what it missed is being written to it"))
+            info(format!("{drive} ({text}) returned; rebuilding the writes that it missed"))
         }
-        EventKind::DriveResynced => info(format!("{drive} ({text}) has all that it missed")),
-        EventKind::DriveDraining => info(format!("{drive} ({text}) is being emptied")),
-        EventKind::DriveDrainCancelled => warning(format!("{drive} is not emptied any more ({text})")),
+        EventKind::DriveResynced => info(format!("{drive} ({text}) rebuilt")),
+        EventKind::DriveDraining => {
+            info(format!("removal of {drive} ({text}) started: its data is migrated to the other drives"))
+        }
+        EventKind::DriveDrainCancelled => warning(format!("removal of {drive} cancelled ({text})")),
         EventKind::DriveRemoved => {
-            info(format!("{drive} ({text}) belongs to the pool no more: all that it held is on others"))
+            info(format!("{drive} ({text}) removed; its data was migrated to the other drives"))
         }
         EventKind::DriveReadErrors => warning(format!(
-            "{drive} failed {amount} read{}, or answered wrongly; others gave the data back ({text})",
-            if *amount == 1 { "" } else { "s" }
+            "{drive}: {amount} read{plural} failed or returned wrong data, answered from other drives ({text})"
         )),
-        EventKind::DriveFailing => (
-            Severity::Error,
-            format!(
-                "{drive} ({text}) is failing: it errs in {amount} zones, and is to be emptied or replaced"
-            ),
-        ),
-        EventKind::Damaged => warning(format!(
-            "{drive}: {amount} block{} damaged ({text})",
-            if *amount == 1 { "" } else { "s" }
-        )),
+        EventKind::DriveFailing => {
+            error(format!("{drive} ({text}) is failing: read errors in {amount} zones; remove or replace it"))
+        }
+        EventKind::Damaged => warning(format!("{drive}: {amount} damaged block{plural} ({text})")),
         EventKind::DriveStale => warning(format!(
-            "{drive} ({text}) holds an old copy of itself: nothing on it is used until all of it is rebuilt"
+            "{drive} ({text}) holds outdated data: the drive is not read until it is rebuilt"
         )),
         EventKind::SuperblockDamaged => warning(format!(
-            "one copy of the superblock on {text} is damaged or was being written at a crash; it is rewritten"
+            "one copy of the superblock of {text} was damaged, or incomplete after a crash, and is rewritten"
         )),
-        EventKind::StateUncertain => (
-            Severity::Error,
-            "every drive shows a damaged copy of its superblock: a newer state of the pool may have been lost".into(),
-        ),
-        EventKind::BlocksLost => (
-            Severity::Error,
-            format!("{amount} block{} cannot be read, and no other drive gives them back", if *amount == 1 { "" } else { "s" }),
-        ),
-        EventKind::ScrubStarted => info("a scrub began: everything is read and compared".into()),
-        EventKind::ScrubFinished if *amount == 0 => info(format!("the scrub found nothing damaged: {text}")),
-        EventKind::ScrubFinished => warning(format!(
-            "the scrub found {amount} damaged block{}: {text}",
-            if *amount == 1 { "" } else { "s" }
-        )),
-        EventKind::ScrubCancelled => info("the scrub was called off".into()),
-        EventKind::VolumeCreated => info(format!("volume '{text}' of {} was created", Size(*amount))),
-        EventKind::VolumeResized => info(format!("volume '{text}' has {} now", Size(*amount))),
-        EventKind::VolumeDeleted => info(format!("'{text}' was deleted")),
-        EventKind::SnapshotTaken => info(format!("snapshot '{text}' was taken")),
-        EventKind::VolumeCloned => match text.split_once(" of ") {
-            Some((volume, snapshot)) => info(format!("volume '{volume}' was made of snapshot '{snapshot}'")),
-            None => info(format!("volume '{text}' was made of a snapshot")),
-        },
-        EventKind::VolumeRolledBack => warning(format!("a volume is again what its snapshot '{text}' is")),
-        EventKind::SpaceLow => warning(format!("{amount} % of the room is taken")),
-        EventKind::Full => {
-            (Severity::Error, "the pool is full: writes that need more room are refused".into())
+        EventKind::StateUncertain => {
+            error("every drive has a damaged superblock copy: a newer state of the pool may be lost".into())
         }
-        EventKind::SpaceAvailable => info("there is room again".into()),
+        EventKind::BlocksLost => {
+            error(format!("{amount} block{plural} cannot be read or reconstructed from other drives"))
+        }
+        EventKind::ScrubStarted => info("scrub started".into()),
+        EventKind::ScrubFinished if *amount == 0 => info(format!("scrub finished without damage: {text}")),
+        EventKind::ScrubFinished => {
+            warning(format!("scrub finished with {amount} damaged block{plural}: {text}"))
+        }
+        EventKind::ScrubCancelled => info("scrub cancelled".into()),
+        EventKind::VolumeCreated => info(format!("volume '{text}' created with {}", Size(*amount))),
+        EventKind::VolumeResized => info(format!("volume '{text}' resized to {}", Size(*amount))),
+        EventKind::VolumeDeleted => {
+            let noun = if text.contains('@') { "snapshot" } else { "volume" };
+            info(format!("{noun} '{text}' deleted"))
+        }
+        EventKind::SnapshotTaken => info(format!("snapshot '{text}' created")),
+        EventKind::VolumeCloned => match text.split_once(" of ") {
+            Some((volume, snapshot)) => info(format!("volume '{volume}' cloned from snapshot '{snapshot}'")),
+            None => info(format!("volume '{text}' cloned from a snapshot")),
+        },
+        EventKind::VolumeRolledBack => warning(format!("volume rolled back to snapshot '{text}'")),
+        EventKind::SpaceLow => warning(format!("{amount} % of the space is used")),
+        EventKind::Full => error("the pool is full: writes that need new space fail".into()),
+        EventKind::SpaceAvailable => info("the pool has free space again".into()),
     }
 }
 
-/// `DriveLost` as `drive_lost`.
-fn snake(name: &str) -> String {
-    let mut word = String::new();
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !word.is_empty() {
-            word.push('_');
-        }
-        word.push(letter.to_ascii_lowercase());
+/// Returns the kind of an event for the API, whose names do not change with the engine's.
+fn kind_of(kind: EventKind) -> PoolEventKind {
+    match kind {
+        EventKind::Opened => PoolEventKind::PoolOpened,
+        EventKind::Recovered => PoolEventKind::PoolRecovered,
+        EventKind::Closed => PoolEventKind::PoolClosed,
+        EventKind::DriveAdded => PoolEventKind::DriveAdded,
+        EventKind::DriveLost => PoolEventKind::DriveMissing,
+        EventKind::DriveFailed => PoolEventKind::DriveFailed,
+        EventKind::DriveReturned => PoolEventKind::DriveReturned,
+        EventKind::DriveResynced => PoolEventKind::DriveRebuilt,
+        EventKind::DriveDraining => PoolEventKind::DriveRemoving,
+        EventKind::DriveDrainCancelled => PoolEventKind::DriveRemoveCancelled,
+        EventKind::DriveRemoved => PoolEventKind::DriveRemoved,
+        EventKind::DriveReadErrors => PoolEventKind::DriveReadErrors,
+        EventKind::DriveFailing => PoolEventKind::DriveFailing,
+        EventKind::DriveStale => PoolEventKind::DriveStale,
+        EventKind::Damaged => PoolEventKind::BlocksDamaged,
+        EventKind::BlocksLost => PoolEventKind::BlocksLost,
+        EventKind::SuperblockDamaged => PoolEventKind::SuperblockDamaged,
+        EventKind::StateUncertain => PoolEventKind::StateUncertain,
+        EventKind::ScrubStarted => PoolEventKind::ScrubStarted,
+        EventKind::ScrubFinished => PoolEventKind::ScrubFinished,
+        EventKind::ScrubCancelled => PoolEventKind::ScrubCancelled,
+        EventKind::VolumeCreated => PoolEventKind::VolumeCreated,
+        EventKind::VolumeResized => PoolEventKind::VolumeResized,
+        EventKind::VolumeDeleted => PoolEventKind::VolumeDeleted,
+        EventKind::SnapshotTaken => PoolEventKind::SnapshotCreated,
+        EventKind::VolumeCloned => PoolEventKind::VolumeCloned,
+        EventKind::VolumeRolledBack => PoolEventKind::VolumeRolledBack,
+        EventKind::SpaceLow => PoolEventKind::SpaceLow,
+        EventKind::Full => PoolEventKind::PoolFull,
+        EventKind::SpaceAvailable => PoolEventKind::SpaceAvailable,
     }
-    word
 }
 
 #[cfg(test)]
@@ -130,20 +145,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_says_what_happened_to_what() {
+    fn every_event_names_its_object() {
         for kind in EventKind::ALL {
             let of_drive = format!("{kind:?}").starts_with("Drive") || *kind == EventKind::Damaged;
             let drive = of_drive.then_some(7);
             let event = Event { seconds: 5, kind: *kind, drive, amount: 80, text: "vm01".into() };
-            let event = shown(3, &event);
+            let event = event_of(3, &event);
             assert!(!event.message.contains("  ") && !event.message.ends_with('.'), "{}", event.message);
             assert_eq!(drive.is_some(), event.message.contains("drive 7"), "{}", event.message);
         }
         let lost =
             Event { seconds: 5, kind: EventKind::DriveLost, drive: Some(1), amount: 0, text: "x".into() };
         assert_eq!(
-            (shown(3, &lost).kind.as_str(), shown(3, &lost).severity),
-            ("drive_lost", Severity::Error)
+            (event_of(3, &lost).kind.to_string().as_str(), event_of(3, &lost).severity),
+            ("drive_missing", Severity::Error)
         );
     }
 }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::{FoundOnDrive, PoolOnDrive};
+use engine::{DriveContents, PoolLabel};
 use format::DriveState;
 use reactor::{DriveOptions, Remote};
 
@@ -37,7 +37,7 @@ pub(super) enum Places {
 /// The drives of a pool.
 #[derive(Default)]
 pub(super) struct Found {
-    members: Vec<(Arc<OpenDrive>, PoolOnDrive)>,
+    members: Vec<(Arc<OpenDrive>, PoolLabel)>,
     /// Why other drives are not among them.
     pub(super) refused: Vec<Error>,
 }
@@ -49,7 +49,7 @@ impl Found {
     }
 
     /// The pool's state that is newest among them.
-    pub(super) fn newest(&self) -> Option<&PoolOnDrive> {
+    pub(super) fn newest(&self) -> Option<&PoolLabel> {
         self.members.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.written)
     }
 
@@ -74,7 +74,8 @@ impl Found {
     /// The drives in such a state that were not found, by path.
     fn not_found(&self, wanted: fn(DriveState) -> bool) -> Vec<String> {
         let Some(newest) = self.newest() else { return Vec::new() };
-        let here = |member: &&engine::Member| self.members.iter().any(|(_, pool)| pool.drive == member.id);
+        let here =
+            |member: &&engine::MemberDrive| self.members.iter().any(|(_, pool)| pool.drive == member.id);
         let those = newest.members.iter().filter(|member| wanted(member.state));
         those.filter(|member| !here(member)).map(|member| member.path.clone()).collect()
     }
@@ -118,7 +119,7 @@ async fn open_member(
     reactor: &Remote,
     wanted: &Wanted,
     opened: Result<Result<Arc<OpenDrive>>>,
-) -> Result<Result<(Arc<OpenDrive>, PoolOnDrive)>> {
+) -> Result<Result<(Arc<OpenDrive>, PoolLabel)>> {
     let drive = match opened? {
         Ok(drive) => drive,
         Err(error) => return Ok(Err(error)),
@@ -127,29 +128,29 @@ async fn open_member(
     Ok(belongs(wanted, &drive, found).map(|pool| (drive, pool)))
 }
 
-fn belongs(wanted: &Wanted, drive: &OpenDrive, found: FoundOnDrive) -> Result<PoolOnDrive> {
+fn belongs(wanted: &Wanted, drive: &OpenDrive, found: DriveContents) -> Result<PoolLabel> {
     let path = drive.path().display();
     let refuse = |kind, message: String, hint: String| Err(Error::new(kind, message).hint(hint));
     match found {
-        FoundOnDrive::Pool(pool) if pool.name != wanted.name => refuse(
+        DriveContents::Pool(pool) if pool.name != wanted.name => refuse(
             ErrorKind::NotAPool,
             format!("{path} belongs to pool '{}', not to '{}'", pool.name, wanted.name),
             format!("'gabion pool open {} --drives ...' opens that pool", pool.name),
         ),
-        FoundOnDrive::Pool(pool) if wanted.id.as_ref().is_some_and(|id| *id != pool.pool.to_string()) => {
+        DriveContents::Pool(pool) if wanted.id.as_ref().is_some_and(|id| *id != pool.pool.to_string()) => {
             refuse(
                 ErrorKind::NotAPool,
                 format!("{path} belongs to another pool that is called '{}' too ({})", pool.name, pool.pool),
                 format!("'gabion pool close {} --forget' makes room for that one", pool.name),
             )
         }
-        FoundOnDrive::Pool(pool) => Ok(*pool),
-        FoundOnDrive::Damaged => refuse(
+        DriveContents::Pool(pool) => Ok(*pool),
+        DriveContents::Damaged => refuse(
             ErrorKind::Corrupt,
             format!("{path} was a pool's drive, and both copies of its superblock are damaged"),
             "open the pool from its other drives; this one counts as missing".into(),
         ),
-        FoundOnDrive::OtherVersion(version) => refuse(
+        DriveContents::OtherVersion(version) => refuse(
             ErrorKind::Version,
             format!(
                 "{path} holds a pool of format version {version}, this release reads version {}",
@@ -157,12 +158,12 @@ fn belongs(wanted: &Wanted, drive: &OpenDrive, found: FoundOnDrive) -> Result<Po
             ),
             "use the release that wrote it".into(),
         ),
-        FoundOnDrive::Nothing => refuse(
+        DriveContents::NoPool => refuse(
             ErrorKind::NotAPool,
             format!("{path} holds no pool"),
             format!("'gabion drive identify {path}' shows what it holds"),
         ),
-        FoundOnDrive::Unreadable(error) => refuse(
+        DriveContents::Unreadable(error) => refuse(
             ErrorKind::Io,
             format!("{path} cannot be read: {error}"),
             "look at 'dmesg' and 'smartctl -a', and at its cables".into(),
@@ -223,7 +224,7 @@ fn start_opening(
 }
 
 /// What of ours is on a drive.
-async fn identify(reactor: &Remote, drive: &Arc<OpenDrive>) -> Result<FoundOnDrive> {
+async fn identify(reactor: &Remote, drive: &Arc<OpenDrive>) -> Result<DriveContents> {
     let drive = drive.clone();
     Ok(reactor.call(move || async move { engine::identify(&*drive).await }).await?)
 }

@@ -31,7 +31,7 @@ use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reactors::Reactors;
 use crate::state::State;
-use crate::wire;
+use api::types;
 use slot::{Slot, Status};
 pub(crate) use status::{drive_state, lost_shown};
 
@@ -50,7 +50,7 @@ pub(crate) struct Pools {
 pub(crate) struct OpenPool {
     pool: engine::Pool,
     home: Remote,
-    report: wire::OpenReport,
+    report: types::OpenReport,
     /// Open and locked as long as the pool uses them.
     drives: Mutex<Vec<Arc<OpenDrive>>>,
     passed: watch::Passed,

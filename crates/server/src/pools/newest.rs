@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use engine::{StateMemory, StateStamp};
+use engine::{PoolStateStore, StateStamp};
 use format::{Generation, PoolId, PoolOpening};
 use futures_channel::oneshot;
 
@@ -13,7 +13,7 @@ use crate::state::{Remembered, RememberedState, State};
 /// See the module.
 pub(super) struct NewestStates(pub(super) Arc<State>);
 
-impl StateMemory for NewestStates {
+impl PoolStateStore for NewestStates {
     fn newest(&self, pool: PoolId) -> Option<StateStamp> {
         let RememberedState { epoch, nonce, generation } = *self.0.get().newest.get(&pool.to_string())?;
         Some(StateStamp { opening: PoolOpening { epoch, nonce }, generation: Generation::new(generation) })

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect;
 use crate::operations::Progress;
 use crate::request;
-use crate::wire;
+use api::types;
 
 /// Pause between two looks for drives that are not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ impl Pools {
     pub(crate) async fn open(
         self: &Arc<Self>,
         name: &str,
-        request: wire::OpenPool,
+        request: types::OpenPool,
         progress: &Progress,
     ) -> Result<()> {
         let missing = if request.degraded { Missing::WaitUntil(Instant::now()) } else { Missing::Refuse };
@@ -185,7 +185,7 @@ impl Pools {
             reactors,
             nonce: request::random()?,
             now: Arc::new(now),
-            memory: Some(Arc::new(NewestStates(self.state.clone()))),
+            state_store: Some(Arc::new(NewestStates(self.state.clone()))),
             accept_stale,
         };
         let sources = as_sources(&drives);
@@ -202,12 +202,12 @@ impl Pools {
             missing = ?report.missing,
             "the pool is open"
         );
-        let report = wire::OpenReport {
-            at: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        let report = types::OpenReport {
+            time: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             seconds,
             clean: report.clean,
             replayed: report.replayed as u64,
-            dropped: report.dropped as u64,
+            discarded: report.dropped as u64,
             completed: report.completed,
             missing: report.missing,
             returned: report.returned,

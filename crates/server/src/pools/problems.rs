@@ -1,21 +1,21 @@
-//! What is wrong with a pool in service, in words: what it means, what is at risk, and what to do.
+//! The problems of a pool in service: the risk of each, and the action that solves it.
 
 use engine::{DriveStatus, LostRange, PoolStatus, RepairState};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
 use super::watch::percent_taken;
-use crate::sizes::Size;
-use crate::wire::{OpenReport, Problem, Space};
+use api::Size;
+use api::types::{OpenReport, PoolSpace, Problem};
 
-/// Seconds for which a drive's errors are shown after the last: a week.
-const SHOWN_FOR: u64 = 7 * 86_400;
+/// Seconds for which read errors of a drive are reported after the last one: a week.
+const REPORTED_FOR: u64 = 7 * 86_400;
 
-/// What is wrong with a pool in service, worst first: what it means, and what to do.
+/// Returns the problems of a pool in service, most severe first.
 pub(super) fn problems_of(
     status: &PoolStatus,
     opened: &OpenReport,
-    space: &Space,
+    space: &PoolSpace,
     warn_at: &[u8],
     now: u64,
 ) -> Vec<Problem> {
@@ -23,40 +23,40 @@ pub(super) fn problems_of(
     let name = &status.name;
     if let Some(failure) = &status.failure {
         problems.push(Problem {
-            message: format!("writes are refused: {failure}. What was flushed before is safe on the drives"),
+            message: format!("writes are refused: {failure}. All flushed data is safe on the drives"),
             action: format!(
-                "find out why the drives were lost ('dmesg', power, cables), bring them back, then 'gabion pool close \
-                 {name} --force' and 'gabion pool open {name}'"
+                "find the cause ('dmesg', power, cables), reconnect the drives, then run 'gabion pool close {name} --force' \
+                 and 'gabion pool open {name}'"
             ),
         });
     }
     problems.extend(uncertain_state(name, opened));
     problems.extend(lost_drives(status, opened));
     problems.extend(returning_drives(status));
-    problems.extend(leaving_drives(status));
+    problems.extend(stuck_removals(status));
     let in_use = status.drives.iter().filter(|drive| drive.state.is_in_use());
-    problems.extend(in_use.filter_map(|drive| erring_drive(status, drive, now)));
-    problems.extend(unhealed_damage(status));
+    problems.extend(in_use.filter_map(|drive| drive_with_errors(status, drive, now)));
+    problems.extend(unrepaired_damage(status));
     if space.free == 0 {
         problems.push(Problem {
-            message: "the pool is full: writes that need more room fail; overwriting, reads, trims and deletes go on".into(),
+            message: "the pool is full: writes that need new space fail; overwrites, reads, trims and deletes succeed".into(),
             action: format!(
                 "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
                  add a drive: 'gabion drive add {name} DRIVE'"
             ),
         });
     } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
-        let kept = if space.promised > 0 {
-            format!(", {} of that kept for thick volumes", Size(space.promised))
+        let kept = if space.reserved > 0 {
+            format!(", of which {} are reserved for thick volumes", Size(space.reserved))
         } else {
             String::new()
         };
         problems.push(Problem {
             message: format!(
-                "the pool fills up: {} of {} are free, {} % are taken{kept}, and daemon.warn_at says to tell from {threshold} % on",
+                "{} % of the space is used{kept}; {} of {} are free (warning threshold {threshold} %, daemon.warn_at)",
+                percent_taken(space),
                 Size(space.free),
-                Size(space.capacity),
-                percent_taken(space)
+                Size(space.capacity)
             ),
             action: format!(
                 "trim in the guests ('fstrim -av'), delete volumes or snapshots ('gabion volume list {name} --snapshots'), or \
@@ -67,26 +67,26 @@ pub(super) fn problems_of(
     problems
 }
 
-/// The pool was opened from a state that may not have been its newest.
+/// The pool was opened in a state that may not be its newest.
 fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
     opened.uncertain.then(|| Problem {
-        message: "every drive showed a damaged copy of its superblock when the pool was opened: a crash while superblocks were written \
-                  leaves that; if there was none, the newest changes may be lost"
+        message: "every drive had a damaged superblock copy when the pool was opened, as after a crash during an update of the \
+                  superblocks; without such a crash, the newest changes may be lost"
             .into(),
         action: format!(
-            "if the host did not crash: check the newest data of each volume against backups, look at 'smartctl' for the drives, and \
-             scrub the pool: 'gabion pool scrub {name}'"
+            "if the host did not crash, compare the newest data of each volume with backups, examine the drives with \
+             'smartctl', and run 'gabion pool scrub {name}'"
         ),
     })
 }
 
-/// Ranges of volumes that are named in one problem.
+/// Lost ranges that are listed in a problem.
 const RANGES_NAMED: usize = 8;
 
-/// Data that nothing gives back: named first, because nothing but a person can do something about it.
+/// Lost data, which is reported first because only an administrator can restore it.
 fn lost_data(status: &PoolStatus) -> Option<Problem> {
     let bytes: u64 =
-        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_more * BLOCK_BYTES;
+        status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_unlisted * BLOCK_BYTES;
     if bytes == 0 {
         return None;
     }
@@ -97,20 +97,20 @@ fn lost_data(status: &PoolStatus) -> Option<Problem> {
     });
     let mut named: Vec<String> = named.collect();
     let more = status.lost.len().saturating_sub(named.len());
-    if more > 0 || status.lost_more > 0 {
-        named.push(format!("and more: 'gabion pool status {name} --json' lists all that are known"));
+    if more > 0 || status.lost_unlisted > 0 {
+        named.push(format!("and more; 'gabion pool status {name} --json' lists all known ranges"));
     }
     Some(Problem {
         message: format!(
-            "{} of data are lost, more columns are damaged than scheme {} makes up for; reads of them fail: {}",
+            "{} of data are lost because more columns are damaged than scheme {} tolerates; reads of them fail: {}",
             Size(bytes),
             status.scheme,
             named.join(", ")
         ),
         action: format!(
-            "restore these ranges from a backup, or the files that use them: inside the volume's file system, 'debugfs -R \"icheck \
-             BLOCK\"' (ext4) or 'xfs_bmap' names the file of an offset. A range that is overwritten, trimmed or deleted is sound \
-             again; 'gabion pool scrub {name}' looks for more"
+            "restore these ranges, or the files in them, from a backup: 'debugfs -R \"icheck BLOCK\"' (ext4) and 'xfs_bmap' \
+             find the file of an offset in the volume's file system. Overwriting, trimming or deleting a range repairs it; \
+             'gabion pool scrub {name}' finds further damage"
         ),
     })
 }
@@ -127,24 +127,24 @@ fn lost_drives(status: &PoolStatus, opened: &OpenReport) -> Option<Problem> {
     }
     let left = usize::from(status.scheme.parity()).saturating_sub(lost.len());
     let risk = match left {
-        0 => "the next loss of a drive stops the pool and loses data".to_owned(),
-        1 => "the pool bears the loss of one more".to_owned(),
-        more => format!("the pool bears the loss of {more} more"),
+        0 => "the failure of another drive stops the pool and loses data".to_owned(),
+        1 => "the pool tolerates the failure of one more drive".to_owned(),
+        more => format!("the pool tolerates the failure of {more} more drives"),
     };
     let (drives, are) = if lost.len() == 1 { ("drive", "is") } else { ("drives", "are") };
     let numbers: Vec<u16> =
         status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
     let served = if status.lost.is_empty() { "all data is still served" } else { "all other data is served" };
     let why = match opened.shrunk.as_slice() {
-        [] => "Look at 'dmesg' and 'smartctl' for why it was lost".to_owned(),
+        [] => "'dmesg' and 'smartctl' show the cause".to_owned(),
         shrunk => format!(
-            "When the pool was opened, {} was smaller than when it joined: a drive must not shrink",
+            "When the pool was opened, {} was smaller than when it joined, and a pool cannot use a drive that shrank",
             shrunk.join(", ")
         ),
     };
     Some(Problem {
-        message: format!("{drives} {} {are} lost: {served}, and {risk}", lost.join(", ")),
-        action: format!("{}. {why}", repair_of(status, &numbers)),
+        message: format!("{drives} {} {are} missing or failed: {served}, and {risk}", lost.join(", ")),
+        action: format!("{}. {why}", rebuild_action(status, &numbers)),
     })
 }
 
@@ -156,67 +156,74 @@ fn listed(status: &PoolStatus, state: Engine) -> Vec<String> {
 fn returning_drives(status: &PoolStatus) -> Option<Problem> {
     let back = listed(status, Engine::Returning);
     (!back.is_empty()).then(|| Problem {
-        message: format!("drive {} was lost and is back: what it missed is not there yet", back.join(", ")),
-        action: repair_of(status, &[]),
+        message: format!(
+            "drive {} returned, and the writes that it missed are not rebuilt yet",
+            back.join(", ")
+        ),
+        action: rebuild_action(status, &[]),
     })
 }
 
-/// What a scrub found and nothing gives back, or is not written anew yet.
-fn unhealed_damage(status: &PoolStatus) -> Option<Problem> {
+/// Damage found by a scrub that cannot be reconstructed, or is not rewritten yet.
+fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
     let (scrub, name) = (&status.scrub, &status.name);
     let lost = if scrub.running { scrub.current.lost } else { scrub.last.lost };
     let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
     if lost > 0 {
         return Some(Problem {
             message: format!(
-                "the scrub found {lost} rows with blocks that cannot be computed: more was damaged than scheme {} bears",
+                "the scrub found {lost} rows with blocks that cannot be reconstructed: more columns are damaged than scheme {} tolerates",
                 status.scheme
             ),
             action: format!(
-                "find out what lives there: reading it gives an error; offline, 'gabion check' names the blocks. Restore them from a \
-                 backup: what is overwritten is sound again, and the next scrub ('gabion pool scrub {name}') says so"
+                "restore these blocks from a backup: reads of them fail, and 'gabion check' lists them for a closed pool. \
+                 Overwriting repairs them; the next scrub ('gabion pool scrub {name}') confirms it"
             ),
         });
     }
     (scrub.unhealed > 0 && stuck).then(|| Problem {
-        message: format!("the scrub found damage in {} places that is not written anew yet", scrub.unhealed),
-        action: repair_of(status, &[]),
+        message: format!("the scrub found damage in {} places that is not repaired yet", scrub.unhealed),
+        action: rebuild_action(status, &[]),
     })
 }
 
-/// A drive that does not answer reads as it should.
-fn erring_drive(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Problem> {
+/// A drive with read errors.
+fn drive_with_errors(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Problem> {
     let (name, errors) = (&status.name, &drive.errors);
     let (index, path) = (drive.index, &drive.path);
     let ago = now.saturating_sub(errors.last);
-    if errors.last == 0 || !drive.failing && ago > SHOWN_FOR {
+    if errors.last == 0 || !drive.failing && ago > REPORTED_FOR {
         return None;
     }
     let counted = format!(
-        "{} reads failed and {} answered wrongly in its life, the last {}; the other drives gave the data back",
+        "{} reads failed and {} returned wrong data, the last {}; all were answered from other drives",
         errors.unreadable,
         errors.wrong,
         how_long_ago(ago)
     );
     if !drive.failing {
         return Some(Problem {
-            message: format!("drive {index} ({path}) shows errors: {counted}, and it was written elsewhere"),
+            message: format!("drive {index} ({path}) has read errors: {counted}, and the data was rewritten"),
             action: format!(
-                "look at 'smartctl -a {path}' and 'dmesg'. One that errs in many places is emptied by itself, if the others have \
-                 room; 'gabion drive replace {name} {index} --with DRIVE' does it now"
+                "examine it with 'smartctl -a {path}' and 'dmesg'. A drive with errors in many places is removed automatically if \
+                 the other drives have enough free space; 'gabion drive replace {name} {index} --with DRIVE' replaces it now"
             ),
         });
     }
     let message =
-        format!("drive {index} ({path}) is failing: it errs in {} of its zones: {counted}", errors.zones);
+        format!("drive {index} ({path}) is failing: read errors in {} zones: {counted}", errors.zones);
     let action = if drive.state == Engine::Draining {
-        format!("it is being emptied, and leaves the pool then. {}", repair_of(status, &[]))
+        format!("none: it is being removed. {}", rebuild_action(status, &[]))
     } else if misses_something(status) {
-        format!("it is emptied as soon as nothing is missing on the others. {}", repair_of(status, &[]))
+        format!(
+            "none: it is removed when the rebuild of the other drives is complete. {}",
+            rebuild_action(status, &[])
+        )
     } else {
         format!(
-            "replace it: 'gabion drive replace {name} {index} --with DRIVE'. It cannot be emptied by itself: the others are too few, \
-             or have no room. If it is sound after all, 'gabion drive remove {name} {index} --cancel' forgets what it counted"
+            "replace it: 'gabion drive replace {name} {index} --with DRIVE'. It is not removed automatically because the other \
+             drives are too few or too full. If it is not faulty, 'gabion drive remove {name} {index} --cancel' resets its error \
+             counts"
         )
     };
     Some(Problem { message, action })
@@ -236,42 +243,41 @@ pub(super) fn misses_something(status: &PoolStatus) -> bool {
     status.drives.iter().any(|drive| drive.state.counts_as_lost())
 }
 
-/// Drives that are to be emptied and are not: while that goes on, there is nothing wrong.
-fn leaving_drives(status: &PoolStatus) -> Option<Problem> {
+/// Drives whose removal makes no progress.
+fn stuck_removals(status: &PoolStatus) -> Option<Problem> {
     let leaving = listed(status, Engine::Draining);
     let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
     (!leaving.is_empty() && stuck).then(|| Problem {
-        message: format!("drive {} is to be emptied, and that does not go on", leaving.join(", ")),
-        action: repair_of(status, &[]),
+        message: format!("the removal of drive {} makes no progress", leaving.join(", ")),
+        action: rebuild_action(status, &[]),
     })
 }
 
-/// What becomes of the columns that are missing or to be moved; `lost` are the numbers of drives that are lost.
-fn repair_of(status: &PoolStatus, lost: &[u16]) -> String {
+/// Returns the action for columns that are missing or to be moved; `lost` are the numbers of the
+/// missing and failed drives.
+fn rebuild_action(status: &PoolStatus, lost: &[u16]) -> String {
     let (repair, name) = (&status.repair, &status.name);
     let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
     match repair.state {
-        RepairState::Whole => "everything is on the other drives: nothing is to be done".into(),
-        RepairState::Working => {
-            format!("wait: it is being written to other drives, {left} of {all} are left")
-        }
+        RepairState::Whole => format!(
+            "none required: all data is on the other drives. 'gabion drive add {name} DRIVE' adds a spare drive"
+        ),
+        RepairState::Working => format!("wait: the rebuild is running, {left} of {all} remain"),
         RepairState::Paused => {
-            format!(
-                "'gabion pool repair {name} --resume': repair is paused with {left} to be written to other drives"
-            )
+            format!("resume the rebuild: 'gabion pool rebuild {name} --resume'; {left} of {all} remain")
         }
         RepairState::NeedsSpace => format!(
-            "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the others have no room for {left}"
+            "delete or trim data, or add a drive ('gabion drive add {name} DRIVE'): the other drives have no space for {left}"
         ),
         RepairState::NeedsDrive => {
             let number = lost.first().map_or("N".into(), u16::to_string);
             format!(
-                "if it can be plugged in again, 'gabion drive return {name} {number}'; else 'gabion drive replace {name} {number} \
-                 --with DRIVE': the others hold everything already, and {left} need another drive"
+                "reconnect the drive and run 'gabion drive return {name} {number}', or replace it: 'gabion drive replace \
+                 {name} {number} --with DRIVE'. {left} remain to be rebuilt and need another drive"
             )
         }
         RepairState::Lost => {
-            "restore what is damaged from a backup: more was lost than the scheme bears".into()
+            "restore the damaged data from a backup: more drives are missing or damaged than the scheme tolerates".into()
         }
     }
 }

@@ -4,7 +4,7 @@ use engine::{RepairLimits, ScrubStatus, ScrubTally};
 
 use super::Pools;
 use crate::error::Result;
-use crate::wire;
+use api::types;
 
 impl Pools {
     /// Begins to scrub a pool. False if that is under way already.
@@ -35,11 +35,11 @@ impl Pools {
         Ok(cancelled)
     }
 
-    /// Sets how fast, and how often, a pool is scrubbed.
+    /// Pauses, resumes or rate-limits scrubbing, or sets its interval.
     ///
     /// # Errors
     /// When the pool is not open, or takes no writes.
-    pub(crate) async fn change_scrub(&self, name: &str, request: wire::ChangeScrub) -> Result<()> {
+    pub(crate) async fn change_scrub(&self, name: &str, request: types::ChangeScrub) -> Result<()> {
         let change = move |pool: engine::Pool| async move {
             if let Some(every) = request.every {
                 pool.set_scrub_every(every).await?;
@@ -47,30 +47,30 @@ impl Pools {
             let now = pool.scrub_limits();
             let limits = RepairLimits {
                 paused: request.paused.unwrap_or(now.paused),
-                bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
+                bytes_per_second: request.rate_limit.unwrap_or(now.bytes_per_second),
             };
             pool.set_scrub_limits(limits).await
         };
         self.get(name)?.call(change).await?;
-        tracing::info!(pool = name, ?request, "scrubbing is changed, as asked");
+        tracing::info!(pool = name, ?request, "scrub settings changed on request");
         Ok(())
     }
 }
 
-/// How far it is, as the API tells it.
-pub(super) fn shown(status: &ScrubStatus, limits: RepairLimits) -> wire::Scrub {
-    let result = |tally: &ScrubTally| wire::ScrubResult {
-        began: tally.began,
-        ended: Some(tally.ended).filter(|ended| *ended > 0),
+/// Returns the state of scrubbing for the API.
+pub(super) fn shown(status: &ScrubStatus, limits: RepairLimits) -> types::Scrub {
+    let result = |tally: &ScrubTally| types::ScrubResult {
+        started: tally.began,
+        finished: Some(tally.ended).filter(|ended| *ended > 0),
         bytes: tally.bytes,
         damaged: tally.damaged,
         lost: tally.lost,
     };
     let all = status.current.bytes + status.bytes_left;
-    wire::Scrub {
+    types::Scrub {
         current: status.running.then(|| result(&status.current)),
         last: (status.last.ended > 0).then(|| result(&status.last)),
-        left: status.bytes_left,
+        remaining: status.bytes_left,
         percent: if status.running {
             (status.current.bytes * 100).checked_div(all).unwrap_or(0).min(99)
         } else {
@@ -78,9 +78,9 @@ pub(super) fn shown(status: &ScrubStatus, limits: RepairLimits) -> wire::Scrub {
         },
         bytes_per_second: status.bytes_per_second,
         seconds_left: status.seconds_left(),
-        unhealed: status.unhealed,
+        unrepaired: status.unhealed,
         paused: limits.paused,
-        limit: limits.bytes_per_second,
+        rate_limit: limits.bytes_per_second,
         every: status.every,
     }
 }

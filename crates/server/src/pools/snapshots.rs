@@ -3,34 +3,34 @@
 use super::Pools;
 use super::volumes::{explain, now};
 use crate::error::Result;
-use crate::wire::{Change, Changes, Usage, Volume};
+use api::types::{DiffRange, Volume, VolumeDiff, VolumeUsage};
 
-/// Bytes of a volume that are counted in one step: its reactor does other things in between.
+/// Bytes of a volume that are counted in one step; its reactor does other work between steps.
 const COUNT_STEP: u64 = 64 << 30;
-/// Bytes of a volume in which changes are looked for in one step.
-const CHANGES_STEP: u64 = 1 << 30;
-/// Changes after which an answer ends.
-const CHANGES_MAX: usize = 4096;
+/// Bytes of a volume that are compared in one step.
+const DIFF_STEP: u64 = 1 << 30;
+/// Number of ranges after which a response ends.
+const RANGES_MAX: usize = 4096;
 
 impl Pools {
-    /// Takes a snapshot, by the name `volume@snapshot`.
+    /// Creates the snapshot `name`, `volume@snapshot`.
     ///
     /// # Errors
-    /// When there is no such volume, the name makes no sense or is taken, or the pool is full.
-    pub(crate) async fn take_snapshot(&self, pool: &str, name: &str) -> Result<Volume> {
+    /// When there is no such volume, the name is invalid or in use, or the pool is full.
+    pub(crate) async fn create_snapshot(&self, pool: &str, name: &str) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, name.split_once('@').map_or(name, |(volume, _)| volume)).await?;
         let (wanted, now) = (name.to_owned(), now());
         let taken = open.call(move |pool| async move { pool.snapshot_volume(&wanted, now).await }).await;
         taken.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, snapshot = name, "snapshot taken");
+        tracing::info!(pool, snapshot = name, "snapshot created");
         self.volume(pool, name).await
     }
 
-    /// Makes a volume of a snapshot.
+    /// Creates a volume from a snapshot.
     ///
     /// # Errors
-    /// When there is no such snapshot, or the name makes no sense or is taken.
+    /// When there is no such snapshot, or the name is invalid or in use.
     pub(crate) async fn clone_snapshot(&self, pool: &str, snapshot: &str, name: &str) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, snapshot).await?;
@@ -41,7 +41,7 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Makes a volume what its snapshot is.
+    /// Rolls a volume back to a snapshot of it.
     ///
     /// # Errors
     /// When there is no such snapshot, or the pool is full.
@@ -55,14 +55,14 @@ impl Pools {
         self.volume(pool, volume).await
     }
 
-    /// Counts what a volume or snapshot holds.
+    /// Counts the data of a volume or snapshot.
     ///
     /// # Errors
     /// When there is no such volume.
-    pub(crate) async fn usage(&self, pool: &str, name: &str) -> Result<Usage> {
+    pub(crate) async fn usage(&self, pool: &str, name: &str) -> Result<VolumeUsage> {
         let open = self.get(pool)?;
         let volume = self.volume(pool, name).await?;
-        let (mut shown, mut alone) = (0, 0);
+        let (mut referenced, mut exclusive) = (0, 0);
         let mut offset = 0;
         while offset < volume.size {
             let wanted = name.to_owned();
@@ -70,41 +70,41 @@ impl Pools {
                 .call(move |pool| async move { pool.volume_usage(&wanted, offset, COUNT_STEP).await })
                 .await;
             let counted = count.map_err(|error| explain(error, pool, name))?;
-            shown += counted.shown;
-            alone += counted.alone;
+            referenced += counted.referenced;
+            exclusive += counted.exclusive;
             offset = offset.saturating_add(COUNT_STEP);
         }
-        // What is being freed below it is its own too, though it may be hidden.
-        let shared = shown.saturating_sub(alone);
-        Ok(Usage { pool: pool.to_owned(), name: name.to_owned(), shown, alone, shared })
+        // Data of a parent layer under deletion is exclusive too, although it may be hidden.
+        let shared = referenced.saturating_sub(exclusive);
+        Ok(VolumeUsage { pool: pool.to_owned(), name: name.to_owned(), referenced, exclusive, shared })
     }
 
-    /// Where a volume or snapshot differs from another one, from `offset` on.
+    /// Returns the ranges in which volume or snapshot `name` differs from `base`, beginning at `offset`.
     ///
     /// # Errors
-    /// When one of them is not there, or they have nothing in common.
-    pub(crate) async fn changes(&self, pool: &str, name: &str, since: &str, offset: u64) -> Result<Changes> {
+    /// When one of them does not exist, or they have no common origin.
+    pub(crate) async fn diff(&self, pool: &str, base: &str, name: &str, offset: u64) -> Result<VolumeDiff> {
         let open = self.get(pool)?;
         let size = self.volume(pool, name).await?.size;
-        self.volume(pool, since).await?;
-        let mut changes: Vec<Change> = Vec::new();
+        self.volume(pool, base).await?;
+        let mut ranges: Vec<DiffRange> = Vec::new();
         let mut next = offset;
-        while next < size && changes.len() < CHANGES_MAX {
-            let (of, base) = (name.to_owned(), since.to_owned());
+        while next < size && ranges.len() < RANGES_MAX {
+            let (of, base) = (name.to_owned(), base.to_owned());
             let find = open
-                .call(move |pool| async move { pool.volume_changes(&of, &base, next, CHANGES_STEP).await })
+                .call(move |pool| async move { pool.volume_changes(&of, &base, next, DIFF_STEP).await })
                 .await;
             for found in find.map_err(|error| explain(error, pool, name))? {
-                let engine::Change { offset, length, data } = found;
-                match changes.last_mut() {
+                let engine::ChangedRange { offset, length, data } = found;
+                match ranges.last_mut() {
                     Some(last) if last.offset + last.length == offset && last.data == data => {
                         last.length += length;
                     }
-                    _ => changes.push(Change { offset, length, data }),
+                    _ => ranges.push(DiffRange { offset, length, data }),
                 }
             }
-            next = next.saturating_add(CHANGES_STEP);
+            next = next.saturating_add(DIFF_STEP);
         }
-        Ok(Changes { changes, next: (next < size).then_some(next) })
+        Ok(VolumeDiff { ranges, next: (next < size).then_some(next) })
     }
 }

@@ -1,11 +1,9 @@
-//! How a pool is, as the API tells it.
+//! The status of a pool for the API.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{
-    PoolStatus, RecentLatency, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals,
-};
+use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -14,7 +12,10 @@ use super::scrub;
 use super::slot::{Slot, Status};
 use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
-use crate::wire::{self, Counters, DriveState, Health, Pool, PoolDrive, PoolState, Problem, Repair, Space};
+use api::types::{
+    self, DriveState, Health, Pool, PoolCounters, PoolDrive, PoolSpace, PoolState, Problem, Rebuild,
+    RebuildState, RecentLatency,
+};
 
 impl Pools {
     /// All pools, by name.
@@ -61,7 +62,7 @@ impl Pools {
     }
 }
 
-/// What is known of a pool without asking it.
+/// Returns the status of a pool that is not open.
 fn of_slot(name: &str, slot: &Slot) -> Pool {
     let drive = |path: &std::path::PathBuf| PoolDrive {
         pool: name.to_owned(),
@@ -72,11 +73,11 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         used: None,
         state: DriveState::Unknown,
         read_errors: None,
-        wrong_reads: None,
+        checksum_errors: None,
         last_error: None,
         failing: None,
     };
-    let (state, doing, error) = match &slot.status {
+    let (state, activity, error) = match &slot.status {
         Status::Open(_) => (PoolState::Open, None, None),
         Status::Changing(doing) => (PoolState::Changing, Some(doing.to_string()), None),
         Status::Closed => (PoolState::Closed, None, None),
@@ -86,27 +87,27 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         name: name.to_owned(),
         id: slot.id.clone(),
         state,
-        doing,
+        activity,
         health: if error.is_some() { Health::Failed } else { Health::Unknown },
         problems: error.iter().map(|error| unavailable(name, error)).collect(),
         scheme: None,
         shards: None,
         space: None,
-        repair: None,
+        rebuild: None,
         scrub: None,
-        users: None,
+        latency: None,
         drives: slot.drives.iter().map(drive).collect(),
         lost: Vec::new(),
         opened: None,
         counters: None,
-        error,
+        error: error.map(Into::into),
     }
 }
 
-/// Lost bytes as the API has them.
-pub(crate) fn lost_shown(range: &engine::LostRange) -> wire::LostRange {
+/// Returns a lost range for the API.
+pub(crate) fn lost_shown(range: &engine::LostRange) -> types::LostRange {
     let engine::LostRange { volume, offset, length } = range.clone();
-    wire::LostRange { volume, offset, length }
+    types::LostRange { volume, offset, length }
 }
 
 fn unavailable(name: &str, error: &Error) -> Problem {
@@ -134,7 +135,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
     let health = if status.failure.is_some() {
         Health::Failed
-    } else if !status.lost.is_empty() || status.lost_more > 0 {
+    } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
         Health::DataLost
     } else if !misses_something(&status) {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
@@ -154,9 +155,9 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         scheme: Some(status.scheme.to_string()),
         shards: Some(status.shards.len() as u64),
         space: Some(space),
-        repair: Some(repair_shown(&status.repair, limits)),
+        rebuild: Some(rebuild_of(&status.repair, limits)),
         scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
-        users: status.users.map(users_shown),
+        latency: status.client_latency.map(latency_of),
         drives: drives_of(&status),
         lost: status.lost.iter().map(lost_shown).collect(),
         opened: Some(open.report.clone()),
@@ -166,43 +167,43 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     Ok((pool, Some(status)))
 }
 
-fn repair_shown(repair: &RepairStatus, limits: RepairLimits) -> Repair {
+fn rebuild_of(repair: &RepairStatus, limits: RepairLimits) -> Rebuild {
     let state = match repair.state {
-        RepairState::Whole => wire::RepairState::Idle,
-        RepairState::Working => wire::RepairState::Working,
-        RepairState::Paused => wire::RepairState::Paused,
-        RepairState::NeedsDrive => wire::RepairState::NeedsDrive,
-        RepairState::NeedsSpace => wire::RepairState::NeedsSpace,
-        RepairState::Lost => wire::RepairState::Lost,
+        RepairState::Whole => RebuildState::Idle,
+        RepairState::Working => RebuildState::Working,
+        RepairState::Paused => RebuildState::Paused,
+        RepairState::NeedsDrive => RebuildState::NeedsDrive,
+        RepairState::NeedsSpace => RebuildState::NeedsSpace,
+        RepairState::Lost => RebuildState::Lost,
     };
     let whole = repair.state == RepairState::Whole;
     let all = repair.bytes_done + repair.bytes_left;
-    Repair {
+    Rebuild {
         state,
-        left: repair.bytes_left,
+        remaining: repair.bytes_left,
         done: repair.bytes_done,
         percent: if whole { 100 } else { (repair.bytes_done * 100).checked_div(all).unwrap_or(0).min(99) },
         bytes_per_second: repair.bytes_per_second,
         seconds_left: repair.seconds_left(),
         damaged_rows: repair.damaged_rows,
         paused: limits.paused,
-        limit: limits.bytes_per_second,
+        rate_limit: limits.bytes_per_second,
     }
 }
 
-fn users_shown(users: RecentLatency) -> wire::UsersLately {
+fn latency_of(latency: engine::RecentLatency) -> RecentLatency {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    wire::UsersLately { operations: users.operations, p50_us: micros(users.p50), p99_us: micros(users.p99) }
+    RecentLatency { operations: latency.operations, p50_us: micros(latency.p50), p99_us: micros(latency.p99) }
 }
 
-/// A drive's state as the API has it.
+/// Returns the state of a drive for the API.
 pub(crate) fn drive_state(state: Engine) -> DriveState {
     match state {
         Engine::Online => DriveState::Online,
         Engine::Missing => DriveState::Missing,
         Engine::Failed => DriveState::Failed,
         Engine::Removed => DriveState::Removed,
-        Engine::Draining => DriveState::Leaving,
+        Engine::Draining => DriveState::Removing,
         Engine::Returning => DriveState::Returning,
     }
 }
@@ -217,30 +218,30 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         used: Some(u64::from(drive.zones - drive.free_zones.min(drive.zones)) * status.zone_bytes),
         state: drive_state(drive.state),
         read_errors: Some(drive.errors.unreadable + drive.errors.wrong),
-        wrong_reads: Some(drive.errors.wrong),
+        checksum_errors: Some(drive.errors.wrong),
         last_error: Some(drive.errors.last).filter(|last| *last > 0),
         failing: Some(drive.failing),
     };
     status.drives.iter().map(drive).collect()
 }
 
-fn space_of(status: &PoolStatus, volumes: &VolumeTotals) -> Space {
+fn space_of(status: &PoolStatus, volumes: &VolumeTotals) -> PoolSpace {
     let counters = status.space;
-    Space {
+    PoolSpace {
         raw: counters.zones * status.zone_bytes,
         capacity: counters.capacity_blocks * BLOCK_BYTES,
         free: counters.capacity_blocks.saturating_sub(counters.live_blocks + counters.reservation_blocks)
             * BLOCK_BYTES,
-        reserve: status.data_bytes(u64::from(counters.reserve_segments)),
-        promised: counters.reservation_blocks * BLOCK_BYTES,
+        system_reserve: status.data_bytes(u64::from(counters.reserve_segments)),
+        reserved: counters.reservation_blocks * BLOCK_BYTES,
         stored: volumes.stored,
         provisioned: volumes.provisioned,
         volumes: volumes.count,
     }
 }
 
-fn sum(shards: &[ShardCounters]) -> Counters {
-    let mut sum = Counters::default();
+fn sum(shards: &[ShardCounters]) -> PoolCounters {
+    let mut sum = PoolCounters::default();
     for shard in shards {
         sum.user_blocks += shard.log.user_blocks;
         sum.map_blocks += shard.log.map_blocks;

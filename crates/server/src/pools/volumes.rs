@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use engine::{NewVolume, QosLimits, VolumeInfo};
+use engine::{NewVolume, VolumeInfo};
 
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::Progress;
 use crate::request::shown;
-use crate::sizes::Size;
-use crate::wire::{CreateVolume, ResizeVolume, Service, Volume};
+use api::Size;
+use api::types::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
 /// Sectors of a volume if nothing is said: every system boots from them.
 const SECTOR: u32 = 512;
@@ -52,7 +52,7 @@ impl Pools {
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
         let create = move |pool: engine::Pool| async move {
-            pool.create_volume_as(&wanted, NewVolume { size, sector, thick, shards, now }).await
+            pool.create_volume_with(&wanted, NewVolume { size, sector, thick, shards, now }).await
         };
         let created = open.call(create).await;
         created.map_err(|error| explain(error, pool, &name))?;
@@ -90,17 +90,21 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Changes what a volume may take, and what it gets beside others.
+    /// Sets the quality of service of a volume.
     ///
     /// # Errors
-    /// For limits that make no sense, and when there is no such volume.
-    pub(crate) async fn set_service(&self, pool: &str, name: &str, service: Service) -> Result<Volume> {
+    /// For limits out of range, and when there is no such volume.
+    pub(crate) async fn set_qos(&self, pool: &str, name: &str, qos: QosLimits) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, name).await?;
-        check_service(&service)?;
-        let Service { iops, bandwidth, burst_ms, weight, thick } = service;
-        let service =
-            QosLimits { weight, burst_ms, operations: iops.unwrap_or(0), bytes: bandwidth.unwrap_or(0) };
+        check_qos(&qos)?;
+        let QosLimits { iops, bandwidth, burst_ms, weight, thick } = qos;
+        let service = engine::QosLimits {
+            weight,
+            burst_ms,
+            operations: iops.unwrap_or(0),
+            bytes: bandwidth.unwrap_or(0),
+        };
         let wanted = name.to_owned();
         let set = move |pool: engine::Pool| async move {
             // First what may be refused.
@@ -109,7 +113,7 @@ impl Pools {
         };
         let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, volume = name, ?service, thick, "limits changed");
+        tracing::info!(pool, volume = name, ?service, thick, "quality of service changed");
         self.volume(pool, name).await
     }
 
@@ -132,7 +136,7 @@ impl Pools {
             let id = before.id;
             let left = open.call(move |pool| async move { pool.volume_info_by_id(id).await }).await?;
             // A new volume may have the number. Blocks that clones share stay until those are deleted.
-            let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.kept_by == 0;
+            let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.retained_by == 0;
             let Some(left) = left.filter(is_left) else { return Ok(()) };
             if left.stuck {
                 let message = format!("{pool}/{name} is deleted, but not all that it held could be freed");
@@ -158,19 +162,22 @@ impl Pools {
     }
 }
 
-/// Refuses limits with which a volume could not be used, and weights that make no difference.
-fn check_service(service: &Service) -> Result<()> {
+/// Refuses limits too low for a usable volume, and weights out of range.
+fn check_qos(qos: &QosLimits) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-    if service.iops.is_some_and(|iops| iops < IOPS_MIN) {
-        return invalid(format!("a limit below {IOPS_MIN} operations a second stops what uses the volume"));
+    if qos.iops.is_some_and(|iops| iops < IOPS_MIN) {
+        return invalid(format!("an IOPS limit below {IOPS_MIN} makes the volume unusable"));
     }
-    if service.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
-        return invalid(format!("a limit below {} a second stops what uses the volume", Size(BANDWIDTH_MIN)));
-    }
-    if !(1..=WEIGHT_MAX).contains(&service.weight) {
+    if qos.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
         return invalid(format!(
-            "a weight of {}: 1 to {WEIGHT_MAX} are possible, 100 is the usual one",
-            service.weight
+            "a bandwidth limit below {} per second makes the volume unusable",
+            Size(BANDWIDTH_MIN)
+        ));
+    }
+    if !(1..=WEIGHT_MAX).contains(&qos.weight) {
+        return invalid(format!(
+            "a weight of {} is out of range: 1 to {WEIGHT_MAX}, default 100",
+            qos.weight
         ));
     }
     Ok(())
@@ -188,6 +195,7 @@ async fn info(pool: &Arc<OpenPool>, name: &str) -> Result<Option<VolumeInfo>> {
 
 fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
     Volume {
+        id: info.uid.to_string(),
         pool: pool.to_owned(),
         name: info.name,
         snapshot: info.snapshot,
@@ -197,12 +205,12 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
         sector: info.sector,
         created: info.created,
         deleting: info.deleting,
-        kept_by: info.kept_by,
-        service: Service {
+        retained_by: info.retained_by,
+        qos: QosLimits {
             iops: Some(info.qos.operations).filter(|limit| *limit > 0),
             bandwidth: Some(info.qos.bytes).filter(|limit| *limit > 0),
             burst_ms: info.qos.burst_ms,
-            weight: if info.qos.weight == 0 { Service::default().weight } else { info.qos.weight },
+            weight: if info.qos.weight == 0 { QosLimits::default().weight } else { info.qos.weight },
             thick: info.thick,
         },
         shards: info.spread.shards,

@@ -12,7 +12,7 @@ use engine::EventKind;
 
 use super::{OpenPool, Pools};
 use crate::error::Result;
-use crate::wire::Space;
+use api::types::PoolSpace;
 
 /// How often pools are looked at.
 const EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl Pools {
         if now == before {
             return Ok(());
         }
-        let free = crate::sizes::Size(space.free);
+        let free = api::Size(space.free);
         let (kind, amount) = match now {
             100 => (EventKind::Full, 0),
             _ if now < before => (EventKind::SpaceAvailable, 0),
@@ -89,7 +89,7 @@ async fn last_told(open: &OpenPool) -> Result<u8> {
 }
 
 /// How much of the room is taken or kept for thick volumes, in percent.
-pub(super) fn percent_taken(space: &Space) -> u8 {
+pub(super) fn percent_taken(space: &PoolSpace) -> u8 {
     let taken = space.capacity.saturating_sub(space.free);
     let percent = (u128::from(taken) * 100).checked_div(u128::from(space.capacity)).unwrap_or(100);
     u8::try_from(percent).unwrap_or(100)
@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn a_pool_without_any_room_is_full() {
-        let space = |capacity, free| Space {
+        let space = |capacity, free| PoolSpace {
             raw: 0,
             capacity,
             free,
-            reserve: 0,
-            promised: 0,
+            system_reserve: 0,
+            reserved: 0,
             stored: 0,
             provisioned: 0,
             volumes: 0,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use export::nbd::{Limits, Server};
+use export::nbd::{Limits, NbdServer};
 use export::{ListedExport, ListenLabel, OpenError, OpenErrorKind, OpenExport, listen_unix};
 use reactor::{Access, Handle, Reactor};
 
@@ -14,14 +14,14 @@ use crate::reactors::{call_resident, platform};
 
 /// A socket on which volumes are served.
 pub struct NbdSocket {
-    server: Handle<Server<Offered>>,
+    server: Handle<NbdServer<Offered>>,
 }
 
 impl NbdSocket {
     /// Takes no more connections, and ends those that there are after the requests that they have begun. The socket's file is gone
     /// then.
     pub async fn shut_down(self) {
-        let shut = |server: Rc<Server<Offered>>| async move { server.shut_down().await };
+        let shut = |server: Rc<NbdServer<Offered>>| async move { server.shut_down().await };
         // A reactor that is gone serves nobody.
         let _ = call_resident(&self.server, shut).await;
     }
@@ -66,7 +66,7 @@ pub(super) async fn serve(home: &Handle<engine::Salvage>, socket: &Path) -> Resu
     let start = |pool: Rc<engine::Salvage>| async move {
         let label = ListenLabel { protocol: "NBD", setting: "--nbd" };
         let listener = listen_unix(&platform(), &path, Access::OWNER, label).await.map_err(convert)?;
-        let server = Server::new(Offered { pool }, Limits::default());
+        let server = NbdServer::new(Offered { pool }, Limits::default());
         let listening = server.clone();
         Reactor::current().spawn(async move { listening.listen(listener).await }).detach();
         Ok(NbdSocket { server: Handle::register(&Reactor::current(), server) })

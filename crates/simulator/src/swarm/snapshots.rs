@@ -123,7 +123,7 @@ impl SwarmRun {
             let least = holds.iter().filter(|holds| **holds).count() as u64 * 4096;
             // The last block may hold data after the end of the volume.
             let most = least + if bytes.len().is_multiple_of(4096) { 0 } else { 4096 };
-            let is_true = (least..=most).contains(&usage.shown) && usage.alone <= usage.shown;
+            let is_true = (least..=most).contains(&usage.referenced) && usage.exclusive <= usage.referenced;
             if !is_true && self.is_kept(name) {
                 self.fail(format!("snapshot {name} holds {least} bytes of data, but reports {usage:?}"));
             }
@@ -245,8 +245,8 @@ impl SwarmRun {
     }
 
     fn random_snapshot(&self) -> Option<String> {
-        let (snapshots, undecided) = (self.snapshots.borrow(), self.pending_ops.borrow());
-        let names: Vec<&String> = snapshots.keys().filter(|name| !undecided.contains_key(*name)).collect();
+        let (snapshots, pending) = (self.snapshots.borrow(), self.pending_ops.borrow());
+        let names: Vec<&String> = snapshots.keys().filter(|name| !pending.contains_key(*name)).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())
     }
 
@@ -278,8 +278,8 @@ impl SwarmRun {
     pub(super) async fn reconcile_snapshots(&self, pool: &Pool) -> Result<(), String> {
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
         let exists = |name: &str| found.iter().any(|info| info.name == name && !info.deleting);
-        let undecided: Vec<String> = self.pending_ops.borrow().keys().cloned().collect();
-        for name in undecided {
+        let pending: Vec<String> = self.pending_ops.borrow().keys().cloned().collect();
+        for name in pending {
             // The snapshot is read first: if another power cut comes, the operation stays
             // undecided.
             let is_snapshot = name.contains('@') && exists(&name);

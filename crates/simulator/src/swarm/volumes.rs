@@ -21,7 +21,7 @@ impl SwarmRun {
         let shards = shards.and_then(|shards| u16::try_from(shards).ok());
         let wanted =
             NewVolume { size: self.plan.stretch.engine_size(size), sector, thick: false, shards, now: 0 };
-        let result = pool.create_volume_as(&name, wanted).await;
+        let result = pool.create_volume_with(&name, wanted).await;
         self.trace(|| format!("create {name} {size} {sector} on {shards:?} shards: {result:?}"));
         if result.is_ok() {
             self.insert_volume(name.clone(), VolumeModel::new(size, sector));

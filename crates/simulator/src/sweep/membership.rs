@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{AttachedVolume, Member, Pool, RepairLimits, RepairState};
+use engine::{AttachedVolume, MemberDrive, Pool, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Reactor};
 
@@ -139,7 +139,7 @@ pub(super) fn verify_without_drives(
 ) -> Result<Vec<usize>, String> {
     let members = machine.members();
     let is_dead = |index: usize| machine.disks.get(index).is_some_and(|disk| disk.is_dead());
-    let is_lost = |(index, member): (usize, &Member)| {
+    let is_lost = |(index, member): (usize, &MemberDrive)| {
         member.state.counts_as_lost() || member.state.is_in_use() && is_dead(index)
     };
     let lost = members.iter().enumerate().filter(|member| is_lost(*member)).count();
@@ -150,7 +150,7 @@ pub(super) fn verify_without_drives(
     });
     let tolerated = usize::from(parse_scheme(machine.scheme()).parity()).saturating_sub(lost + bad.count());
     let used = (0..members.len()).filter(|index| {
-        let in_use = |member: &Member| member.state.is_in_use() && !member.state.counts_as_lost();
+        let in_use = |member: &MemberDrive| member.state.is_in_use() && !member.state.counts_as_lost();
         !is_bad(*index) && !is_dead(*index) && members.get(*index).is_some_and(in_use)
     });
     let used: Vec<usize> = used.collect();
@@ -174,7 +174,7 @@ pub(super) fn verify_without_drives(
 fn check_members(
     operation: SweepOp,
     machine: &Machine,
-    members: &[Member],
+    members: &[MemberDrive],
     left_out: &[usize],
     done: bool,
 ) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use format::{LayerId, VolumeId, VolumeRecord, VolumeState};
 
-use super::{AT, VolumeShared};
+use super::{SEPARATOR, VolumeShared};
 
 /// A record of the catalogue and the state that handles on the volume share.
 struct Entry {
@@ -17,7 +17,7 @@ struct Entry {
     shared: Arc<VolumeShared>,
 }
 
-/// See the module.
+/// The records by number, name, layer and parent layer.
 #[derive(Default)]
 pub(super) struct VolumeTable {
     entries: BTreeMap<VolumeId, Entry>,
@@ -101,19 +101,19 @@ impl VolumeTable {
         self.entries.get(&id).map(|entry| &entry.record)
     }
 
-    /// The records, by number.
+    /// Returns the records, by number.
     pub(super) fn records(&self) -> impl Iterator<Item = &VolumeRecord> {
         self.entries.values().map(|entry| &entry.record)
     }
 
-    /// The records of a name: several while older ones of that name are being deleted.
+    /// Returns the records of a name: several while older ones of that name are being deleted.
     pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &VolumeRecord> {
         self.by_name.get(name).into_iter().flatten().filter_map(|id| self.get(*id))
     }
 
     /// Returns the number of snapshots of a volume that are not being deleted.
     pub(super) fn snapshots_of(&self, volume: &str) -> usize {
-        let prefix = format!("{volume}{AT}");
+        let prefix = format!("{volume}{SEPARATOR}");
         let named = self.by_name.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         named.flat_map(|(_, ids)| ids).filter(|id| !self.deleting.contains(id)).count()
     }
@@ -123,19 +123,19 @@ impl VolumeTable {
         self.by_layer.get(&layer).and_then(|id| self.get(*id))
     }
 
-    /// The layers directly above one, in order of their numbers.
+    /// Returns the child layers of a layer, in order of their numbers.
     pub(super) fn children(&self, layer: LayerId) -> impl ExactSizeIterator<Item = LayerId> {
         self.children.get(&layer).unwrap_or(&NO_LAYERS).iter().copied()
     }
 
-    /// The records that are being deleted, by number.
+    /// Returns the records under deletion, by number.
     pub(super) fn deleting(&self) -> impl Iterator<Item = &VolumeRecord> {
         self.deleting.iter().filter_map(|id| self.get(*id))
     }
 
-    /// Returns true if a volume is marked as deleted, before or after its record is.
-    pub(super) fn is_gone(&self, id: VolumeId) -> bool {
-        self.shared(id).is_none_or(|shared| shared.gone.load(Ordering::Acquire))
+    /// Returns true if a volume is marked as deleted or does not exist.
+    pub(super) fn is_deleted(&self, id: VolumeId) -> bool {
+        self.shared(id).is_none_or(|shared| shared.deleted.load(Ordering::Acquire))
     }
 }
 
@@ -150,17 +150,18 @@ mod tests {
 
     use super::*;
     use crate::fair::{RateLimiter, RateLimits};
-    use crate::volume::Slices;
+    use crate::volume::{Slices, VolumeUid};
 
     fn shared(id: VolumeId) -> Arc<VolumeShared> {
         Arc::new(VolumeShared {
             id,
+            uid: VolumeUid::new(0, id),
             name: String::new(),
             sector: 512,
             is_snapshot: false,
             slices: Slices::of(VolumeSpread::default(), 1),
             size: AtomicU64::new(0),
-            gone: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             rate_limiter: RateLimiter::new(RateLimits::default()),
         })
     }
@@ -177,12 +178,13 @@ mod tests {
             let name = if name < 3 { format!("v{name}") } else { format!("v{}@s", name - 3) };
             VolumeRecord {
                 id: VolumeId::new(id),
-                kind: if name.contains(AT) { VolumeKind::Snapshot } else { VolumeKind::Volume },
+                kind: if name.contains(SEPARATOR) { VolumeKind::Snapshot } else { VolumeKind::Volume },
                 name,
                 state: if deleting { VolumeState::Deleting } else { VolumeState::Ready },
                 size: 4096,
                 sector: 512,
-                // One layer for each number, so that only the state of two owners at once is left out.
+                // One layer for each number, so that only the state of two owners at once is left
+                // out.
                 layer: LayerId::new(layer * 16 + id),
                 parent: (parent > 4).then(|| LayerId::new(parent)),
                 created: 0,

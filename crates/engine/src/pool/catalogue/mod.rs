@@ -1,17 +1,19 @@
-//! The catalogue: which volumes and snapshots a pool has. One block each in a layer of its own, on shard 0.
+//! The catalogue: the records of a pool's volumes and snapshots, one block each in a dedicated
+//! layer of shard 0.
 //!
-//! A change is one record of the log, so it happens whole or not at all, and it is flushed before its caller is answered. Every layer
-//! belongs to one entry, and what lies below it is named there; the shards are told, and keep no such thing themselves.
+//! A change is a single record of the log and therefore atomic, and it is flushed before its caller
+//! returns. Every layer belongs to one entry, which also names the layer's parent. The shards
+//! receive this layer tree from the catalogue and do not store it.
 //!
-//! Must not know: how shards store anything.
+//! Must not know: the storage format of shards.
 
 mod contents;
 mod entries;
+mod reclaim;
 mod retired;
 mod snapshots;
 mod spread;
 mod thick;
-mod tidy;
 mod volumes;
 
 use std::cell::{Cell, RefCell};
@@ -30,56 +32,58 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
-use crate::volume::{Slices, join_all};
-pub use contents::{Change, LostRange, VolumeUsage};
+use crate::volume::{Slices, VolumeUid, join_all};
+pub use contents::{ChangedRange, LostRange, VolumeUsage};
 use entries::VolumeTable;
 use retired::RetiredIds;
 pub use volumes::{NewVolume, VolumeInfo, VolumeTotals};
 
-/// Between a volume's name and its snapshot's.
-const AT: char = '@';
+/// Separates the volume's name and the snapshot's name.
+const SEPARATOR: char = '@';
 
-/// What every handle on an open volume shares.
+/// State shared by all handles on a volume.
 #[derive(Debug)]
 pub(crate) struct VolumeShared {
     pub(crate) id: VolumeId,
+    pub(crate) uid: VolumeUid,
     pub(crate) name: String,
     pub(crate) sector: u32,
     pub(crate) is_snapshot: bool,
-    /// Where its blocks are.
+    /// The striping of the blocks over shards.
     pub(crate) slices: Slices,
     pub(crate) size: AtomicU64,
-    /// The volume was deleted: handles fail.
-    pub(crate) gone: AtomicBool,
-    /// What it may take.
+    /// True once the volume is deleted: handles fail.
+    pub(crate) deleted: AtomicBool,
+    /// The rate limits.
     pub(crate) rate_limiter: RateLimiter,
 }
 
-/// See the module.
+/// The catalogue of an open pool; see the module.
 pub(crate) struct Catalogue {
     shard: Rc<Shard>,
     shards: Arc<[Handle<Shard>]>,
     events: Arc<Events>,
     entries: RefCell<VolumeTable>,
-    /// Numbers of deleted volumes that handles may still name, and where the search for a free number goes on.
+    /// Numbers of deleted volumes that handles may still refer to.
     retired: RefCell<RetiredIds>,
     next_layer: Cell<u32>,
-    /// One change at a time.
+    /// Serializes changes.
     changing: Rc<Semaphore>,
-    /// There is something to free.
-    untidy: Notify,
-    /// What could not be freed, for the next opening.
+    /// Signalled when there are deleted layers to free.
+    reclaim_requested: Notify,
+    /// Volumes that could not be freed. The next open tries again.
     stuck: RefCell<BTreeSet<VolumeId>>,
-    /// What was rid of what none of these layers above it shows.
+    /// Deleted snapshots that hold only blocks visible through these child layers.
     purged: RefCell<BTreeMap<VolumeId, Vec<LayerId>>>,
     stopping: Cell<bool>,
-    /// [`Catalogue::tidy`] has not ended.
-    tidying: Cell<bool>,
-    tidied: WaitList,
+    /// True until [`Catalogue::reclaim`] has ended.
+    reclaiming: Cell<bool>,
+    reclaim_ended: WaitList,
 }
 
 impl Catalogue {
-    /// Loads the catalogue, tells the shards, and goes on with interrupted deletions in the background.
+    /// Loads the catalogue, passes the layer tree to the shards, and resumes interrupted deletions
+    /// in the background.
     ///
     /// # Errors
     /// When a record cannot be read.
@@ -96,12 +100,12 @@ impl Catalogue {
             retired: RefCell::default(),
             next_layer: Cell::new(LayerId::FIRST_USER.get()),
             changing: Semaphore::new(1),
-            untidy: Notify::default(),
+            reclaim_requested: Notify::default(),
             stuck: RefCell::default(),
             purged: RefCell::default(),
             stopping: Cell::new(false),
-            tidying: Cell::new(true),
-            tidied: WaitList::default(),
+            reclaiming: Cell::new(true),
+            reclaim_ended: WaitList::default(),
         });
         let mut next = 0;
         while let Some(found) =
@@ -112,13 +116,13 @@ impl Catalogue {
             catalogue.insert(catalogue.decode(found, block.as_slice())?);
             next = found + 1;
         }
-        catalogue.introduce_all().await?;
-        Reactor::current().spawn(catalogue.clone().tidy()).detach();
-        catalogue.untidy.notify();
+        catalogue.activate_all_layers().await?;
+        Reactor::current().spawn(catalogue.clone().reclaim()).detach();
+        catalogue.reclaim_requested.notify();
         Ok(catalogue)
     }
 
-    /// What block `number` of the catalogue holds.
+    /// Decodes block `number` of the catalogue.
     fn decode(&self, number: u64, block: &[u8]) -> Result<VolumeRecord> {
         let damaged = |error| {
             let message = format!("catalogue record {number} is damaged");
@@ -131,83 +135,85 @@ impl Catalogue {
         }
     }
 
-    /// Tells every shard of every volume, and learns from them which numbers of layers are taken.
-    async fn introduce_all(&self) -> Result<()> {
+    /// Activates the layers of all volumes on every shard, and reserves layer numbers that shards
+    /// already use.
+    async fn activate_all_layers(&self) -> Result<()> {
         let known: Vec<_> = self
             .records()
             .map(|record| (record.id, record.layer, record.parent, record.qos.weight))
             .collect();
         for shard in self.shards.iter() {
             let known = known.clone();
-            let introduce = move |shard: Rc<Shard>| async move {
+            let activate = move |shard: Rc<Shard>| async move {
                 for (volume, layer, parent, weight) in known {
                     shard.set_active_layer(volume, layer, parent);
                     shard.set_weight(volume, weight);
                 }
                 shard.last_layer()
             };
-            if let Some(last) = shard.call(introduce).await? {
+            if let Some(last) = shard.call(activate).await? {
                 self.next_layer.set(self.next_layer.get().max(last.get() + 1));
             }
         }
         for record in self.records().filter(VolumeRecord::reserves_space) {
-            self.promise(&record).await?;
+            self.reserve(&record).await?;
         }
         Ok(())
     }
 
-    /// Ends the catalogue's task; the shards have begun to stop.
+    /// Stops the reclaim task. The shards are already stopping.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
-        self.untidy.notify();
-        self.tidied.until(|| (!self.tidying.get()).then_some(())).await;
+        self.reclaim_requested.notify();
+        self.reclaim_ended.until(|| (!self.reclaiming.get()).then_some(())).await;
     }
 
     fn insert(&self, record: VolumeRecord) {
         self.next_layer.set(self.next_layer.get().max(record.layer.get() + 1));
         let shared = Arc::new(VolumeShared {
             id: record.id,
+            uid: VolumeUid::new(record.created, record.id),
             name: record.name.clone(),
             sector: record.sector,
             is_snapshot: record.kind == VolumeKind::Snapshot,
             slices: self.slices(&record),
             size: AtomicU64::new(record.size),
-            gone: AtomicBool::new(record.state == VolumeState::Deleting),
+            deleted: AtomicBool::new(record.state == VolumeState::Deleting),
             rate_limiter: RateLimiter::new(volumes::rate_limits(&record.qos)),
         });
         self.entries.borrow_mut().insert(record, shared);
     }
 
-    /// Where a volume's blocks are.
+    /// Returns the striping of a volume.
     fn slices(&self, record: &VolumeRecord) -> Slices {
         Slices::of(record.spread, self.shards.len())
     }
 
-    /// Takes a changed record in, in place of the one before.
+    /// Replaces a record in memory.
     fn update(&self, record: VolumeRecord) {
         self.entries.borrow_mut().replace(record);
     }
 
-    /// Every record, those of what is being deleted included.
+    /// Returns all records, including those under deletion.
     fn records(&self) -> impl Iterator<Item = VolumeRecord> {
         let records: Vec<_> = self.entries.borrow().records().cloned().collect();
         records.into_iter()
     }
 
-    /// The record of what is called `name` and in use.
+    /// Returns the record of a volume or snapshot that is not under deletion.
     fn find(&self, name: &str) -> Result<VolumeRecord> {
         let entries = self.entries.borrow();
-        let what = if name.contains(AT) { "snapshot" } else { "volume" };
+        let noun = if name.contains(SEPARATOR) { "snapshot" } else { "volume" };
         match entries.named(name).find(|record| record.state == VolumeState::Ready) {
             Some(record) => Ok(record.clone()),
             None if entries.named(name).next().is_some() => {
-                Err(Error::new(ErrorKind::Busy, format!("{what} '{name}' is being deleted")))
+                Err(Error::new(ErrorKind::Busy, format!("{noun} '{name}' is being deleted")))
             }
-            None => Err(Error::new(ErrorKind::NotFound, format!("no {what} '{name}'"))),
+            None => Err(Error::new(ErrorKind::NotFound, format!("no {noun} '{name}'"))),
         }
     }
 
-    /// A handle's share of a volume or snapshot.
+    /// Opens a volume or snapshot: returns the state shared by its handles.
     pub(crate) fn open(&self, name: &str) -> Result<Arc<VolumeShared>> {
         let record = self.find(name)?;
         self.shared(record.id)
@@ -216,7 +222,7 @@ impl Catalogue {
     fn shared(&self, id: VolumeId) -> Result<Arc<VolumeShared>> {
         let entries = self.entries.borrow();
         match entries.shared(id) {
-            Some(shared) if entries.is_gone(id) => {
+            Some(shared) if entries.is_deleted(id) => {
                 Err(Error::new(ErrorKind::Busy, format!("'{}' is being deleted", shared.name)))
             }
             Some(shared) => Ok(shared.clone()),
@@ -224,20 +230,19 @@ impl Catalogue {
         }
     }
 
-    /// Handles on a volume that is open.
+    /// Returns the number of open handles on a volume.
     fn handles(&self, id: VolumeId) -> usize {
         self.entries.borrow().shared(id).map_or(0, |shared| Arc::strong_count(shared) - 1)
     }
 
-    /// Refuses a name that is taken by something in use, and one that a volume is being deleted by.
-    fn check_free(&self, name: &str) -> Result<()> {
-        let taken = |record: &VolumeRecord| {
-            let going = record.state == VolumeState::Deleting && record.kind == VolumeKind::Snapshot;
-            !going
+    /// Refuses a name that is in use, including the name of a volume under deletion.
+    fn check_name_unused(&self, name: &str) -> Result<()> {
+        let uses_name = |record: &VolumeRecord| {
+            record.state != VolumeState::Deleting || record.kind != VolumeKind::Snapshot
         };
-        if self.entries.borrow().named(name).any(taken) {
-            let what = if name.contains(AT) { "snapshot" } else { "volume" };
-            return Err(Error::new(ErrorKind::Exists, format!("there is a {what} '{name}' already")));
+        if self.entries.borrow().named(name).any(uses_name) {
+            let noun = if name.contains(SEPARATOR) { "snapshot" } else { "volume" };
+            return Err(Error::new(ErrorKind::Exists, format!("{noun} '{name}' already exists")));
         }
         Ok(())
     }
@@ -257,13 +262,13 @@ impl Catalogue {
         LayerId::new(layer)
     }
 
-    /// Tells every shard which layer a volume uses; writes that were held back go on there.
-    async fn introduce(&self, record: &VolumeRecord) -> Result<()> {
+    /// Sets the layer that a volume writes to on every shard. Held writes continue there.
+    async fn activate_layer(&self, record: &VolumeRecord) -> Result<()> {
         let (volume, layer, parent) = (record.id, record.layer, record.parent);
         self.on_shards(move |shard| shard.set_active_layer(volume, layer, parent)).await
     }
 
-    /// Does the same on all shards, side by side.
+    /// Applies a change to all shards concurrently.
     async fn on_shards(&self, change: impl Fn(&Shard) + Clone + Send + 'static) -> Result<()> {
         join_all(self.shards.iter().map(|shard| {
             let change = change.clone();
@@ -277,22 +282,22 @@ impl Catalogue {
         join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
-    /// Writes records and takes one away, in one step and durably.
-    async fn store(&self, records: &[&VolumeRecord], gone: Option<VolumeId>) -> Result<()> {
+    /// Writes records and removes one, atomically and durably.
+    async fn store(&self, records: &[&VolumeRecord], removed: Option<VolumeId>) -> Result<()> {
         let block = |id: VolumeId| u64::from(id.get());
         let written: Vec<_> = records
             .iter()
             .map(|record| (block(record.id), Buffer::copy_of(&record.encode()).span()))
             .collect();
-        let gone: Vec<_> = gone.map(block).into_iter().collect();
-        self.shard.change_system(LayerId::SYSTEM, &written, &gone).await?;
+        let removed: Vec<_> = removed.map(block).into_iter().collect();
+        self.shard.change_system(LayerId::SYSTEM, &written, &removed).await?;
         self.shard.flush().await
     }
 }
 
-/// The volume's and the snapshot's own name in `volume@snapshot`.
+/// Splits `volume@snapshot` into the volume's name and the snapshot's name.
 fn split_name(name: &str) -> Result<(&str, &str)> {
-    match name.split_once(AT) {
+    match name.split_once(SEPARATOR) {
         Some((volume, snapshot)) => {
             check_name(volume)?;
             check_name(snapshot)?;
@@ -300,7 +305,7 @@ fn split_name(name: &str) -> Result<(&str, &str)> {
         }
         None => {
             let message = format!(
-                "'{name}' names no snapshot: those are called volume@name, up to {NAME_MAX} bytes each"
+                "'{name}' is not a snapshot name: use volume@snapshot, with up to {NAME_MAX} bytes each"
             );
             Err(Error::new(ErrorKind::Invalid, message))
         }

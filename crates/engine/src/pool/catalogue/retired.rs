@@ -1,7 +1,8 @@
-//! Numbers of volumes: none is given to a new volume while a handle on its last user lives.
+//! Allocation of volume numbers. A number is not reused while a handle on its previous volume
+//! exists.
 //!
-//! A request names its volume by number. One that was made before the volume was deleted, and waits, must find nothing under
-//! the number afterwards, never another volume (F5).
+//! Requests refer to their volume by number. A request that was issued before the volume was
+//! deleted must find no volume under the number afterwards, and never another volume (F5).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,21 +12,21 @@ use format::limits::VOLUMES_MAX;
 
 use super::VolumeShared;
 
-/// See the module.
+/// Numbers of deleted volumes with existing handles.
 #[derive(Default)]
 pub(super) struct RetiredIds {
     retired: BTreeMap<VolumeId, Weak<VolumeShared>>,
-    /// The number that was given out last: the others come first.
+    /// The number that was allocated last. The search continues after it.
     last: u32,
 }
 
 impl RetiredIds {
-    /// The volume is gone; handles on it may not be.
+    /// Retires the number of a deleted volume, on which handles may exist.
     pub(super) fn retire(&mut self, volume: &Arc<VolumeShared>) {
         self.retired.insert(volume.id, Arc::downgrade(volume));
     }
 
-    /// A number that neither a volume nor a handle uses; `None` if there is none.
+    /// Returns a number that neither a volume nor a handle uses, or `None` if all are in use.
     pub(super) fn next_free(&mut self, is_used: impl Fn(VolumeId) -> bool) -> Option<VolumeId> {
         self.retired.retain(|_, volume| volume.strong_count() > 0);
         let numbers = (self.last + 1..VOLUMES_MAX).chain(1..=self.last).map(VolumeId::new);

@@ -1,52 +1,56 @@
-//! Snapshots, clones and rolling back: a volume leaves its layer as it is, and writes to a new one above it.
+//! Snapshots, clones and rollback: a volume's layer becomes immutable, and the volume continues in
+//! a new child layer.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
 
-use super::{AT, Catalogue, Pool, check_name, split_name};
+use super::{Catalogue, Pool, SEPARATOR, check_name, split_name};
 use crate::error::Result;
 use crate::shard::Shard;
 use crate::volume::join_all;
 
 impl Catalogue {
-    /// Takes a snapshot, named `volume@snapshot`: all that was acknowledged before, and nothing that was begun after.
+    /// Takes a snapshot, named `volume@snapshot`. It contains every write acknowledged before, and
+    /// no write started after.
     async fn snapshot(&self, name: String, now: u64) -> Result<()> {
         let (volume, _) = split_name(&name)?;
         let _changing = self.changing.acquire().await;
         let volume = self.find(volume)?;
-        self.check_free(&name)?;
+        self.check_name_unused(&name)?;
         let id = self.free_id()?;
         let qos = QosLimits::default();
         let kind = VolumeKind::Snapshot;
         let frozen = VolumeRecord { id, name, kind, created: now, qos, thick: false, ..volume.clone() };
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
-        self.keep_room(&moved, "a snapshot of it").await?;
-        // Known before the first write goes to the new layer: a crash from here on finds it, empty or not.
+        self.try_reserve(&moved, "a snapshot of it").await?;
+        // Stored before the first write to the new layer, so that the layer has an owner after a
+        // crash.
         if let Err(error) = self.store(&[&frozen, &moved], None).await {
-            self.keep_no_room(moved.layer).await?;
+            self.release_reservation(moved.layer).await?;
             return Err(error);
         }
         self.insert(frozen.clone());
         self.update(moved.clone());
-        self.go_over(&moved).await?;
-        self.keep_no_room(frozen.layer).await?;
-        self.introduce(&frozen).await?;
-        // What was under way to the old layer when it was left, and what was acknowledged and not yet durable.
+        self.switch_layer(&moved).await?;
+        self.release_reservation(frozen.layer).await?;
+        self.activate_layer(&frozen).await?;
+        // Waits for the writes to the old layer that were in flight, and makes acknowledged ones
+        // durable.
         self.flush_queued().await?;
         self.events.emit(EventKind::SnapshotTaken, 0, &frozen.name);
         Ok(())
     }
 
-    /// Lets a volume use its record's layer, in all shards at one point in time.
-    async fn go_over(&self, record: &VolumeRecord) -> Result<()> {
+    /// Switches a volume to its record's layer, in all shards at one point in time.
+    async fn switch_layer(&self, record: &VolumeRecord) -> Result<()> {
         let id = record.id;
         self.on_shards(move |shard| shard.hold_writes(id, true)).await?;
-        self.introduce(record).await
+        self.activate_layer(record).await
     }
 
-    /// Makes everything durable that was queued by now.
+    /// Completes all queued writes and makes them durable.
     async fn flush_queued(&self) -> Result<()> {
         let flush = |shard: Rc<Shard>| async move {
             shard.settle().await;
@@ -55,13 +59,13 @@ impl Catalogue {
         join_all(self.shards.iter().map(|shard| async move { shard.call(flush).await? })).await
     }
 
-    /// Creates a volume that begins as a snapshot is.
+    /// Creates a clone: a volume with the contents of a snapshot.
     async fn clone_snapshot(&self, snapshot: String, name: String, now: u64) -> Result<()> {
         check_name(&name)?;
         split_name(&snapshot)?;
         let _changing = self.changing.acquire().await;
         let origin = self.find(&snapshot)?;
-        self.check_free(&name)?;
+        self.check_name_unused(&name)?;
         let record = VolumeRecord {
             id: self.free_id()?,
             name,
@@ -73,23 +77,23 @@ impl Catalogue {
             ..origin
         };
         self.store(&[&record], None).await?;
-        self.introduce(&record).await?;
+        self.activate_layer(&record).await?;
         self.events.emit(EventKind::VolumeCloned, 0, &format!("{} of {snapshot}", record.name));
         self.insert(record);
         Ok(())
     }
 
-    /// Makes a volume what its snapshot is. Snapshots that were taken since stay.
+    /// Rolls a volume back to a snapshot. Later snapshots remain.
     async fn roll_back(&self, snapshot: String, now: u64) -> Result<()> {
         let (name, _) = split_name(&snapshot)?;
         let _changing = self.changing.acquire().await;
         let volume = self.find(name)?;
         let origin = self.find(&snapshot)?;
         let shared = self.shared(volume.id)?;
-        let left = VolumeRecord {
+        let old = VolumeRecord {
             id: self.free_id()?,
-            // A name that nobody can give.
-            name: format!("{name}{AT}.rolled-back"),
+            // Not a valid name for users.
+            name: format!("{name}{SEPARATOR}.rolled-back"),
             kind: VolumeKind::Snapshot,
             state: VolumeState::Deleting,
             created: now,
@@ -98,31 +102,32 @@ impl Catalogue {
         };
         let size = origin.size;
         let moved = VolumeRecord { layer: self.new_layer(), parent: Some(origin.layer), size, ..volume };
-        self.keep_room(&moved, "what was written since the snapshot, until that is freed").await?;
-        if let Err(error) = self.store(&[&left, &moved], None).await {
-            self.keep_no_room(moved.layer).await?;
+        self.try_reserve(&moved, "the data written since the snapshot, until it is freed").await?;
+        if let Err(error) = self.store(&[&old, &moved], None).await {
+            self.release_reservation(moved.layer).await?;
             return Err(error);
         }
-        // It looks as if it were in use until the volume has left it: what is being deleted may be freed at once.
-        self.insert(VolumeRecord { state: VolumeState::Ready, ..left.clone() });
+        // Ready until the volume has switched layers, because a record under deletion may be freed
+        // at any time.
+        self.insert(VolumeRecord { state: VolumeState::Ready, ..old.clone() });
         self.update(moved.clone());
-        self.go_over(&moved).await?;
-        self.keep_no_room(left.layer).await?;
+        self.switch_layer(&moved).await?;
+        self.release_reservation(old.layer).await?;
         shared.size.store(size, Ordering::Release);
-        self.introduce(&left).await?;
-        // Nothing is queued for the old layer any more when it is freed.
+        self.activate_layer(&old).await?;
+        // No write to the old layer may be queued when it is freed.
         self.flush_queued().await?;
-        self.shared(left.id)?.gone.store(true, Ordering::Release);
-        self.update(left);
-        self.untidy.notify();
+        self.shared(old.id)?.deleted.store(true, Ordering::Release);
+        self.update(old);
+        self.reclaim_requested.notify();
         self.events.emit(EventKind::VolumeRolledBack, 0, &snapshot);
         Ok(())
     }
 }
 
 impl Pool {
-    /// Takes a snapshot of a volume, by the name `volume@snapshot`. It holds everything that was acknowledged before, durably, and
-    /// nothing that was begun after. `now` is in seconds since 1970.
+    /// Takes a snapshot of a volume, named `volume@snapshot`. It durably contains every write
+    /// acknowledged before, and no write started after. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// `NotFound`, `Invalid` for a bad name, `Exists`, `NoSpace`.
@@ -132,7 +137,8 @@ impl Pool {
         self.catalogue().call(snapshot).await?
     }
 
-    /// Creates a volume that begins as a snapshot is, and shares its blocks. `now` is in seconds since 1970.
+    /// Creates a clone: a volume with the contents of a snapshot, which shares the snapshot's
+    /// blocks. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// As [`Pool::snapshot_volume`].
@@ -144,14 +150,15 @@ impl Pool {
         self.catalogue().call(clone).await?
     }
 
-    /// Makes a volume what it was when its snapshot `volume@snapshot` was taken, its size included. Later snapshots stay.
-    /// `now` is in seconds since 1970.
+    /// Rolls a volume back to its snapshot `volume@snapshot`, including its size. Later snapshots
+    /// remain. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// `NotFound`, `NoSpace`.
     pub async fn roll_back_volume(&self, snapshot: &str, now: u64) -> Result<()> {
         let snapshot = snapshot.to_owned();
-        let back = move |catalogue: Rc<Catalogue>| async move { catalogue.roll_back(snapshot, now).await };
-        self.catalogue().call(back).await?
+        let roll_back =
+            move |catalogue: Rc<Catalogue>| async move { catalogue.roll_back(snapshot, now).await };
+        self.catalogue().call(roll_back).await?
     }
 }

@@ -1,7 +1,8 @@
-//! Which shards a new volume lies on, if not on all.
+//! The choice of shards for a new volume that is not striped over all shards.
 //!
-//! A volume on few shards is worked on by few cores: nothing of it has to be sent to another core by a queue that is served where its shard
-//! runs, and its writes gather into fewer and larger records. So a pool's many small volumes are dealt out to the shards by their sizes.
+//! A volume on few shards is served by few cores: a queue that runs on the shard's core sends no
+//! request to another core, and the writes gather into fewer and larger records. Many small volumes
+//! are therefore distributed over the shards by size.
 
 use format::{VolumeKind, VolumeSpread, VolumeState};
 
@@ -10,30 +11,31 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Slices;
 
 impl Catalogue {
-    /// A place on `wanted` shards that follow one another, those to which the least was dealt out; on all if nothing is wanted.
+    /// Returns a spread over `wanted` consecutive shards, the ones with the fewest assigned bytes;
+    /// over all shards if `wanted` is absent.
     ///
     /// # Errors
-    /// `Invalid` if the pool has not so many.
-    pub(super) fn spread(&self, wanted: Option<u16>) -> Result<VolumeSpread> {
+    /// `Invalid` if the pool has fewer shards.
+    pub(super) fn choose_spread(&self, wanted: Option<u16>) -> Result<VolumeSpread> {
         let all = self.shards.len();
         let Some(wanted) = wanted else { return Ok(VolumeSpread::default()) };
         if !(1..=all).contains(&usize::from(wanted)) {
             let message = format!(
-                "a volume cannot be on {wanted} shards, the pool has {all}: say 1 to {all}, or nothing for all"
+                "a volume cannot be on {wanted} shards, the pool has {all}: use 1 to {all}, or omit the number for all"
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let dealt = self.dealt();
-        let place = |first: u16| VolumeSpread { first, shards: wanted };
-        let burden = |spread: &VolumeSpread| -> u64 {
-            Slices::of(*spread, all).holders().filter_map(|shard| dealt.get(shard)).sum()
+        let assigned = self.assigned_bytes();
+        let spread = |first: u16| VolumeSpread { first, shards: wanted };
+        let load = |spread: &VolumeSpread| -> u64 {
+            Slices::of(*spread, all).holders().filter_map(|shard| assigned.get(shard)).sum()
         };
-        Ok((0..u16::try_from(all).unwrap_or(u16::MAX)).map(place).min_by_key(burden).unwrap_or_default())
+        Ok((0..u16::try_from(all).unwrap_or(u16::MAX)).map(spread).min_by_key(load).unwrap_or_default())
     }
 
-    /// Bytes of the volumes that do not lie on all shards, by shard.
-    fn dealt(&self) -> Vec<u64> {
-        let mut dealt = vec![0u64; self.shards.len()];
+    /// Returns the bytes of the volumes that are not striped over all shards, by shard.
+    fn assigned_bytes(&self) -> Vec<u64> {
+        let mut assigned = vec![0u64; self.shards.len()];
         let alive = |state, kind| state == VolumeState::Ready && kind == VolumeKind::Volume;
         let entries = self.entries.borrow();
         for record in entries.records().filter(|record| alive(record.state, record.kind)) {
@@ -41,11 +43,11 @@ impl Catalogue {
                 continue;
             }
             for shard in Slices::of(record.spread, self.shards.len()).holders() {
-                if let Some(dealt) = dealt.get_mut(shard) {
-                    *dealt += record.size / u64::from(record.spread.shards);
+                if let Some(bytes) = assigned.get_mut(shard) {
+                    *bytes += record.size / u64::from(record.spread.shards);
                 }
             }
         }
-        dealt
+        assigned
     }
 }

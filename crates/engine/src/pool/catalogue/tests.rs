@@ -1,4 +1,4 @@
-//! What an opening refuses of the catalogue.
+//! Invalid catalogue records, which fail an open.
 
 use format::VolumeSpread;
 
@@ -7,18 +7,18 @@ use super::super::{create, open};
 use super::*;
 
 #[test]
-fn a_volume_on_shards_that_the_pool_has_not_is_refused() {
+fn a_volume_on_nonexistent_shards_is_refused() {
     run(async || {
         let drives = drives(5, 32 << 20);
         create(&drives, &create_options("4+1")).await.unwrap();
         let (pool, _) = open(&drives, &open_options()).await.unwrap();
         pool.create_volume("v", 1 << 20, 4096, 0).await.unwrap();
-        let spoil = |catalogue: Rc<Catalogue>| async move {
+        let corrupt = |catalogue: Rc<Catalogue>| async move {
             let spread = VolumeSpread { first: 1, shards: 3 };
             let record = VolumeRecord { spread, ..catalogue.find("v").unwrap() };
             catalogue.store(&[&record], None).await.unwrap();
         };
-        pool.catalogue().call(spoil).await.unwrap();
+        pool.catalogue().call(corrupt).await.unwrap();
         pool.close().await.unwrap();
         let error = open(&drives, &open_options()).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

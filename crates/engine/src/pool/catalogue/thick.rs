@@ -1,7 +1,8 @@
-//! Thick volumes: room is kept for all that they may store, and others' writes leave it.
+//! Thick volumes: their full size is reserved and unavailable to other volumes.
 //!
-//! What is kept is counted by layer, the one that a volume writes to: what lies below it belongs to snapshots as well, and is not
-//! replaced by writes. So a thick volume of which a snapshot is taken wants room for all of itself anew.
+//! Reservations are counted by layer, for the layer that a volume writes to: writes do not replace
+//! blocks of ancestor layers, which belong to snapshots. After a snapshot, a thick volume therefore
+//! needs a new reservation of its full size.
 
 use std::rc::Rc;
 
@@ -13,8 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Shard;
 
 impl Catalogue {
-    /// Tells the shards how much room to keep for a volume; none if it is not thick.
-    pub(super) async fn promise(&self, record: &VolumeRecord) -> Result<()> {
+    /// Sets the reservation of a volume on its shards; zero for a thin volume.
+    pub(super) async fn reserve(&self, record: &VolumeRecord) -> Result<()> {
         let slices = self.slices(record);
         let blocks = if record.reserves_space() { record.size.div_ceil(BLOCK as u64) } else { 0 };
         for (index, shard) in self.shards.iter().enumerate() {
@@ -24,26 +25,28 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Keeps room for a volume, if it is thick.
+    /// Reserves the full size of a thick volume. `purpose` completes the error message.
     ///
     /// # Errors
-    /// `NoSpace` if there is not enough of it for `what`; nothing is kept for this layer then.
-    pub(super) async fn keep_room(&self, record: &VolumeRecord, what: &str) -> Result<()> {
+    /// `NoSpace` if the pool lacks space; nothing is reserved for the layer then.
+    pub(super) async fn try_reserve(&self, record: &VolumeRecord, purpose: &str) -> Result<()> {
         if !record.reserves_space() {
             return Ok(());
         }
-        self.promise(record).await?;
+        self.reserve(record).await?;
         if !self.shard.is_overcommitted() {
             return Ok(());
         }
-        self.keep_no_room(record.layer).await?;
-        let message =
-            format!("room is kept for all of volume '{}', and the pool has none for {what}", record.name);
+        self.release_reservation(record.layer).await?;
+        let message = format!(
+            "cannot reserve the full size of volume '{}': the pool has no space for {purpose}",
+            record.name
+        );
         Err(Error::new(ErrorKind::NoSpace, message))
     }
 
-    /// Keeps no room for a layer any more.
-    pub(super) async fn keep_no_room(&self, layer: LayerId) -> Result<()> {
+    /// Releases the reservation of a layer.
+    pub(super) async fn release_reservation(&self, layer: LayerId) -> Result<()> {
         self.on_shards(move |shard| shard.promise(layer, 0)).await
     }
 
@@ -51,31 +54,28 @@ impl Catalogue {
         let _changing = self.changing.acquire().await;
         let mut record = self.find(&name)?;
         if record.kind == VolumeKind::Snapshot {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                "nothing more is written to a snapshot: no room is kept for it",
-            ));
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot is read-only and needs no reservation"));
         }
         if record.thick == thick {
             return Ok(());
         }
         record.thick = thick;
-        self.keep_room(&record, "that").await?;
+        self.try_reserve(&record, "it").await?;
         if let Err(error) = self.store(&[&record], None).await {
-            self.promise(&VolumeRecord { thick: !thick, ..record }).await?;
+            self.reserve(&VolumeRecord { thick: !thick, ..record }).await?;
             return Err(error);
         }
-        self.promise(&record).await?;
+        self.reserve(&record).await?;
         self.update(record);
         Ok(())
     }
 }
 
 impl Pool {
-    /// Keeps room for all of a volume, or for no more than it stores.
+    /// Makes a volume thick, which reserves its full size, or thin.
     ///
     /// # Errors
-    /// `NotFound`; `ReadOnly` for a snapshot; `NoSpace` if the pool has no room for all of it.
+    /// `NotFound`; `ReadOnly` for a snapshot; `NoSpace` if the pool lacks space for the full size.
     pub async fn set_volume_thick(&self, name: &str, thick: bool) -> Result<()> {
         let name = name.to_owned();
         let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_thick(name, thick).await };

@@ -9,89 +9,95 @@ use format::limits::{BLOCK, VOLUME_MAX};
 use format::{EventKind, LayerId, QosLimits, VolumeId, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 use reactor::{Buffer, Reactor};
 
-use super::{AT, Catalogue, Pool, VolumeShared, check_name};
+use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
 use crate::shard::Shard;
+use crate::volume::VolumeUid;
 
-/// A volume to be made.
+/// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct NewVolume {
     /// Size in bytes.
     pub size: u64,
-    /// Sector size that it offers: 512 or 4096 bytes.
+    /// Sector size: 512 or 4096 bytes.
     pub sector: u32,
-    /// Keep room for all of it.
+    /// Reserve the full size (thick provisioning).
     pub thick: bool,
-    /// How many of the pool's shards its blocks are dealt out to; all if not said.
+    /// Number of shards to stripe the volume over; all shards of the pool if absent.
     pub shards: Option<u16>,
-    /// Seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub now: u64,
 }
 
-/// A volume or snapshot, for lists.
+/// Properties of a volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// Number: never that of another volume while a handle on this one lives.
+    /// The stable identity within the pool.
+    pub uid: VolumeUid,
+    /// The number. It is not reused while a handle on the volume exists.
     pub id: VolumeId,
     /// Name; of a snapshot, `volume@snapshot`.
     pub name: String,
     /// True if it is a snapshot.
     pub snapshot: bool,
-    /// The snapshot that a clone was made of, while there is one.
+    /// The snapshot that a clone was created from, while the snapshot exists.
     pub origin: Option<String>,
     /// Size in bytes.
     pub size: u64,
-    /// Sector size that it offers, in bytes.
+    /// Sector size in bytes.
     pub sector: u32,
-    /// Bytes of data that are its own: written since the snapshot below it was taken, or since it was cloned.
+    /// Bytes of data in the volume's own layer: written since its latest snapshot, or since it was
+    /// cloned.
     pub stored: u64,
-    /// Seconds since 1970 when it was created.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
-    /// True while it is being deleted.
+    /// True while the volume is being deleted.
     pub deleting: bool,
-    /// Of a deleted snapshot that holds no more than what others were built on, clones among them: how many these are. Zero otherwise.
-    pub kept_by: usize,
-    /// What it may take, and its weight beside others.
+    /// For a deleted snapshot that is retained for layers based on it, such as clones: the number
+    /// of these layers. Otherwise zero.
+    pub retained_by: usize,
+    /// The rate limits and the weight.
     pub qos: QosLimits,
-    /// Room is kept for all of it.
+    /// True if the full size is reserved.
     pub thick: bool,
-    /// The shards that hold its blocks, by number even if they are all.
+    /// The shards that hold the volume, with an explicit number of shards.
     pub spread: VolumeSpread,
-    /// It could not be freed; the next opening tries again.
+    /// True if freeing the deleted volume failed. The next open tries again.
     pub stuck: bool,
 }
 
 /// Sums over all volumes and snapshots of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeTotals {
-    /// Volumes and snapshots.
+    /// Number of volumes and snapshots.
     pub count: u64,
-    /// Bytes of data that they store.
+    /// Bytes of stored data.
     pub stored: u64,
-    /// Bytes of their sizes.
+    /// Sum of the sizes in bytes.
     pub provisioned: u64,
 }
 
-/// Volumes that are listed at once, before the reactor serves other requests.
+/// Volumes listed between two yields to other tasks of the reactor.
 const LIST_STEP: usize = 256;
 
 impl Catalogue {
-    /// Returns all volumes and snapshots by name; of equal names, the one in use first.
+    /// Returns all volumes and snapshots by name. Of equal names, the volume that is not under
+    /// deletion is first.
     async fn list(&self) -> Result<Vec<VolumeInfo>> {
         let ids: Vec<VolumeId> = self.entries.borrow().records().map(|record| record.id).collect();
         let mut infos = Vec::with_capacity(ids.len());
-        for some in ids.chunks(LIST_STEP) {
-            infos.extend(self.infos(some).await?);
-            // The shard of the catalogue serves requests in between.
+        for chunk in ids.chunks(LIST_STEP) {
+            infos.extend(self.infos(chunk).await?);
+            // Lets the shard of the catalogue serve requests in between.
             Reactor::current().yield_now().await;
         }
         infos.sort_by(|a, b| (&a.name, a.deleting).cmp(&(&b.name, b.deleting)));
         Ok(infos)
     }
 
-    /// Returns the volume or snapshot of a name: the one in use if others of that name are being
-    /// deleted.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     async fn named_info(&self, name: String) -> Result<Option<VolumeInfo>> {
         let id = {
             let entries = self.entries.borrow();
@@ -101,7 +107,7 @@ impl Catalogue {
         Ok(self.infos(id.as_slice()).await?.pop())
     }
 
-    /// Returns these volumes and snapshots, without those that are gone.
+    /// Returns the volumes and snapshots with these numbers, as far as they exist.
     async fn infos(&self, ids: &[VolumeId]) -> Result<Vec<VolumeInfo>> {
         let records: Vec<VolumeRecord> = {
             let entries = self.entries.borrow();
@@ -122,22 +128,23 @@ impl Catalogue {
 
     fn info(&self, record: &VolumeRecord, stored_blocks: u64) -> VolumeInfo {
         let entries = self.entries.borrow();
-        let below = record.parent.and_then(|parent| entries.owner(parent));
-        let is_origin = |below: &&VolumeRecord| {
-            let own = below.name.split_once(AT).is_some_and(|(volume, _)| volume == record.name);
-            below.state == VolumeState::Ready && record.kind == VolumeKind::Volume && !own
+        let parent = record.parent.and_then(|parent| entries.owner(parent));
+        let is_origin = |parent: &&VolumeRecord| {
+            let own = parent.name.split_once(SEPARATOR).is_some_and(|(volume, _)| volume == record.name);
+            parent.state == VolumeState::Ready && record.kind == VolumeKind::Volume && !own
         };
         VolumeInfo {
+            uid: VolumeUid::new(record.created, record.id),
             id: record.id,
             name: record.name.clone(),
             snapshot: record.kind == VolumeKind::Snapshot,
-            origin: below.filter(is_origin).map(|below| below.name.clone()),
+            origin: parent.filter(is_origin).map(|parent| parent.name.clone()),
             size: record.size,
             sector: record.sector,
             stored: stored_blocks * BLOCK as u64,
             created: record.created,
             deleting: record.state == VolumeState::Deleting,
-            kept_by: self.kept_by(record),
+            retained_by: self.retained_by(record),
             qos: record.qos,
             thick: record.thick,
             spread: self.slices(record).spread(),
@@ -167,12 +174,12 @@ impl Catalogue {
         Ok(totals)
     }
 
-    async fn create(&self, name: String, wanted: NewVolume) -> Result<()> {
-        let NewVolume { size, sector, thick, shards, now } = wanted;
+    async fn create(&self, name: String, volume: NewVolume) -> Result<()> {
+        let NewVolume { size, sector, thick, shards, now } = volume;
         check_name(&name)?;
         check_size(size, sector)?;
         let _changing = self.changing.acquire().await;
-        self.check_free(&name)?;
+        self.check_name_unused(&name)?;
         let record = VolumeRecord {
             id: self.free_id()?,
             name,
@@ -185,14 +192,14 @@ impl Catalogue {
             created: now,
             qos: QosLimits::default(),
             thick,
-            spread: self.spread(shards)?,
+            spread: self.choose_spread(shards)?,
         };
-        self.keep_room(&record, "it").await?;
+        self.try_reserve(&record, "it").await?;
         if let Err(error) = self.store(&[&record], None).await {
-            self.keep_no_room(record.layer).await?;
+            self.release_reservation(record.layer).await?;
             return Err(error);
         }
-        self.introduce(&record).await?;
+        self.activate_layer(&record).await?;
         self.events.emit(EventKind::VolumeCreated, size, &record.name);
         self.insert(record);
         Ok(())
@@ -203,38 +210,38 @@ impl Catalogue {
         let mut record = self.find(&name)?;
         let shared = self.shared(record.id)?;
         if shared.is_snapshot {
-            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot has the size that its volume had"));
+            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot cannot be resized"));
         }
         check_size(size, shared.sector)?;
         let old = shared.size.load(Ordering::Acquire);
         if size < old && !may_shrink {
             let message = format!(
-                "volume '{name}' has {old} bytes: making it smaller would cut data off; allow shrinking"
+                "volume '{name}' has {old} bytes: shrinking it discards data and must be allowed explicitly"
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         record.size = size;
         if size > old {
-            // What lay behind an earlier, larger size must not come back.
-            self.clear(&shared, old, size).await?;
-            if let Err(error) = self.keep_room(&record, "its new size").await {
-                self.promise(&VolumeRecord { size: old, ..record }).await?;
+            // Data beyond the end, from an earlier larger size, must not become visible again.
+            self.zero_range(&shared, old, size).await?;
+            if let Err(error) = self.try_reserve(&record, "its new size").await {
+                self.reserve(&VolumeRecord { size: old, ..record }).await?;
                 return Err(error);
             }
         }
         self.store(&[&record], None).await?;
         shared.size.store(size, Ordering::Release);
-        self.promise(&record).await?;
+        self.reserve(&record).await?;
         self.update(record);
         if size < old {
-            self.cut(&shared, size, old).await?;
+            self.free_range(&shared, size, old).await?;
         }
         self.events.emit(EventKind::VolumeResized, size, &name);
         Ok(())
     }
 
-    /// Makes bytes `from..to` read as zeros, behind the end of the volume.
-    async fn clear(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
+    /// Zeroes bytes `from..to`, which are beyond the end of the volume.
+    async fn zero_range(&self, shared: &VolumeShared, from: u64, to: u64) -> Result<()> {
         let within = from % BLOCK as u64;
         if within != 0 {
             let (index, block) = shared.slices.locate(from / BLOCK as u64);
@@ -242,17 +249,17 @@ impl Catalogue {
             let (volume, span) = (shared.id, zeros.span());
             let at = usize::try_from(within).unwrap_or(0);
             if let Some(shard) = self.shards.get(index) {
-                let clear =
+                let zero =
                     move |shard: Rc<Shard>| async move { shard.write_bytes(volume, block, at, &span).await };
-                shard.call(clear).await??;
+                shard.call(zero).await??;
             }
         }
-        self.cut(shared, from, to).await?;
+        self.free_range(shared, from, to).await?;
         self.flush().await
     }
 
-    /// Frees the whole blocks in bytes `size..old`, behind the end of the volume.
-    async fn cut(&self, shared: &VolumeShared, size: u64, old: u64) -> Result<()> {
+    /// Frees the whole blocks in bytes `size..old`, which are beyond the end of the volume.
+    async fn free_range(&self, shared: &VolumeShared, size: u64, old: u64) -> Result<()> {
         let (first, end) = (size.div_ceil(BLOCK as u64), old.div_ceil(BLOCK as u64));
         for (index, shard) in self.shards.iter().enumerate() {
             let slices = shared.slices;
@@ -265,24 +272,27 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Changes what a volume may take, at once.
+    /// Changes the QoS limits of a volume, effective immediately.
     async fn set_qos_limits(&self, name: String, limits: QosLimits) -> Result<()> {
         let _changing = self.changing.acquire().await;
         let mut record = self.find(&name)?;
         let shared = self.shared(record.id)?;
         if shared.is_snapshot {
-            return Err(Error::new(ErrorKind::ReadOnly, "a snapshot has no limits: set those of the volume"));
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "a snapshot has no QoS limits: set the limits of the volume",
+            ));
         }
         record.qos = limits;
         self.store(&[&record], None).await?;
         shared.rate_limiter.set(rate_limits(&limits));
-        self.tell_weight(&record).await?;
+        self.apply_weight(&record).await?;
         self.update(record);
         Ok(())
     }
 
-    /// Tells every shard what a volume gets beside others.
-    pub(super) async fn tell_weight(&self, record: &VolumeRecord) -> Result<()> {
+    /// Sets the weight of a volume on every shard.
+    pub(super) async fn apply_weight(&self, record: &VolumeRecord) -> Result<()> {
         let (volume, weight) = (record.id, record.qos.weight);
         self.on_shards(move |shard| shard.set_weight(volume, weight)).await
     }
@@ -297,19 +307,19 @@ impl Catalogue {
         }
         let snapshots = self.entries.borrow().snapshots_of(&name);
         if snapshots > 0 {
-            let message = format!("volume '{name}' has snapshots ({snapshots}): delete those first");
+            let message = format!("volume '{name}' has snapshots ({snapshots}): delete the snapshots first");
             return Err(Error::new(ErrorKind::Busy, message));
         }
         record.state = VolumeState::Deleting;
-        // Before anything is waited for: nobody opens it from here on (F5).
-        shared.gone.store(true, Ordering::Release);
+        // Set before the first await, so that no handle can be opened from here on (F5).
+        shared.deleted.store(true, Ordering::Release);
         if let Err(error) = self.store(&[&record], None).await {
-            shared.gone.store(false, Ordering::Release);
+            shared.deleted.store(false, Ordering::Release);
             return Err(error);
         }
-        self.keep_no_room(record.layer).await?;
+        self.release_reservation(record.layer).await?;
         self.update(record);
-        self.untidy.notify();
+        self.reclaim_requested.notify();
         self.events.emit(EventKind::VolumeDeleted, 0, &name);
         Ok(())
     }
@@ -327,22 +337,22 @@ pub(super) fn rate_limits(limits: &QosLimits) -> RateLimits {
 fn check_size(size: u64, sector: u32) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
     if !matches!(sector, 512 | 4096) {
-        return invalid(format!("sectors of {sector} bytes: 512 and 4096 are possible"));
+        return invalid(format!("sector size {sector} is invalid: it must be 512 or 4096"));
     }
     if size == 0 {
-        return invalid("a volume of 0 bytes".into());
+        return invalid("the volume size must not be 0".into());
     }
     if size > VOLUME_MAX {
-        return invalid(format!("{size} bytes are more than the {VOLUME_MAX} that a volume may have"));
+        return invalid(format!("volume size {size} is too large: the maximum is {VOLUME_MAX} bytes"));
     }
     if !size.is_multiple_of(u64::from(sector)) {
-        return invalid(format!("{size} bytes are no multiple of the sector size, {sector}"));
+        return invalid(format!("volume size {size} is not a multiple of the sector size {sector}"));
     }
     Ok(())
 }
 
 impl Pool {
-    /// The volumes, by name.
+    /// Returns all volumes and snapshots, by name.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -350,8 +360,8 @@ impl Pool {
         self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
     }
 
-    /// Returns the volume or snapshot of a name; one that is being deleted only if no other one has
-    /// the name.
+    /// Returns the volume or snapshot of a name. A live one takes precedence over
+    /// volumes under deletion.
     ///
     /// # Errors
     /// When the pool was closed.
@@ -377,24 +387,25 @@ impl Pool {
         self.catalogue().call(|catalogue| async move { catalogue.totals().await }).await?
     }
 
-    /// Creates a thin volume on all shards, of `size` bytes with sectors of 512 or 4096 bytes. `now` is in seconds since 1970.
+    /// Creates a thin volume on all shards, of `size` bytes with sectors of 512 or 4096 bytes.
+    /// `now` is in seconds since 1970.
     ///
     /// # Errors
     /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
     pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
-        self.create_volume_as(name, NewVolume { size, sector, thick: false, shards: None, now }).await
+        self.create_volume_with(name, NewVolume { size, sector, thick: false, shards: None, now }).await
     }
 
     /// Creates a volume.
     ///
     /// # Errors
     /// `Invalid` for a bad name, size or number of shards, `Exists`, `NoSpace`.
-    pub async fn create_volume_as(&self, name: &str, wanted: NewVolume) -> Result<()> {
+    pub async fn create_volume_with(&self, name: &str, volume: NewVolume) -> Result<()> {
         let name = name.to_owned();
-        self.catalogue().call(move |catalogue| async move { catalogue.create(name, wanted).await }).await?
+        self.catalogue().call(move |catalogue| async move { catalogue.create(name, volume).await }).await?
     }
 
-    /// Changes a volume's size. What lies behind a smaller end is gone, so that must be allowed.
+    /// Changes a volume's size. Shrinking discards data and must be allowed by `may_shrink`.
     ///
     /// # Errors
     /// `NotFound`, `Invalid`.
@@ -405,7 +416,7 @@ impl Pool {
         self.catalogue().call(resize).await?
     }
 
-    /// Changes what a volume may take, and what it gets beside others; from now on, on all cores together.
+    /// Changes the rate limits and the weight of a volume. The limits apply to all cores together.
     ///
     /// # Errors
     /// `NotFound`; `ReadOnly` for a snapshot.
@@ -415,7 +426,8 @@ impl Pool {
         self.catalogue().call(set).await?
     }
 
-    /// Deletes a volume that nobody has open. Its name is free once its blocks are, in the background.
+    /// Deletes a volume or snapshot without open handles. Its blocks are freed in the background; a
+    /// volume's name is in use until then.
     ///
     /// # Errors
     /// `NotFound`, `Busy`.

@@ -1,9 +1,10 @@
-//! A batch of segments that miss columns: zones on drives that the segment does not lie on; the columns written there; a flush; and the
-//! segments changed in memory.
+//! A batch of segments that miss columns: allocates zones on drives that the segment does not use,
+//! writes the columns there, flushes, and changes the segments in memory.
 //!
-//! Always true: a segment changes only when its new columns are flushed (Z3); zones that are held belong to a job, which gives them to
-//! its segment or back. Segments are pinned only while they are read: a batch may take long, and what the cleaner empties meanwhile is
-//! what checkpoints count on (S4).
+//! Always true: a segment changes only after its new columns are flushed (Z3); held zones belong to
+//! a job, which assigns them to its segment or releases them. Segments are pinned only while they
+//! are read: a batch may take long, and checkpoints rely on the segments that the cleaner empties
+//! meanwhile (S4).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,28 +21,30 @@ use crate::error::Result;
 use crate::repair::RepairState;
 use crate::segments::Incomplete;
 use crate::shard::Shard;
-use crate::shard::rebuild::{ColumnTarget, Rebuild, RebuildJob, gone};
+use crate::shard::rebuild::{ColumnTarget, Rebuild, RebuildJob, target_failed};
 
-/// Segments under way at once.
+/// Maximum number of segments rebuilt concurrently.
 const JOBS_AT_ONCE: usize = 4;
-/// Segments of a batch, which are flushed together, at most.
+/// Maximum number of segments of a batch, which are flushed together.
 const BATCH_JOBS: usize = 64;
-/// Bytes written from which on a batch is large enough.
+/// Bytes after which a batch is complete.
 const BATCH_BYTES: u64 = 256 << 20;
-/// The same in time, if there is a limit to how fast repair may go.
+/// Duration after which a batch is complete, if the rate of repair is limited.
 const BATCH_TIME: Duration = Duration::from_secs(2);
-/// Bytes written after which a checkpoint makes them last: what a crash makes repair do again at most, and a batch.
+/// Bytes written after which a checkpoint persists them: a crash makes repair repeat at most this
+/// much, and a batch.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 impl Shard {
-    /// Segments to complete next, with zones for their columns; `obstacles` are what stands in the way of others.
+    /// Returns the segments to complete next, with zones for their columns; adds the reasons that
+    /// block others to `obstacles`.
     pub(super) async fn plan_batch(
         &self,
         waiting: &mut RepairQueue,
         obstacles: &mut BTreeSet<RepairState>,
     ) -> Result<Vec<RebuildJob>> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
-        // What is begun holds zones and pins: no more than is done soon.
+        // Jobs hold zones, so only a batch that can be done soon is planned.
         let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
         while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
             let Some((id, incarnation)) = waiting.pop_front() else { break };
@@ -72,7 +75,8 @@ impl Shard {
         Ok(jobs)
     }
 
-    /// Why a segment cannot be ended: its successor would be no better. `None` for one that only has to land and to be flushed.
+    /// Returns why a segment cannot be sealed: its successor would miss columns too. `None` if its
+    /// records only have to be applied and flushed.
     fn why_open(&self, segment: &Incomplete) -> Option<RepairState> {
         let is_open = self.rows.segments.borrow().is_open(segment.id);
         if self.rows.drives.active_count() < usize::from(segment.scheme.width()) {
@@ -82,7 +86,8 @@ impl Shard {
         }
     }
 
-    /// Zones for the columns of a job, as far as there are any; `obstacles` are what stands in the way of the others.
+    /// Allocates zones for the columns of a job, as far as possible; adds the reasons that block
+    /// the others to `obstacles`.
     async fn find_zones(&self, job: &mut RebuildJob, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
         for column in job.segment.wanted() {
             let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
@@ -98,7 +103,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes the columns of all jobs, and lets those whose columns are durable take effect.
+    /// Writes the columns of all jobs, and assigns those that are durable to their segments.
     pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<RebuildJob>) -> Result<()> {
         let permits = Semaphore::new(JOBS_AT_ONCE);
         let mut tasks = Vec::new();
@@ -118,7 +123,7 @@ impl Shard {
                 (job, Ok(false)) => self.release_job(&job),
                 (job, Err(error)) => {
                     self.release_job(&job);
-                    tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "a segment was not completed");
+                    tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "segment not completed");
                     result = self.log.failure().map_or(Ok(()), Err);
                 }
             }
@@ -137,7 +142,8 @@ impl Shard {
         flushed.and(result)
     }
 
-    /// Writes the columns of one segment; false if they are not needed any more, or repair stops.
+    /// Writes the columns of one segment; returns false if they are not needed any more, or repair
+    /// stops.
     async fn run_job(&self, job: &RebuildJob) -> Result<bool> {
         if !self.is_needed(job) {
             return Ok(false);
@@ -150,18 +156,18 @@ impl Shard {
         self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
     }
 
-    /// The same, with the segment pinned.
+    /// As [`Shard::run_job`], with the segment pinned.
     async fn write_columns(&self, job: &RebuildJob) -> Result<bool> {
         let record = self.rows.segments.borrow().record(job.segment.id);
         let mut rebuild = Rebuild::new(self, job, &record);
         let mut row = 0;
         while row < job.segment.rows {
-            // What is paused holds no space back: it begins anew.
+            // A paused repair holds no zones: the segment starts over later.
             if !self.is_needed(job) || !self.may_repair() || self.is_paused() {
                 return Ok(false);
             }
-            let goes_on = || self.may_repair() && !self.is_paused();
-            let turn = self.repair.throttle.acquire(&self.repair_limits, goes_on).await;
+            let may_proceed = || self.may_repair() && !self.is_paused();
+            let turn = self.repair.throttle.acquire(&self.repair_limits, may_proceed).await;
             let Some(turn) = turn else { continue };
             let in_memory = self.rows.drives.are_in_memory();
             let count = job.piece_rows(&turn, in_memory).min(job.segment.rows - row);
@@ -173,17 +179,18 @@ impl Shard {
         }
         self.report_gone_drives().await;
         self.mark_damage_found(job, &rebuild);
-        if rebuild.damaged > 0 {
-            self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged);
-            tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged, "rows could not be computed: too many of their cells are damaged");
+        if rebuild.damaged_rows > 0 {
+            self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged_rows);
+            tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged_rows, "rows cannot be reconstructed: too many of their cells are damaged");
         }
         Ok(true)
     }
 
-    /// Has the columns written anew, too, in which there was damage on the way: nobody waits for a scrub to find it again.
+    /// Marks columns in which damage was found, so that they are rewritten without waiting for a
+    /// scrub.
     fn mark_damage_found(&self, job: &RebuildJob, rebuild: &Rebuild<'_>) {
-        for column in rebuild.met.iter() {
-            tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "a column is damaged: it is written anew");
+        for column in rebuild.damaged_columns.iter() {
+            tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "column damaged: it will be rewritten");
             self.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
         }
     }
@@ -195,13 +202,13 @@ impl Shard {
         repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
     }
 
-    /// Makes the columns that were written durable.
+    /// Flushes the target drives of these jobs.
     async fn flush_targets(&self, jobs: &[RebuildJob]) -> Result<()> {
         let targets = jobs.iter().flat_map(|job| &job.targets);
         let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
         let flushes: Vec<_> =
             drives.into_iter().map(|drive| (drive, self.rows.drives.flush(drive))).collect();
-        // All of them end before a loss is reported, which may fail the pool (D2).
+        // All flushes complete before a failure is reported, which may fail the pool (D2).
         let mut failed = Vec::new();
         for (drive, flush) in flushes {
             if let Some(flush) = flush
@@ -216,12 +223,12 @@ impl Shard {
         Ok(())
     }
 
-    /// Lets columns that are durable in their new zones belong to their segment. False if they must not: the segment is free
-    /// by now, or a drive that took one is lost.
+    /// Assigns the durable columns of a job to its segment. Returns false if the segment was freed,
+    /// or a target drive failed.
     fn commit_columns(&self, job: &RebuildJob) -> bool {
         let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
         if let Some(target) = lost {
-            self.log_repair_error(&gone(target.zone.0));
+            self.log_repair_error(&target_failed(target.zone.0));
         }
         if lost.is_some() || !self.is_needed(job) {
             return false;
@@ -231,11 +238,11 @@ impl Shard {
             segments.move_column(job.segment.id, target.column, target.zone);
             self.repair.held.borrow_mut().remove(&target.zone);
         }
-        tracing::debug!(shard = %self.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "a segment was completed");
+        tracing::debug!(shard = %self.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "segment completed");
         true
     }
 
-    /// Gives back what a job holds.
+    /// Releases the zones of a job.
     fn release_job(&self, job: &RebuildJob) {
         let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
         zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));

@@ -1,7 +1,7 @@
-//! Finds the records behind a checkpoint, of a log of which a part cannot be read.
+//! Finds the records behind a checkpoint in a partly unreadable log.
 //!
-//! Of a log that can be read to its end, this finds what an opening finds. Otherwise it goes on behind what is missing, and says which
-//! records that are.
+//! For a log that can be read to its end, the result is that of an opening. Otherwise the scan
+//! continues behind the missing part and reports the missing records.
 
 use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
@@ -16,14 +16,15 @@ use crate::shard::scan::{LogScan, complete, cut_segments};
 #[derive(Default)]
 struct Scanned {
     records: Vec<ScannedRecord>,
-    /// The newest record that headers behind the last of these know to be durable.
+    /// The newest record that headers behind these records list as durable.
     durable: Sequence,
-    /// Parts that cannot be read. Records may be missing.
+    /// Unreadable parts. Records may be missing.
     lost: Vec<LostPart>,
 }
 
-/// Finds the log behind a shard's checkpoint, whose table blocks lie at `tables`, without writing anything. Appends to `lost` what cannot
-/// be read of it; nothing if the pool was closed in order (`clean`), since nothing is to be replayed then.
+/// Finds the log behind a shard's checkpoint, whose table blocks are at `tables`, without writing
+/// anything. Appends its unreadable parts to `lost`; none if the pool was closed cleanly (`clean`),
+/// since nothing is replayed then.
 pub(in crate::shard) async fn examine_left(
     rows: &RowReader,
     identity: &Identity,
@@ -45,7 +46,7 @@ pub(in crate::shard) async fn examine_left(
     let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
     let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
-    // All of a log that was closed in order had been promised: what is missing between its records is damage.
+    // All records of a cleanly closed log were durable: gaps between them are damage.
     let blind = clean || !missing.is_empty();
     let (mut records, mut completed) = (Vec::new(), Vec::new());
     let mut last = shard.checkpointed;
@@ -57,7 +58,8 @@ pub(in crate::shard) async fn examine_left(
             continue;
         }
         if sequence != last.next() {
-            // After a mere power cut the log ends here: nobody was promised what follows.
+            // After a power failure alone, the log ends here: later records were never acknowledged
+            // as durable.
             if !blind && durable <= last {
                 break;
             }
@@ -67,9 +69,11 @@ pub(in crate::shard) async fn examine_left(
         if sequence > durable && !clean {
             match complete(rows, &record, true, &mut Vec::new()).await {
                 Some(cells) => completed.extend(cells),
-                // With fewer columns than the scheme needs, even a promised record is incomplete. Blocks of it may be readable.
+                // With fewer columns than the scheme needs, even a durable record is incomplete.
+                // Some of its blocks may be readable.
                 None if lacks_columns(rows, &record).await => {}
-                // Nobody was promised it: a promised record can be completed. The next opening drops it.
+                // It was never acknowledged as durable, because a durable record can be completed.
+                // The next opening drops it.
                 None => break,
             }
         }
@@ -112,13 +116,14 @@ async fn scan(
         if !std::mem::replace(&mut looked_behind, true) {
             scanned.durable = reader.durable_after().await;
         }
-        if !reader.resume().await {
+        if !reader.skip_to_next().await {
             return scanned;
         }
     }
 }
 
-/// True if fewer columns of a record can be read, whatever they hold, than its scheme needs.
+/// Returns true if fewer columns of a record can be read, regardless of their contents, than its
+/// scheme needs.
 async fn lacks_columns(rows: &RowReader, record: &ScannedRecord) -> bool {
     let place = &record.header.location;
     let width: Vec<u8> = (0..record.scheme.width()).collect();

@@ -1,4 +1,5 @@
-//! Reads blocks through a chain of layers: gives each block that can be read, and an error for each other one.
+//! Reads blocks through a chain of layers: returns the readable ones, and an error for each other
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +12,17 @@ use crate::error::{Error, ErrorKind, ErrorLocation};
 use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
 
-/// Attempts to read a block: a failing drive may give a block at a later attempt.
+/// Maximum number of attempts to read a block: a failing drive may return it at a later attempt.
 const READ_TRIES: u32 = 3;
 
-/// A run of blocks that cannot be read.
+/// A run of unreadable blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct LostRun {
-    /// The first.
+    /// The first block.
     pub(crate) block: u64,
     /// Their number.
     pub(crate) blocks: u64,
-    /// The reason for the first of them, with its place.
+    /// The cause for the first block, with its location.
     pub(crate) error: Error,
 }
 
@@ -46,20 +47,20 @@ pub(crate) enum BlockState {
     Lost,
 }
 
-/// The way to find out whether a block can be read.
+/// The method to determine whether a block can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// By the drives that are present. A block that is damaged counts as readable.
+    /// Checks the presence of drives. A damaged block counts as readable.
     Drives,
-    /// By reading it.
+    /// Reads the block.
     Read,
-    /// It can be read if it does not lie in one of these cells.
+    /// A block is readable if it is not in one of these cells.
     Known(BTreeSet<Address>),
 }
 
 impl SalvageShard {
-    /// Reads blocks from `block` on into `into`. Blocks that cannot be read are zeroed and given back. Blocks that may be stale are
-    /// read only if that is accepted.
+    /// Reads blocks from `block` on into `into`. Unreadable blocks are zeroed and returned. Blocks
+    /// that may be stale are read only with `accept_stale`.
     pub(crate) async fn read(
         &self,
         chain: &LayerChain,
@@ -113,7 +114,7 @@ impl SalvageShard {
         }
     }
 
-    /// Reads blocks that lie one below the other; one by one if not all of them can be read.
+    /// Reads blocks in consecutive rows; one by one if the whole run cannot be read.
     async fn read_run(
         &self,
         chain: &LayerChain,
@@ -151,39 +152,57 @@ impl SalvageShard {
         let id = run.address.segment();
         let place = ErrorLocation { address: Some(run.address), ..ErrorLocation::default() };
         if !self.rows.segments.borrow().contains(id) {
-            return Err(Error::corrupt("the block lies in a segment whose place is unknown", place, None));
+            return Err(Error::corrupt("the block is in a segment whose zones are unknown", place, None));
         }
         if run.address.column().get() >= self.rows.segments.borrow().scheme(id).data() {
-            return Err(Error::corrupt("the block lies in no data column of its segment", place, None));
+            return Err(Error::corrupt("the block is not in a data column of its segment", place, None));
         }
         let _pin = self.rows.pin(id);
         let mut tries = 1;
         loop {
             let read = self.rows.read_run(run, crcs, into).await;
-            self.settle_reads();
+            self.handle_gone_drives();
             if read.is_ok() || tries == READ_TRIES {
+                if read.is_err() && self.is_torn(run) {
+                    self.lost_torn_row.set(true);
+                }
                 return read.map(|_| ());
             }
             tries += 1;
         }
     }
 
-    /// Takes drives that are gone out of use, so that no read waits for them again. The verifier tries every block.
-    pub(super) fn settle_reads(&self) {
+    /// Returns true if a crash left a row of the run incomplete.
+    fn is_torn(&self, run: BlockRun) -> bool {
+        let rows = run.address.row().get()..run.address.row().get() + run.count;
+        let is_in =
+            |cell: &Address| cell.segment() == run.address.segment() && rows.contains(&cell.row().get());
+        self.incomplete.iter().any(is_in)
+    }
+
+    /// Returns true if a row that a crash left incomplete could not be read.
+    pub(crate) fn has_lost_torn_row(&self) -> bool {
+        self.lost_torn_row.get()
+    }
+
+    /// Takes gone drives out of use, so that no later read waits for them. The verifier tries every
+    /// block.
+    pub(super) fn handle_gone_drives(&self) {
         let gone = std::mem::take(&mut *self.rows.gone_drives.borrow_mut());
         for (drive, error) in gone.into_iter().filter(|_| self.purpose == Purpose::Read) {
-            tracing::warn!(drive = %drive.index, %error, "a drive is gone");
+            tracing::warn!(drive = %drive.index, %error, "drive gone");
             self.rows.drives.take_offline(drive.index);
         }
     }
 
-    /// The state of blocks from `block` on, below `end`: of those of one leaf, or of more if all are alike.
+    /// Returns the state of blocks from `block` on, below `end`: of those of one leaf, or of more
+    /// if all are alike.
     pub(crate) async fn states(
         &self,
         chain: &LayerChain,
         block: u64,
         end: u64,
-        look: &Probe,
+        probe: &Probe,
     ) -> Vec<StateRun> {
         if let EntryRun::Same { until, entry } = self.stretch(chain, block).await {
             let state = if entry.is_unknown() { BlockState::Lost } else { BlockState::Hole };
@@ -192,12 +211,12 @@ impl SalvageShard {
         let count = rest_of_leaf(block).min(end - block);
         let shown = self.entries(chain, block, index(count)).await;
         let mut lost = Vec::new();
-        if *look == Probe::Read {
+        if *probe == Probe::Read {
             let buffer = Buffer::new(index(count) * BLOCK);
             lost = self.read(chain, block, &buffer.span(), true).await;
         }
-        let is_lost = |at: u64, address: Address| match look {
-            Probe::Drives => !self.is_within_reach(address),
+        let is_lost = |at: u64, address: Address| match probe {
+            Probe::Drives => !self.has_enough_drives(address),
             Probe::Read => lost.iter().any(|run| (run.block..run.block + run.blocks).contains(&at)),
             Probe::Known(cells) => {
                 cells.contains(&address) || !self.rows.segments.borrow().contains(address.segment())
@@ -216,8 +235,8 @@ impl SalvageShard {
         states
     }
 
-    /// True if enough of a block's row lies on drives that are there.
-    fn is_within_reach(&self, address: Address) -> bool {
+    /// Returns true if enough columns of a block's row are on drives that are present.
+    fn has_enough_drives(&self, address: Address) -> bool {
         let segments = self.rows.segments.borrow();
         let id = address.segment();
         if !segments.contains(id) {
@@ -236,7 +255,7 @@ impl SalvageShard {
         is_there(own) || others >= usize::from(scheme.data())
     }
 
-    /// The reason why the entry of a block is unknown.
+    /// Returns the error for a block with an unknown entry.
     fn unknown_error(&self, chain: &LayerChain, block: u64) -> Error {
         let nodes = self.nodes.borrow();
         for layer in &chain.layers {
@@ -251,17 +270,17 @@ impl SalvageShard {
                         block: Some((*layer, LayerBlock::new(block))),
                         ..ErrorLocation::default()
                     };
-                    return Error::corrupt("the map node that leads to a block cannot be read", place, None);
+                    return Error::corrupt("the map node that refers to a block cannot be read", place, None);
                 }
             }
         }
         let layer = chain.layers.first().copied().unwrap_or_default();
-        let message = "the tables that lead to a block cannot be read";
+        let message = "the tables that refer to a block cannot be read";
         Error::new(ErrorKind::Corrupt, message).at_block(layer, LayerBlock::new(block))
     }
 }
 
-/// Levels of the largest map.
+/// Number of levels of the largest map.
 pub(super) const LEVELS: u8 = 5;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -276,7 +295,7 @@ fn crc_of(entry: MapEntry) -> u32 {
     }
 }
 
-/// The number of leading blocks that lie one below the other, or that are all not stored.
+/// Returns the number of leading blocks that are in consecutive rows, or that are all not stored.
 fn run_of(shown: &[ResolvedEntry]) -> usize {
     let Some(first) = shown.first() else { return 0 };
     let is_next = |(down, shown): &(u32, &ResolvedEntry)| match (first.entry.address(), shown.entry.address())

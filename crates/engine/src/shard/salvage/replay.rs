@@ -1,7 +1,7 @@
-//! Applies records behind the checkpoint to a map of which nodes cannot be read.
+//! Replays the records behind the checkpoint into a map with unreadable nodes.
 //!
-//! Always true: a record changes the map as it does in `shard/replay.rs`, and an unknown entry stays unknown unless the record says
-//! what its block is. Nothing is counted.
+//! Always true: a record changes the map as it does in `shard/replay.rs`, and an unknown entry
+//! stays unknown unless the record determines its block. Live counts are not updated.
 
 use format::{Item, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, UnmapMode};
 
@@ -52,20 +52,20 @@ impl SalvageShard {
         }
     }
 
-    /// Points the blocks of an item that lie in these leaves at its payload, where `is_meant` holds of their number in the item and
-    /// their entry.
+    /// Points the blocks of an item that are in these leaves at its payload, where `accepts`
+    /// accepts their index in the item and their entry.
     fn for_each(
         &self,
         leaves: &[NodeRef],
         block: LayerBlock,
         payload: &Payload<'_>,
-        is_meant: impl Fn(u32, MapEntry) -> bool,
+        accepts: impl Fn(u32, MapEntry) -> bool,
     ) {
         let mut map = self.ledger.map.borrow_mut();
         for (index, at) in (0..).zip(block.get()..).take(payload.crcs.len()) {
             let start = at - at % LEAF_BLOCKS;
             let Some(leaf) = leaves.iter().find(|leaf| map.leaf_start(**leaf) == start) else { continue };
-            if is_meant(index, map.entry(*leaf, slot(at))) {
+            if accepts(index, map.entry(*leaf, slot(at))) {
                 map.put_uncounted(*leaf, slot(at), payload.entry(index));
             }
         }
@@ -93,7 +93,7 @@ impl SalvageShard {
         map.unpin(&leaves);
     }
 
-    /// Puts the entries of one layer into another, where that has none: unknown ones too.
+    /// Moves the entries of one layer into another, where that has none; unknown ones too.
     async fn merge(&self, from: LayerId, into: LayerId, block: u64, end: u64) {
         self.merged.borrow_mut().insert(from, into);
         let mut next = block;

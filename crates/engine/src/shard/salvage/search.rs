@@ -1,8 +1,9 @@
-//! Searches the headers of the log for blocks whose map entries are unknown.
+//! Searches the headers of the log for blocks with unknown map entries.
 //!
-//! A block that lives is named by the header of the record that it lies in, and a segment in which something lives is not reused. So the
-//! newest header that names the block leads to it, unless the block was unmap_mode or deleted since, which the log may no longer tell: what
-//! is found may be stale. Always true: only blocks whose entry is unknown are looked for.
+//! A live block is named by the header of its record, and a segment with live blocks is not reused.
+//! So the newest header that names a block leads to it, unless the block was trimmed or deleted
+//! since, which the log may no longer show: the result may be stale. Always true: only blocks with
+//! an unknown entry are searched for.
 
 use format::{Item, LayerId, MapEntry, SegmentId, Sequence};
 
@@ -12,7 +13,7 @@ use crate::map::MissingNode;
 use crate::shard::headers::{HeaderReader, ScannedRecord};
 
 impl SalvageShard {
-    /// Looks at every node of the map, so that all that cannot be read are known.
+    /// Reads every node of the map, so that all unreadable ones are known.
     pub(crate) async fn discover(&self) {
         let layers = self.ledger.map.borrow().layer_ids();
         for layer in layers {
@@ -26,12 +27,13 @@ impl SalvageShard {
         }
     }
 
-    /// True if entries are unknown.
+    /// Returns true if there are unknown entries.
     pub(crate) fn has_unknown(&self) -> bool {
         !self.nodes.borrow().is_empty() || self.lacks_layers()
     }
 
-    /// Searches the log for blocks whose entries are unknown, once [`SalvageShard::discover`] has found those.
+    /// Searches the log for blocks with unknown entries, after [`SalvageShard::discover`] has found
+    /// these.
     pub(crate) async fn search(&self) {
         let ids: Vec<SegmentId> = self.rows.segments.borrow().ids().collect();
         let mut unmapped = Vec::new();
@@ -40,12 +42,12 @@ impl SalvageShard {
             let mut reader = HeaderReader::new(&self.rows, &self.identity, id, &record);
             loop {
                 match reader.next().await {
-                    Ok(Some(found)) => self.take(&found, &mut unmapped),
-                    _ if reader.row().is_some() && reader.resume().await => {}
+                    Ok(Some(found)) => self.collect_blocks(&found, &mut unmapped),
+                    _ if reader.row().is_some() && reader.skip_to_next().await => {}
                     _ => break,
                 }
             }
-            self.settle_reads();
+            self.handle_gone_drives();
         }
         let mut candidates = self.candidates.borrow_mut();
         for (sequence, layer, blocks) in unmapped {
@@ -58,7 +60,11 @@ impl SalvageShard {
         }
     }
 
-    fn take(&self, record: &ScannedRecord, unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>) {
+    fn collect_blocks(
+        &self,
+        record: &ScannedRecord,
+        unmapped: &mut Vec<(Sequence, LayerId, std::ops::Range<u64>)>,
+    ) {
         let place = &record.header.location;
         let header_blocks = u32::from(record.header.header_blocks);
         let mut first = header_blocks;
@@ -71,7 +77,7 @@ impl SalvageShard {
                 Item::Write { layer, block, .. } | Item::Move { layer, block, .. } => {
                     for layer in self.merged_into(layer) {
                         for (index, at) in (0..).zip(block.get()..).take(crcs.len()) {
-                            self.offer(place.sequence, layer, at, payload.entry(index));
+                            self.add_candidate(place.sequence, layer, at, payload.entry(index));
                         }
                     }
                 }
@@ -83,7 +89,7 @@ impl SalvageShard {
         }
     }
 
-    /// The layers in which a block may be that a header says is in `layer`.
+    /// Returns the layers that may contain a block that a header assigns to `layer`.
     fn merged_into(&self, layer: LayerId) -> Vec<LayerId> {
         let mut merged_into: Vec<LayerId> = self.ledger.map.borrow().merged_into(layer).to_vec();
         while let Some(last) = merged_into.last()
@@ -95,14 +101,14 @@ impl SalvageShard {
         merged_into
     }
 
-    fn offer(&self, sequence: Sequence, layer: LayerId, block: u64, entry: MapEntry) {
+    fn add_candidate(&self, sequence: Sequence, layer: LayerId, block: u64, entry: MapEntry) {
         if !self.may_be_unknown(layer, block) {
             return;
         }
         let mut candidates = self.candidates.borrow_mut();
-        let known = candidates.entry((layer, block)).or_insert((sequence, entry));
-        if known.0 < sequence {
-            *known = (sequence, entry);
+        let newest = candidates.entry((layer, block)).or_insert((sequence, entry));
+        if newest.0 < sequence {
+            *newest = (sequence, entry);
         }
     }
 
@@ -113,7 +119,7 @@ impl SalvageShard {
         (0..super::read::LEVELS).any(is_lost) || self.lacks_layers() && !is_listed()
     }
 
-    /// The first block at or behind `block` that the log's headers name, of a layer.
+    /// Returns the first block of a layer, at or behind `block`, that the log's headers name.
     pub(super) fn next_candidate(&self, layer: LayerId, block: u64) -> Option<u64> {
         let candidates = self.candidates.borrow();
         candidates.range((layer, block)..=(layer, u64::MAX)).next().map(|((_, block), _)| *block)

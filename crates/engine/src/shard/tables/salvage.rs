@@ -1,7 +1,7 @@
-//! Loads the tables of a checkpoint of which a part cannot be read.
+//! Loads the readable part of a checkpoint's tables.
 //!
-//! Always true: nothing is guessed. A table block that cannot be read is reported with the numbers of the segments or counts that it
-//! held.
+//! Always true: nothing is guessed. A table block that cannot be read is reported with the numbers
+//! of the segments or counts in it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::shard::walk::read_entry;
 
 /// The readable part of a checkpoint's tables.
 pub(in crate::shard) struct TablesLeft {
-    /// The root; `None` if it cannot be read, and no table with it.
+    /// The root; `None` if it cannot be read, and then neither can any table.
     pub(in crate::shard) root: Option<CheckpointRoot>,
     pub(in crate::shard) layers: Vec<LayerEntry>,
     pub(in crate::shard) stored: StoredTables,
@@ -27,8 +27,8 @@ pub(in crate::shard) struct TablesLeft {
 }
 
 impl StoredTables {
-    /// Reads the tables behind `root_entry` as far as they can be read. `restore` is called for every stored segment before anything
-    /// is read from it.
+    /// Reads the readable tables behind `root_entry`. Calls `restore` for every stored segment
+    /// before anything is read from it.
     pub(in crate::shard) async fn load_left(
         rows: &RowReader,
         root_entry: MapEntry,
@@ -59,7 +59,7 @@ impl StoredTables {
         let per_block = numbered(root.tables.segments, segments_per_block(table_width));
         for ids in per_block {
             let pointer = pointers.next();
-            stored.segments.extend(known(&pointer));
+            stored.segments.extend(entry_of(&pointer));
             match table(rows, pointer, |block| format::decode_segments(block, table_width)).await {
                 Ok(records) => ids.map(SegmentId::new).zip(records).for_each(|(id, record)| {
                     record.into_iter().for_each(|record| restore(id, record));
@@ -71,7 +71,7 @@ impl StoredTables {
         }
         for ids in numbered(root.tables.live, LIVE_PER_BLOCK) {
             let pointer = pointers.next();
-            stored.live.extend(known(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
+            stored.live.extend(entry_of(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
             match table(rows, pointer, format::decode_live).await {
                 Ok(counts) => ids.map(SegmentId::new).zip(counts).for_each(|(id, count)| {
                     rows.segments.borrow_mut().restore_live(id, count);
@@ -83,7 +83,9 @@ impl StoredTables {
         }
         for _ in 0..root.tables.layers {
             let pointer = pointers.next();
-            stored.layers.extend(known(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
+            stored
+                .layers
+                .extend(entry_of(&pointer).map(|entry| TableBlock { entry, ..TableBlock::default() }));
             match table(rows, pointer, format::decode_layers).await {
                 Ok(layers) => left.layers.extend(layers),
                 Err((entry, error)) => {
@@ -103,14 +105,14 @@ impl StoredTables {
     }
 }
 
-/// A pointer to a table block, or the index block that holds it and cannot be read.
+/// A pointer to a table block, or the unreadable index block that holds it.
 type Pointer = std::result::Result<MapEntry, (MapEntry, Error)>;
 
-fn known(pointer: &Option<Pointer>) -> Option<MapEntry> {
+fn entry_of(pointer: &Option<Pointer>) -> Option<MapEntry> {
     pointer.as_ref()?.as_ref().ok().copied()
 }
 
-/// The numbers, from 1, of the records in each of `blocks` table blocks.
+/// Returns the numbers, from 1, of the records in each of `blocks` table blocks.
 fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
     let per_block = u32::try_from(per_block).unwrap_or(u32::MAX);
     (0..blocks).map(move |block| {
@@ -119,7 +121,7 @@ fn numbered(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
     })
 }
 
-/// Reads and decodes a table block. An error comes with the entry of the block that cannot be read.
+/// Reads and decodes a table block. An error comes with the entry of the unreadable block.
 async fn table<T>(
     rows: &RowReader,
     pointer: Option<Pointer>,

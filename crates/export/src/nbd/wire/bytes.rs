@@ -1,7 +1,7 @@
-//! Numbers in the protocol's byte order.
+//! Integers in the byte order of the protocol.
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
-/// Takes numbers and strings off the front of a message, as long as there are any.
+/// Reads integers and bytes from the front of a message.
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -33,13 +33,13 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// True if nothing is left.
+    /// Returns true at the end of the message.
     pub(super) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Appends numbers and strings to a message.
+/// Appends integers and bytes to a message.
 pub(super) trait Put {
     fn put(&mut self, bytes: &[u8]);
 
@@ -62,10 +62,10 @@ impl Put for Vec<u8> {
     }
 }
 
-/// A length as the protocol counts it.
+/// Converts a length to the protocol's type.
 ///
 /// # Panics
-/// If it is none that any message of ours can have.
+/// If it exceeds the limits of any message.
 pub(super) fn length(bytes: usize) -> u32 {
     match u32::try_from(bytes) {
         Ok(length) => length,

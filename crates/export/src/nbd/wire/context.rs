@@ -1,23 +1,24 @@
-//! Metadata contexts: what can be asked of a range besides its bytes. There is one, `base:allocation`.
+//! Metadata contexts. There is one, `base:allocation`.
 
 use super::bytes::Reader;
-use super::option::{BadOption, count, counted_string};
+use super::option_error::BadOption;
+use super::strings::{count, counted_string};
 
-/// The context that tells data from holes.
+/// The context that reports data and holes.
 pub(in crate::nbd) const ALLOCATION: &str = "base:allocation";
-/// The namespace that it belongs to; in a list, it stands for all that is in it.
+/// The namespace of the context. In a list query it stands for all contexts of the namespace.
 const NAMESPACE: &str = "base:";
 
-/// Which contexts of which export are asked for.
+/// A query for the metadata contexts of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct ContextQuery<'a> {
     /// The export's name.
     pub(in crate::nbd) export: &'a str,
-    /// No query at all was sent.
+    /// The list of queries is empty.
     unspecific: bool,
-    /// A query was the context's name.
+    /// A query is the context's name.
     allocation: bool,
-    /// A query was its namespace.
+    /// A query is the namespace.
     namespace: bool,
 }
 
@@ -30,19 +31,19 @@ impl<'a> ContextQuery<'a> {
             match counted_string(reader)? {
                 ALLOCATION => query.allocation = true,
                 NAMESPACE => query.namespace = true,
-                // Another server's contexts.
+                // A context of other servers.
                 _ => {}
             }
         }
         Ok(query)
     }
 
-    /// True if the context belongs in a list.
+    /// Returns true if a list contains the context.
     pub(in crate::nbd) fn lists_allocation(self) -> bool {
         self.unspecific || self.namespace || self.allocation
     }
 
-    /// True if the context is to be used. Only its whole name selects it.
+    /// Returns true if the context is selected, which takes its full name.
     pub(in crate::nbd) fn selects_allocation(self) -> bool {
         self.allocation
     }

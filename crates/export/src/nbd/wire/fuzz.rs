@@ -1,7 +1,7 @@
-//! Fuzz target: whatever a client sends, as the decoders see it.
+//! Fuzz target: the decoders of bytes from clients.
 //!
-//! A command that passes the check can be carried out as it is; decoding takes memory by the length
-//! of its input.
+//! A command that passes the check can be executed as it is; decoding uses memory in proportion to
+//! its input.
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
 use ::fuzz::within;
@@ -9,6 +9,7 @@ use ::fuzz::within;
 use super::greeting::CLIENT_FLAGS_LEN;
 use super::option::OPTION_HEADER_LEN;
 use super::request::REQUEST_LEN;
+use super::types::STRING_MAX;
 use super::*;
 
 ::fuzz::target!(nbd_wire, |bytes| match bytes {
@@ -37,7 +38,7 @@ fn check_option(bytes: &[u8]) {
     }
 }
 
-/// A name stands behind its length at the front of the data.
+/// A name follows its length at the front of the data.
 fn check_name(name: &str, data: &[u8]) {
     assert_eq!(data[..4], (name.len() as u32).to_be_bytes());
     assert_eq!(&data[4..4 + name.len()], name.as_bytes());
@@ -57,14 +58,15 @@ fn check_front(bytes: &[u8]) {
     }
 }
 
-/// A request of these bytes, with the magic number in front, on terms that the first byte chooses.
+/// Checks a request with these bytes after the magic number, against limits that the first byte
+/// selects.
 fn check_request(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let Some(tail) = rest.first_chunk::<{ REQUEST_LEN - 4 }>() else { return };
     let header: [u8; REQUEST_LEN] =
         [0x2560_9513u32.to_be_bytes().as_slice(), tail].concat().try_into().unwrap();
     let sector = 512 << (choice & 3);
-    let terms = Terms {
+    let limits = ExportLimits {
         size: [0, 64 << 20, 1 << 50, u64::MAX / 65_536 * 65_536][usize::from(choice >> 2 & 3)],
         sector,
         read_only: choice & 16 != 0,
@@ -74,24 +76,26 @@ fn check_request(bytes: &[u8]) {
     };
     let request = RequestHeader::decode(&header).unwrap();
     assert_eq!(request.cookie().0.to_be_bytes(), header[8..16]);
-    let Ok(command) = within(64, || request.check(&terms)) else { return };
+    let Ok(command) = within(64, || request.check(&limits)) else { return };
     let (range, changes, moves) = match command {
-        Command::Flush | Command::Disconnect => return,
-        Command::Read { range, .. } => (range, false, true),
-        Command::Write { range, .. } => (range, true, true),
-        Command::Trim { range, .. } | Command::WriteZeroes { range, .. } => (range, true, false),
-        Command::BlockStatus { range, .. } => (range, false, false),
+        CheckedCommand::Flush | CheckedCommand::Disconnect => return,
+        CheckedCommand::Read { range, .. } => (range, false, true),
+        CheckedCommand::Write { range, .. } => (range, true, true),
+        CheckedCommand::Trim { range, .. } | CheckedCommand::WriteZeroes { range, .. } => {
+            (range, true, false)
+        }
+        CheckedCommand::BlockStatus { range, .. } => (range, false, false),
     };
-    assert!(range.length > 0 && range.offset.checked_add(range.length.into()).unwrap() <= terms.size);
+    assert!(range.length > 0 && range.offset.checked_add(range.length.into()).unwrap() <= limits.size);
     assert!(range.offset.is_multiple_of(sector.into()) && range.length.is_multiple_of(sector));
-    assert!(!(changes && terms.read_only) && (!moves || range.length <= terms.payload_max));
-    let is_write = matches!(command, Command::Write { .. });
+    assert!(!(changes && limits.read_only) && (!moves || range.length <= limits.payload_max));
+    let is_write = matches!(command, CheckedCommand::Write { .. });
     assert_eq!(request.payload(), if is_write { range.length } else { 0 });
     check_pieces(range, 1 << 20);
 }
 
-/// Pieces cover a range once, and end where they are to be cut.
-fn check_pieces(range: Range, size: u32) {
+/// Pieces cover a range once, and end at multiples of the size.
+fn check_pieces(range: ByteRange, size: u32) {
     let mut next = range.offset;
     for piece in range.pieces(size) {
         assert!(piece.offset == next && piece.length <= size);

@@ -1,4 +1,4 @@
-//! The first words of each side.
+//! The greeting of the server and the flags of the client.
 
 use super::bytes::{Put, Reader};
 
@@ -12,10 +12,10 @@ const FIXED_NEWSTYLE: u16 = 1 << 0;
 /// `NBD_FLAG_NO_ZEROES`.
 const NO_ZEROES: u16 = 1 << 1;
 
-/// Bytes of the client's answer to the greeting.
+/// Bytes of the client's flags.
 pub(in crate::nbd) const CLIENT_FLAGS_LEN: usize = 4;
 
-/// What the server says first.
+/// Encodes the server's greeting.
 pub(in crate::nbd) fn greeting() -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_u64(INIT_PASSWD);
@@ -24,16 +24,17 @@ pub(in crate::nbd) fn greeting() -> Vec<u8> {
     bytes
 }
 
-/// What the client made of the greeting. A client that leaves the fixed newstyle out gets it all the same: it will ask
-/// for an export by name and nothing else.
+/// The client's flags. A client without fixed newstyle is accepted: it sends `NBD_OPT_EXPORT_NAME`
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct ClientFlags {
-    /// The answer to `NBD_OPT_EXPORT_NAME` ends without 124 zero bytes.
+    /// The reply to `NBD_OPT_EXPORT_NAME` ends without 124 zero bytes.
     pub(in crate::nbd) no_zeroes: bool,
 }
 
 impl ClientFlags {
-    /// The flags, or the bits if there are unknown ones: the connection must be dropped then.
+    /// Decodes the flags. Unknown bits are returned as the error: the connection must be closed
+    /// then.
     pub(in crate::nbd) fn decode(bytes: [u8; CLIENT_FLAGS_LEN]) -> Result<Self, u32> {
         let bits = Reader::new(&bytes).u32().unwrap_or(u32::MAX);
         match bits & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) {

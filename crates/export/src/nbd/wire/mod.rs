@@ -1,8 +1,9 @@
-//! The NBD protocol as bytes: what can be said, and nothing about who says it when.
+//! The encoding of the NBD protocol.
 //!
-//! Owns encoding and decoding, after the protocol's specification (doc/proto.md of the NetworkBlockDevice project; its
-//! names are given beside ours). Always true: no bytes make a decoder panic; what comes out of a check is within every
-//! limit that the check was given. Must not know sockets and volumes.
+//! Owns encoding and decoding, as in the protocol's specification (doc/proto.md of the
+//! NetworkBlockDevice project; its names are given in comments). Always true: no input makes a
+//! decoder panic; the result of a check is within the limits that the check was given. Must not
+//! know sockets and volumes.
 
 mod bytes;
 mod context;
@@ -10,22 +11,20 @@ mod context;
 mod fuzz;
 mod greeting;
 mod option;
+mod option_error;
 mod option_reply;
 mod reply;
 mod request;
+mod strings;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub(super) use context::ContextQuery;
 pub(super) use greeting::{ClientFlags, greeting};
 pub(super) use option::{ClientOption, InfoRequest, OptionHeader};
-pub(super) use option_reply::{ExportFacts, OptionError, OptionReplies, export_name_reply};
-pub(super) use reply::{Descriptor, ErrorNumber, HEAD_MAX, Head, descriptors};
-pub(super) use request::{Command, Cookie, Range, Refusal, RequestHeader, Terms};
-
-/// The message was not one of this protocol's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadMagic(pub(super) u64);
-
-/// The most bytes that a string may have.
-pub(super) const STRING_MAX: usize = 4096;
+pub(super) use option_error::OptionError;
+pub(super) use option_reply::{ExportFacts, OptionReplies, export_name_reply};
+pub(super) use reply::{HEAD_MAX, Head, StatusDescriptor, descriptors};
+pub(super) use request::{CheckedCommand, ExportLimits, Refusal, RequestHeader};
+pub(super) use types::{BadMagic, ByteRange, Cookie, ErrorNumber};

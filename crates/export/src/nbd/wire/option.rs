@@ -1,10 +1,11 @@
-//! What a client asks for during the handshake.
+//! Handshake options of clients.
 
 use super::bytes::Reader;
 use super::context::ContextQuery;
 use super::greeting::IHAVEOPT;
-use super::option_reply::OptionError;
-use super::{BadMagic, STRING_MAX};
+use super::option_error::{BadOption, OptionError, TOO_LONG, TOO_SHORT};
+use super::strings::{counted_string, string};
+use super::types::BadMagic;
 
 /// Bytes of an option's header.
 pub(in crate::nbd) const OPTION_HEADER_LEN: usize = 16;
@@ -22,10 +23,10 @@ mod code {
     pub(super) const SET_META_CONTEXT: u32 = 10;
 }
 
-/// An option that has been announced.
+/// The header of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct OptionHeader {
-    /// Which, as the client named it.
+    /// The option's code.
     pub(in crate::nbd) code: u32,
     /// Bytes of data that follow.
     pub(in crate::nbd) length: u32,
@@ -40,69 +41,54 @@ impl OptionHeader {
         }
     }
 
-    /// True if an answer of any kind is impossible: the connection can only go on or end.
+    /// Returns true if the option has no error reply.
     pub(in crate::nbd) fn is_unanswerable(self) -> bool {
         self.code == code::EXPORT_NAME
     }
 }
 
-/// An option, understood.
+/// A decoded option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::nbd) enum ClientOption<'a> {
-    /// Use this export; no answer but its size is possible.
+    /// Open this export; the only reply is its size.
     ExportName(&'a str),
     /// End the connection.
     Abort,
-    /// Name every export.
+    /// List the exports.
     List,
     /// Encrypt the connection.
     StartTls,
     /// Describe an export.
     Info(InfoRequest<'a>),
-    /// Describe an export and use it.
+    /// Describe and open an export.
     Go(InfoRequest<'a>),
-    /// Use structured replies from now on.
+    /// Use structured replies.
     StructuredReply,
-    /// Name the metadata contexts of an export.
+    /// List the metadata contexts of an export.
     ListContexts(ContextQuery<'a>),
-    /// Use these metadata contexts, and no others.
+    /// Select metadata contexts.
     SetContexts(ContextQuery<'a>),
 }
 
-/// What is to be told of an export.
+/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct InfoRequest<'a> {
-    /// Its name, or nothing for the only one.
+    /// The export's name; empty for the default export.
     pub(in crate::nbd) export: &'a str,
-    /// Its name is to be told.
+    /// The name is requested.
     pub(in crate::nbd) name: bool,
-    /// Its description is to be told.
+    /// The description is requested.
     pub(in crate::nbd) description: bool,
 }
 
-/// An option that is answered with an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) struct BadOption {
-    pub(in crate::nbd) error: OptionError,
-    /// For people.
-    pub(in crate::nbd) message: &'static str,
-}
-
-const fn invalid(message: &'static str) -> BadOption {
-    BadOption { error: OptionError::Invalid, message }
-}
-
-const TOO_SHORT: BadOption = invalid("the option's data ends too early");
-const TOO_LONG: BadOption = invalid("the option's data goes on after its end");
-
 impl<'a> ClientOption<'a> {
-    /// The option `code` with this data.
+    /// Decodes the data of option `code`.
     pub(in crate::nbd) fn decode(code: u32, data: &'a [u8]) -> Result<Self, BadOption> {
         let mut reader = Reader::new(data);
         let option = match code {
             code::EXPORT_NAME => Self::ExportName(string(&mut reader, data.len())?),
             code::ABORT => {
-                // Whatever else the client says: it will not listen any more.
+                // The client does not wait for a reply.
                 return Ok(Self::Abort);
             }
             code::LIST => Self::List,
@@ -113,10 +99,7 @@ impl<'a> ClientOption<'a> {
             code::LIST_META_CONTEXT => Self::ListContexts(ContextQuery::decode(&mut reader)?),
             code::SET_META_CONTEXT => Self::SetContexts(ContextQuery::decode(&mut reader)?),
             _ => {
-                return Err(BadOption {
-                    error: OptionError::Unsupported,
-                    message: "the option is not known here",
-                });
+                return Err(BadOption { error: OptionError::Unsupported, message: "unknown option" });
             }
         };
         if reader.is_at_end() { Ok(option) } else { Err(TOO_LONG) }
@@ -137,31 +120,10 @@ impl<'a> InfoRequest<'a> {
             match reader.u16().ok_or(TOO_SHORT)? {
                 Self::NAME => request.name = true,
                 Self::DESCRIPTION => request.description = true,
-                // Told without being asked for, or not known.
+                // Sent without a request, or unknown.
                 _ => {}
             }
         }
         Ok(request)
     }
-}
-
-/// A string behind its length.
-pub(super) fn counted_string<'a>(reader: &mut Reader<'a>) -> Result<&'a str, BadOption> {
-    let length = reader.u32().ok_or(TOO_SHORT)?;
-    string(reader, usize::try_from(length).unwrap_or(usize::MAX))
-}
-
-/// A string of `length` bytes.
-fn string<'a>(reader: &mut Reader<'a>, length: usize) -> Result<&'a str, BadOption> {
-    if length > STRING_MAX {
-        return Err(BadOption { error: OptionError::TooBig, message: "a name is longer than 4096 bytes" });
-    }
-    let bytes = reader.take(length).ok_or(TOO_SHORT)?;
-    let string = str::from_utf8(bytes).map_err(|_| invalid("a name is not UTF-8"))?;
-    if string.contains('\0') { Err(invalid("a name contains a NUL")) } else { Ok(string) }
-}
-
-/// How many of something follow.
-pub(super) fn count(reader: &mut Reader<'_>) -> Result<u32, BadOption> {
-    reader.u32().ok_or(TOO_SHORT)
 }

@@ -1,13 +1,14 @@
-//! What a server answers during the handshake.
+//! Replies of the server to handshake options.
 
-use super::STRING_MAX;
 use super::bytes::{Put, length};
 use super::context::ALLOCATION;
+use super::option_error::OptionError;
+use super::strings::clipped;
 
-/// The magic number of answers to options.
+/// The magic number of option replies.
 const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
-/// `NBD_REP_*` that are no errors.
+/// `NBD_REP_*` without errors.
 mod kind {
     pub(super) const ACK: u32 = 1;
     pub(super) const SERVER: u32 = 2;
@@ -23,58 +24,26 @@ mod info {
     pub(super) const BLOCK_SIZE: u16 = 3;
 }
 
-/// Why an option was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) enum OptionError {
-    /// `NBD_REP_ERR_UNSUP`: not known here.
-    Unsupported,
-    /// `NBD_REP_ERR_POLICY`: known, but not allowed.
-    Policy,
-    /// `NBD_REP_ERR_INVALID`: makes no sense.
-    Invalid,
-    /// `NBD_REP_ERR_UNKNOWN`: there is no such export.
-    Unknown,
-    /// `NBD_REP_ERR_SHUTDOWN`: not now.
-    Shutdown,
-    /// `NBD_REP_ERR_TOO_BIG`: more than any client has reason to send.
-    TooBig,
-}
-
-impl OptionError {
-    fn code(self) -> u32 {
-        const ERROR: u32 = 1 << 31;
-        ERROR
-            + match self {
-                Self::Unsupported => 1,
-                Self::Policy => 2,
-                Self::Invalid => 3,
-                Self::Unknown => 6,
-                Self::Shutdown => 7,
-                Self::TooBig => 9,
-            }
-    }
-}
-
-/// What a client must know of an export to use it.
+/// The parameters of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct ExportFacts {
-    /// Bytes.
+    /// Size in bytes.
     pub(in crate::nbd) size: u64,
-    /// The least that can be read or written, in bytes.
+    /// Smallest unit of access in bytes.
     pub(in crate::nbd) sector: u32,
-    /// What is read or written best, in bytes.
+    /// Preferred unit of access in bytes.
     pub(in crate::nbd) preferred: u32,
-    /// The most that can be read or written at once, in bytes.
+    /// Largest read or write in bytes.
     pub(in crate::nbd) payload_max: u32,
     pub(in crate::nbd) read_only: bool,
-    /// The client takes structured replies.
+    /// The client negotiated structured replies.
     pub(in crate::nbd) structured: bool,
 }
 
 impl ExportFacts {
-    /// The transmission flags, `NBD_FLAG_*`.
+    /// Returns the transmission flags, `NBD_FLAG_*`.
     ///
-    /// `CAN_MULTI_CONN` is [`crate::Volume::flush`]'s promise, `SEND_FAST_ZERO` that of
+    /// `CAN_MULTI_CONN` follows from [`crate::Volume::flush`], `SEND_FAST_ZERO` from
     /// [`crate::Volume::write_zeroes`].
     fn flags(&self) -> u16 {
         const HAS_FLAGS: u16 = 1 << 0;
@@ -95,7 +64,7 @@ impl ExportFacts {
     }
 }
 
-/// The answer to `NBD_OPT_EXPORT_NAME`, which has a form of its own.
+/// Encodes the reply to `NBD_OPT_EXPORT_NAME`, which has a format of its own.
 pub(in crate::nbd) fn export_name_reply(facts: &ExportFacts, no_zeroes: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_u64(facts.size);
@@ -106,14 +75,14 @@ pub(in crate::nbd) fn export_name_reply(facts: &ExportFacts, no_zeroes: bool) ->
     bytes
 }
 
-/// The answers to one option, one after the other.
+/// The replies to one option.
 pub(in crate::nbd) struct OptionReplies {
     option: u32,
     bytes: Vec<u8>,
 }
 
 impl OptionReplies {
-    /// No answer yet to the option that the client called `option`.
+    /// Creates the replies to option `option`, none yet.
     pub(in crate::nbd) fn to(option: u32) -> Self {
         Self { option, bytes: Vec::new() }
     }
@@ -134,26 +103,26 @@ impl OptionReplies {
         self.reply(kind::INFO, &[&header, data]);
     }
 
-    /// Done.
+    /// Appends an acknowledgement.
     pub(in crate::nbd) fn acknowledge(mut self) -> Vec<u8> {
         self.reply(kind::ACK, &[]);
         self.bytes
     }
 
-    /// Refused, with a message for people.
+    /// Appends an error with a message for people.
     pub(in crate::nbd) fn refuse(mut self, error: OptionError, message: &str) -> Vec<u8> {
         self.reply(error.code(), &[clipped(message).as_bytes()]);
         self.bytes
     }
 
-    /// One of the exports.
+    /// Appends an entry of the list of exports.
     pub(in crate::nbd) fn export(&mut self, name: &str, description: &str) {
         let mut header = Vec::new();
         header.put_u32(length(name.len()));
         self.reply(kind::SERVER, &[&header, name.as_bytes(), clipped(description).as_bytes()]);
     }
 
-    /// What a client must know of an export.
+    /// Appends the parameters of an export.
     pub(in crate::nbd) fn facts(&mut self, facts: &ExportFacts) {
         let mut export = Vec::new();
         export.put_u64(facts.size);
@@ -166,25 +135,20 @@ impl OptionReplies {
         self.info(info::BLOCK_SIZE, &sizes);
     }
 
-    /// The export's name.
+    /// Appends the export's name.
     pub(in crate::nbd) fn name(&mut self, name: &str) {
         self.info(info::NAME, name.as_bytes());
     }
 
-    /// What the export is, for people.
+    /// Appends the export's description.
     pub(in crate::nbd) fn description(&mut self, description: &str) {
         self.info(info::DESCRIPTION, clipped(description).as_bytes());
     }
 
-    /// The one metadata context, under this number.
+    /// Appends the allocation context with this identifier.
     pub(in crate::nbd) fn allocation_context(&mut self, id: u32) {
         let mut header = Vec::new();
         header.put_u32(id);
         self.reply(kind::META_CONTEXT, &[&header, ALLOCATION.as_bytes()]);
     }
-}
-
-/// As much of a text as a string of the protocol may have.
-pub(super) fn clipped(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(STRING_MAX)).unwrap_or(text)
 }

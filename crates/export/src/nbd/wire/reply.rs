@@ -1,8 +1,8 @@
-//! What a server answers once an export is in use.
+//! Replies in the transmission phase.
 
 use super::bytes::{Put, length};
-use super::option_reply::clipped;
-use super::request::{Cookie, Range};
+use super::strings::clipped;
+use super::types::{ByteRange, Cookie, ErrorNumber};
 
 /// `NBD_SIMPLE_REPLY_MAGIC`.
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
@@ -27,21 +27,10 @@ mod state {
     pub(super) const ZERO: u32 = 1 << 1;
 }
 
-/// The most bytes that a [`Head`] has.
+/// The most bytes of a [`Head`].
 pub(in crate::nbd) const HEAD_MAX: usize = 32;
 
-/// The protocol's error numbers: those of Linux, wherever the server runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) enum ErrorNumber {
-    NotPermitted = 1,
-    Io = 5,
-    Invalid = 22,
-    NoSpace = 28,
-    Overflow = 75,
-    Shutdown = 108,
-}
-
-/// A reply up to its payload, which is sent behind it.
+/// A reply without its payload, which is sent after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::nbd) struct Head {
     bytes: [u8; HEAD_MAX],
@@ -68,7 +57,7 @@ impl Head {
         Self { bytes: [0; HEAD_MAX], len: 0 }
     }
 
-    /// A simple reply. A read's data follows, if there is no error.
+    /// Encodes a simple reply. The data of a successful read follows.
     pub(in crate::nbd) fn simple(cookie: Cookie, error: Option<ErrorNumber>) -> Self {
         let mut head = Self::empty();
         head.put_u32(SIMPLE_MAGIC);
@@ -87,37 +76,37 @@ impl Head {
         head
     }
 
-    /// Nothing more to say: all went well, unless an error was told before.
+    /// Encodes the last chunk of a structured reply, without content.
     pub(in crate::nbd) fn none(cookie: Cookie) -> Self {
         Self::structured(cookie, kind::NONE, true, 0)
     }
 
-    /// The range's bytes follow.
-    pub(in crate::nbd) fn data(cookie: Cookie, range: Range, done: bool) -> Self {
+    /// Encodes a chunk with the range's data as its payload.
+    pub(in crate::nbd) fn data(cookie: Cookie, range: ByteRange, done: bool) -> Self {
         let mut head = Self::structured(cookie, kind::OFFSET_DATA, done, range.length + 8);
         head.put_u64(range.offset);
         head
     }
 
-    /// The range's bytes are zero.
-    pub(in crate::nbd) fn hole(cookie: Cookie, range: Range, done: bool) -> Self {
+    /// Encodes a chunk that reports the range as zeros.
+    pub(in crate::nbd) fn hole(cookie: Cookie, range: ByteRange, done: bool) -> Self {
         let mut head = Self::structured(cookie, kind::OFFSET_HOLE, done, 12);
         head.put_u64(range.offset);
         head.put_u32(range.length);
         head
     }
 
-    /// The request failed. The message follows: the part of `message` that is given back.
+    /// Encodes an error. Returns the part of `message` that follows as the payload.
     pub(in crate::nbd) fn error(cookie: Cookie, error: ErrorNumber, message: &str) -> (Self, &[u8]) {
         let message = clipped(message).as_bytes();
         let mut head = Self::structured(cookie, kind::ERROR, true, length(6 + message.len()));
         head.put_u32(error as u32);
-        // A message is at most STRING_MAX bytes long.
+        // The message is limited to STRING_MAX bytes.
         head.put_u16(u16::try_from(message.len()).unwrap_or(0));
         (head, message)
     }
 
-    /// `count` descriptors of the metadata context with this number follow.
+    /// Encodes a chunk with `count` descriptors of the metadata context `context`, which follow.
     pub(in crate::nbd) fn block_status(cookie: Cookie, context: u32, count: usize) -> Self {
         let mut head = Self::structured(cookie, kind::BLOCK_STATUS, true, length(4 + 8 * count));
         head.put_u32(context);
@@ -131,17 +120,17 @@ impl std::fmt::Debug for Head {
     }
 }
 
-/// A stretch of an export in the allocation context.
+/// A part of an export in the allocation context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) struct Descriptor {
-    /// Bytes, not zero.
+pub(in crate::nbd) struct StatusDescriptor {
+    /// Length in bytes, not zero.
     pub(in crate::nbd) length: u32,
-    /// False if it is a hole that reads as zeros.
+    /// False for a hole, which reads as zeros.
     pub(in crate::nbd) data: bool,
 }
 
-/// The payload of [`Head::block_status`].
-pub(in crate::nbd) fn descriptors(list: &[Descriptor]) -> Vec<u8> {
+/// Encodes the payload of [`Head::block_status`].
+pub(in crate::nbd) fn descriptors(list: &[StatusDescriptor]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 * list.len());
     for descriptor in list {
         bytes.put_u32(descriptor.length);

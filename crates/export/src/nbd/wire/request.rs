@@ -1,11 +1,10 @@
-//! What a client asks for once an export is in use.
+//! Requests in the transmission phase.
 //!
-//! Always true: a [`Command`] can be carried out as it is: its range lies within the export, in whole sectors, and is
-//! not empty. [`RequestHeader::check`] is the only way to one.
+//! Always true: a [`CheckedCommand`] can be executed as it is: its range is within the export, a
+//! multiple of the sector size, and not empty. [`RequestHeader::check`] is the only constructor.
 
-use super::BadMagic;
 use super::bytes::Reader;
-use super::reply::ErrorNumber;
+use super::types::{BadMagic, ByteRange, Cookie, ErrorNumber};
 
 /// Bytes of a request without its payload.
 pub(in crate::nbd) const REQUEST_LEN: usize = 28;
@@ -33,11 +32,7 @@ mod flag {
     pub(super) const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// What the client calls a request; its replies carry it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::nbd) struct Cookie(pub(in crate::nbd) u64);
-
-/// A request as it was sent: nothing of it is known to make sense.
+/// A request as received: nothing is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct RequestHeader {
     flags: u16,
@@ -47,74 +42,47 @@ pub(in crate::nbd) struct RequestHeader {
     length: u32,
 }
 
-/// Bytes of an export, not none of them.
+/// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) struct Range {
-    pub(in crate::nbd) offset: u64,
-    pub(in crate::nbd) length: u32,
-}
-
-impl Range {
-    /// The bytes from `from` to `to`, if there are any and a range can be as long.
-    pub(in crate::nbd) fn between(from: u64, to: u64) -> Option<Self> {
-        let length = u32::try_from(to.checked_sub(from)?).ok()?;
-        (length > 0).then_some(Self { offset: from, length })
-    }
-
-    /// The same bytes, cut at multiples of `size` bytes of the export.
-    pub(in crate::nbd) fn pieces(self, size: u32) -> impl Iterator<Item = Self> {
-        let size = u64::from(size);
-        let end = self.offset + u64::from(self.length);
-        let mut next = self.offset;
-        std::iter::from_fn(move || {
-            let offset = next;
-            next = end.min((offset / size + 1) * size);
-            Self::between(offset, next)
-        })
-    }
-}
-
-/// A request that makes sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) enum Command {
-    /// `whole`: in one piece, or not at all.
+pub(in crate::nbd) enum CheckedCommand {
+    /// `whole`: the data must not be split into chunks.
     Read {
-        range: Range,
+        range: ByteRange,
         whole: bool,
     },
-    /// Its payload follows. `durable`: before it is answered.
+    /// The payload follows. `durable`: flush before the reply.
     Write {
-        range: Range,
+        range: ByteRange,
         durable: bool,
     },
     Flush,
     Trim {
-        range: Range,
+        range: ByteRange,
         durable: bool,
     },
     WriteZeroes {
-        range: Range,
+        range: ByteRange,
         durable: bool,
     },
-    /// `one`: the first extent only.
+    /// `one`: only the first extent.
     BlockStatus {
-        range: Range,
+        range: ByteRange,
         one: bool,
     },
     Disconnect,
 }
 
-/// What requests are held against.
+/// The limits that requests are checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nbd) struct Terms {
-    /// Bytes of the export, now.
+pub(in crate::nbd) struct ExportLimits {
+    /// Current size of the export in bytes.
     pub(in crate::nbd) size: u64,
     /// Offsets and lengths are multiples of this many bytes.
     pub(in crate::nbd) sector: u32,
     pub(in crate::nbd) read_only: bool,
-    /// The most bytes that are read or written at once.
+    /// The most bytes of one read or write.
     pub(in crate::nbd) payload_max: u32,
-    /// Structured replies were agreed on.
+    /// Structured replies were negotiated.
     pub(in crate::nbd) structured: bool,
     /// The allocation context was selected.
     pub(in crate::nbd) allocation: bool,
@@ -124,7 +92,7 @@ pub(in crate::nbd) struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nbd) struct Refusal {
     pub(in crate::nbd) error: ErrorNumber,
-    /// For people.
+    /// A message for people.
     pub(in crate::nbd) message: &'static str,
 }
 
@@ -152,40 +120,40 @@ impl RequestHeader {
         self.cookie
     }
 
-    /// Bytes that follow the header, whether the request makes sense or not.
+    /// Returns the bytes of payload after the header, for a valid or an invalid request.
     pub(in crate::nbd) fn payload(&self) -> u32 {
         if self.kind == kind::WRITE { self.length } else { 0 }
     }
 
-    /// The command, if it can be carried out on these terms.
-    pub(in crate::nbd) fn check(&self, terms: &Terms) -> Result<Command, Refusal> {
+    /// Returns the command if it is within these limits.
+    pub(in crate::nbd) fn check(&self, limits: &ExportLimits) -> Result<CheckedCommand, Refusal> {
         match self.kind {
-            kind::DISC => return Ok(Command::Disconnect),
+            kind::DISC => return Ok(CheckedCommand::Disconnect),
             kind::READ | kind::WRITE | kind::FLUSH | kind::TRIM | kind::WRITE_ZEROES | kind::BLOCK_STATUS => {
             }
-            _ => return Err(refusal(ErrorNumber::Invalid, "the command is not known here")),
+            _ => return Err(refusal(ErrorNumber::Invalid, "unknown command")),
         }
-        if self.flags & !self.flags_allowed(terms) != 0 {
-            return Err(refusal(ErrorNumber::Invalid, "a flag does not belong to this command"));
+        if self.flags & !self.flags_allowed(limits) != 0 {
+            return Err(refusal(ErrorNumber::Invalid, "a flag is not valid for this command"));
         }
         if self.kind == kind::FLUSH {
             return match (self.offset, self.length) {
-                (0, 0) => Ok(Command::Flush),
-                _ => Err(refusal(ErrorNumber::Invalid, "a flush is of everything")),
+                (0, 0) => Ok(CheckedCommand::Flush),
+                _ => Err(refusal(ErrorNumber::Invalid, "a flush has no range")),
             };
         }
-        if self.is_change() && terms.read_only {
+        if self.is_change() && limits.read_only {
             return Err(refusal(ErrorNumber::NotPermitted, "the export is read-only"));
         }
-        let range = self.check_range(terms)?;
+        let range = self.check_range(limits)?;
         Ok(self.command(range))
     }
 
-    fn flags_allowed(&self, terms: &Terms) -> u16 {
-        // Allowed everywhere, since there are clients that set it everywhere.
+    fn flags_allowed(&self, limits: &ExportLimits) -> u16 {
+        // Permitted everywhere, because some clients set it everywhere.
         flag::FUA
             | match self.kind {
-                kind::READ if terms.structured => flag::DF,
+                kind::READ if limits.structured => flag::DF,
                 kind::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
                 kind::BLOCK_STATUS => flag::REQ_ONE,
                 _ => 0,
@@ -200,42 +168,42 @@ impl RequestHeader {
         self.flags & flag != 0
     }
 
-    fn check_range(&self, terms: &Terms) -> Result<Range, Refusal> {
-        let sector = u64::from(terms.sector);
+    fn check_range(&self, limits: &ExportLimits) -> Result<ByteRange, Refusal> {
+        let sector = u64::from(limits.sector);
         if self.length == 0 {
             return Err(refusal(ErrorNumber::Invalid, "the range is empty"));
         }
-        if self.offset.checked_add(self.length.into()).is_none_or(|end| end > terms.size) {
+        if self.offset.checked_add(self.length.into()).is_none_or(|end| end > limits.size) {
             let error = match self.kind {
                 kind::WRITE | kind::WRITE_ZEROES => ErrorNumber::NoSpace,
                 _ => ErrorNumber::Invalid,
             };
-            return Err(refusal(error, "the range lies beyond the end of the export"));
+            return Err(refusal(error, "the range is beyond the end of the export"));
         }
         if !self.offset.is_multiple_of(sector) || !u64::from(self.length).is_multiple_of(sector) {
-            return Err(refusal(ErrorNumber::Invalid, "the range is no whole number of sectors"));
+            return Err(refusal(ErrorNumber::Invalid, "the range is not a multiple of the sector size"));
         }
-        if matches!(self.kind, kind::READ | kind::WRITE) && self.length > terms.payload_max {
+        if matches!(self.kind, kind::READ | kind::WRITE) && self.length > limits.payload_max {
             let error = if self.has(flag::DF) { ErrorNumber::Overflow } else { ErrorNumber::Invalid };
-            return Err(refusal(error, "more was asked for than is moved at once"));
+            return Err(refusal(error, "the range exceeds the largest payload"));
         }
-        if self.kind == kind::BLOCK_STATUS && !terms.allocation {
+        if self.kind == kind::BLOCK_STATUS && !limits.allocation {
             return Err(refusal(ErrorNumber::Invalid, "no metadata context was selected"));
         }
-        Ok(Range { offset: self.offset, length: self.length })
+        Ok(ByteRange { offset: self.offset, length: self.length })
     }
 
-    fn command(&self, range: Range) -> Command {
+    fn command(&self, range: ByteRange) -> CheckedCommand {
         let durable = self.has(flag::FUA);
         match self.kind {
-            kind::READ => Command::Read { range, whole: self.has(flag::DF) },
-            kind::WRITE => Command::Write { range, durable },
-            kind::TRIM => Command::Trim { range, durable },
-            // `NO_HOLE` asks for space to be set aside for later writes. A volume that never overwrites in place has no
-            // such thing to give, and refusing would keep clients from zeroing at all. `FAST_ZERO` asks for what
-            // `Volume::write_zeroes` always is.
-            kind::WRITE_ZEROES => Command::WriteZeroes { range, durable },
-            _ => Command::BlockStatus { range, one: self.has(flag::REQ_ONE) },
+            kind::READ => CheckedCommand::Read { range, whole: self.has(flag::DF) },
+            kind::WRITE => CheckedCommand::Write { range, durable },
+            kind::TRIM => CheckedCommand::Trim { range, durable },
+            // `NO_HOLE` asks to allocate space for later writes. A volume that never overwrites in
+            // place cannot do that, and an error would keep clients from zeroing. `FAST_ZERO` asks
+            // for the speed that `Volume::write_zeroes` always has.
+            kind::WRITE_ZEROES => CheckedCommand::WriteZeroes { range, durable },
+            _ => CheckedCommand::BlockStatus { range, one: self.has(flag::REQ_ONE) },
         }
     }
 }

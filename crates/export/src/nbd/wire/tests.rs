@@ -1,4 +1,4 @@
-//! The protocol's bytes: known answers, and no bytes that make a decoder panic.
+//! The encoding: known answers, and decoders that never panic.
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn request(magic: u32, flags: u16, kind: u16, cookie: u64, offset: u64, length: 
     bytes.try_into().unwrap()
 }
 
-const TERMS: Terms = Terms {
+const TERMS: ExportLimits = ExportLimits {
     size: 1 << 30,
     sector: 512,
     read_only: false,
@@ -44,10 +44,16 @@ const TERMS: Terms = Terms {
     allocation: true,
 };
 
-fn check(flags: u16, kind: u16, offset: u64, length: u32, terms: &Terms) -> Result<Command, ErrorNumber> {
+fn check(
+    flags: u16,
+    kind: u16,
+    offset: u64,
+    length: u32,
+    limits: &ExportLimits,
+) -> Result<CheckedCommand, ErrorNumber> {
     let header = RequestHeader::decode(&request(0x2560_9513, flags, kind, 7, offset, length)).unwrap();
     assert_eq!(header.cookie(), Cookie(7));
-    header.check(terms).map_err(|refusal| refusal.error)
+    header.check(limits).map_err(|refusal| refusal.error)
 }
 
 #[test]
@@ -61,7 +67,7 @@ fn the_greeting_is_that_of_the_specification() {
 }
 
 #[test]
-fn options_are_understood() {
+fn options_are_decoded() {
     let decode = |code, data: &'static [u8]| ClientOption::decode(code, data).unwrap();
     assert_eq!(decode(1, b"disk"), ClientOption::ExportName("disk"));
     assert_eq!(decode(1, b""), ClientOption::ExportName(""));
@@ -94,7 +100,7 @@ fn contexts_are_listed_by_namespace_and_selected_by_name() {
 }
 
 #[test]
-fn senseless_options_are_told_what_is_wrong() {
+fn invalid_options_are_refused_with_a_message() {
     let error = |code, data: &[u8]| ClientOption::decode(code, data).unwrap_err().error;
     assert_eq!(error(4, b""), OptionError::Unsupported);
     assert_eq!(error(11, b""), OptionError::Unsupported);
@@ -121,7 +127,7 @@ fn senseless_options_are_told_what_is_wrong() {
 }
 
 #[test]
-fn answers_to_options_are_those_of_the_specification() {
+fn option_replies_are_those_of_the_specification() {
     let facts = ExportFacts {
         size: 0x0102_0304_0506_0708,
         sector: 512,
@@ -170,7 +176,7 @@ fn long_messages_are_clipped_between_characters() {
 #[test]
 fn replies_are_those_of_the_specification() {
     let cookie = Cookie(0x0102_0304_0506_0708);
-    let range = Range { offset: 0x1000, length: 0x200 };
+    let range = ByteRange { offset: 0x1000, length: 0x200 };
     let bytes = |head: Head| head.as_bytes().to_vec();
     assert_eq!(
         bytes(Head::simple(cookie, None)),
@@ -191,31 +197,32 @@ fn replies_are_those_of_the_specification() {
     let (error, message) = Head::error(cookie, ErrorNumber::NoSpace, "full");
     assert_eq!(bytes(error), structured(1, [0x80, 1], b"\0\0\0\x0a\0\0\0\x1c\0\x04"));
     assert_eq!(message, b"full");
-    let list = [Descriptor { length: 512, data: true }, Descriptor { length: 1024, data: false }];
+    let list = [StatusDescriptor { length: 512, data: true }, StatusDescriptor { length: 1024, data: false }];
     assert_eq!(descriptors(&list), b"\0\0\x02\0\0\0\0\0\0\0\x04\0\0\0\0\x03");
 }
 
 #[test]
-fn commands_come_out_as_they_were_meant() {
-    let range = Range { offset: 1024, length: 512 };
+fn commands_are_decoded() {
+    let range = ByteRange { offset: 1024, length: 512 };
     let ok = |flags, kind| check(flags, kind, 1024, 512, &TERMS);
-    assert_eq!(ok(0, 0), Ok(Command::Read { range, whole: false }));
-    assert_eq!(ok(5, 0), Ok(Command::Read { range, whole: true }));
-    assert_eq!(ok(0, 1), Ok(Command::Write { range, durable: false }));
-    assert_eq!(ok(1, 1), Ok(Command::Write { range, durable: true }));
-    assert_eq!(ok(1, 4), Ok(Command::Trim { range, durable: true }));
-    assert_eq!(ok(0b10011, 6), Ok(Command::WriteZeroes { range, durable: true }));
-    assert_eq!(ok(0b10010, 6), Ok(Command::WriteZeroes { range, durable: false }));
-    assert_eq!(ok(0, 7), Ok(Command::BlockStatus { range, one: false }));
-    assert_eq!(ok(8, 7), Ok(Command::BlockStatus { range, one: true }));
-    assert_eq!(check(1, 3, 0, 0, &TERMS), Ok(Command::Flush));
-    assert_eq!(check(0xffff, 2, 1, 1, &TERMS), Ok(Command::Disconnect));
+    assert_eq!(ok(0, 0), Ok(CheckedCommand::Read { range, whole: false }));
+    assert_eq!(ok(5, 0), Ok(CheckedCommand::Read { range, whole: true }));
+    assert_eq!(ok(0, 1), Ok(CheckedCommand::Write { range, durable: false }));
+    assert_eq!(ok(1, 1), Ok(CheckedCommand::Write { range, durable: true }));
+    assert_eq!(ok(1, 4), Ok(CheckedCommand::Trim { range, durable: true }));
+    assert_eq!(ok(0b10011, 6), Ok(CheckedCommand::WriteZeroes { range, durable: true }));
+    assert_eq!(ok(0b10010, 6), Ok(CheckedCommand::WriteZeroes { range, durable: false }));
+    assert_eq!(ok(0, 7), Ok(CheckedCommand::BlockStatus { range, one: false }));
+    assert_eq!(ok(8, 7), Ok(CheckedCommand::BlockStatus { range, one: true }));
+    assert_eq!(check(1, 3, 0, 0, &TERMS), Ok(CheckedCommand::Flush));
+    assert_eq!(check(0xffff, 2, 1, 1, &TERMS), Ok(CheckedCommand::Disconnect));
 }
 
 #[test]
-fn senseless_requests_are_refused_with_the_right_number() {
-    let error =
-        |flags, kind, offset, length, terms: &Terms| check(flags, kind, offset, length, terms).unwrap_err();
+fn invalid_requests_are_refused_with_the_right_number() {
+    let error = |flags, kind, offset, length, limits: &ExportLimits| {
+        check(flags, kind, offset, length, limits).unwrap_err()
+    };
     let size = TERMS.size;
     // Beyond the end, also where the end is beyond all numbers.
     assert_eq!(error(0, 0, size - 512, 1024, &TERMS), ErrorNumber::Invalid);
@@ -228,7 +235,7 @@ fn senseless_requests_are_refused_with_the_right_number() {
     assert_eq!(error(0, 0, 1, 512, &TERMS), ErrorNumber::Invalid);
     assert_eq!(error(0, 1, 0, 511, &TERMS), ErrorNumber::Invalid);
     assert_eq!(error(0, 0, 0, 0, &TERMS), ErrorNumber::Invalid);
-    let large_sectors = Terms { sector: 4096, ..TERMS };
+    let large_sectors = ExportLimits { sector: 4096, ..TERMS };
     assert_eq!(error(0, 0, 512, 4096, &large_sectors), ErrorNumber::Invalid);
     // Too much.
     let more = TERMS.payload_max + 512;
@@ -237,14 +244,14 @@ fn senseless_requests_are_refused_with_the_right_number() {
     assert_eq!(error(0, 1, 0, more, &TERMS), ErrorNumber::Invalid);
     assert!(check(0, 6, 0, more, &TERMS).is_ok() && check(0, 4, 0, more, &TERMS).is_ok());
     // Not allowed.
-    let read_only = Terms { read_only: true, ..TERMS };
+    let read_only = ExportLimits { read_only: true, ..TERMS };
     for kind in [1, 4, 6] {
         assert_eq!(error(0, kind, 0, 512, &read_only), ErrorNumber::NotPermitted);
     }
     assert!(check(0, 0, 0, 512, &read_only).is_ok() && check(0, 3, 0, 0, &read_only).is_ok());
     // Not agreed on.
-    assert_eq!(error(4, 0, 0, 512, &Terms { structured: false, ..TERMS }), ErrorNumber::Invalid);
-    assert_eq!(error(0, 7, 0, 512, &Terms { allocation: false, ..TERMS }), ErrorNumber::Invalid);
+    assert_eq!(error(4, 0, 0, 512, &ExportLimits { structured: false, ..TERMS }), ErrorNumber::Invalid);
+    assert_eq!(error(0, 7, 0, 512, &ExportLimits { allocation: false, ..TERMS }), ErrorNumber::Invalid);
     // Not known.
     for kind in [5, 8, u16::MAX] {
         assert_eq!(error(0, kind, 0, 512, &TERMS), ErrorNumber::Invalid);
@@ -256,7 +263,7 @@ fn senseless_requests_are_refused_with_the_right_number() {
 }
 
 #[test]
-fn messages_of_something_else_are_told() {
+fn wrong_magic_numbers_are_reported() {
     let header = request(0x2560_9512, 0, 0, 0, 0, 0);
     assert_eq!(RequestHeader::decode(&header), Err(BadMagic(0x2560_9512)));
     assert_eq!(OptionHeader::decode(b"GET / HTTP/1.1\r\n"), Err(BadMagic(0x4745_5420_2f20_4854)));
@@ -264,11 +271,18 @@ fn messages_of_something_else_are_told() {
     assert_eq!(header, OptionHeader { code: 7, length: 16 });
 }
 
-fn terms() -> impl Strategy<Value = Terms> {
+fn limits() -> impl Strategy<Value = ExportLimits> {
     let sizes = prop_oneof![0..10u64, 0..1u64 << 40, Just(u64::MAX >> 16)];
     (sizes, 9..=16u32, any::<[bool; 3]>(), 0..1u32 << 26).prop_map(|(size, sector, flags, payload_max)| {
         let [read_only, structured, allocation] = flags;
-        Terms { size: size << sector, sector: 1 << sector, read_only, payload_max, structured, allocation }
+        ExportLimits {
+            size: size << sector,
+            sector: 1 << sector,
+            read_only,
+            payload_max,
+            structured,
+            allocation,
+        }
     })
 }
 
@@ -303,35 +317,35 @@ proptest! {
     }
 
     #[test]
-    fn a_command_is_within_its_terms(
+    fn a_command_is_within_its_limits(
         (flags, kind) in (prop_oneof![0..64u16, any::<u16>()], prop_oneof![0..10u16, any::<u16>()]),
         (offset, length) in (prop_oneof![0..1u64 << 42, any::<u64>()], any::<u32>()),
         // Most are aligned, so that most get past the first checks.
         coarse in 0..17u32,
-        terms in terms(),
+        limits in limits(),
     ) {
         let (offset, length) = (offset >> coarse << coarse, length >> coarse << coarse);
         let bytes = request(0x2560_9513, flags, kind, 1, offset, length);
         let header = RequestHeader::decode(&bytes).unwrap();
         prop_assert_eq!(header.payload(), if kind == 1 { length } else { 0 });
-        let Ok(command) = header.check(&terms) else { return Ok(()) };
+        let Ok(command) = header.check(&limits) else { return Ok(()) };
         let (range, changes, moves) = match command {
-            Command::Read { range, .. } => (range, false, true),
-            Command::Write { range, .. } => (range, true, true),
-            Command::Trim { range, .. } | Command::WriteZeroes { range, .. } => (range, true, false),
-            Command::BlockStatus { range, .. } => (range, false, false),
-            Command::Flush | Command::Disconnect => return Ok(()),
+            CheckedCommand::Read { range, .. } => (range, false, true),
+            CheckedCommand::Write { range, .. } => (range, true, true),
+            CheckedCommand::Trim { range, .. } | CheckedCommand::WriteZeroes { range, .. } => (range, true, false),
+            CheckedCommand::BlockStatus { range, .. } => (range, false, false),
+            CheckedCommand::Flush | CheckedCommand::Disconnect => return Ok(()),
         };
-        prop_assert_eq!(range, Range { offset, length });
-        prop_assert!(length > 0 && offset + u64::from(length) <= terms.size);
-        prop_assert!(offset % u64::from(terms.sector) == 0 && length % terms.sector == 0);
-        prop_assert!(!changes || !terms.read_only);
-        prop_assert!(!moves || length <= terms.payload_max);
+        prop_assert_eq!(range, ByteRange { offset, length });
+        prop_assert!(length > 0 && offset + u64::from(length) <= limits.size);
+        prop_assert!(offset % u64::from(limits.sector) == 0 && length % limits.sector == 0);
+        prop_assert!(!changes || !limits.read_only);
+        prop_assert!(!moves || length <= limits.payload_max);
     }
 
     #[test]
     fn pieces_are_the_range(offset in 0..1u64 << 40, length in 1..u32::MAX, size in (20..30u32).prop_map(|bits| 1 << bits)) {
-        let range = Range { offset, length };
+        let range = ByteRange { offset, length };
         let mut next = offset;
         for piece in range.pieces(size) {
             prop_assert_eq!(piece.offset, next);

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use server::wire::{CreateVolume, Export, Pool, Protocol};
-use server::{Error, ErrorKind, Size};
+use api::types::{CreateVolume, Export, Protocol};
+use api::{Error, ErrorKind, Size, VolumeName};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
-use super::super::calls::Manner;
+use super::super::calls::ExportOptions;
 use super::Work;
-use crate::cli::{CreateVmArgs, DiskWords, VolumeName};
-use crate::client::segment;
+use crate::cli::{CreateVmArgs, DiskWords};
 use crate::failure::Usage;
 use crate::image::{Image, Interrupt};
 use crate::output;
@@ -43,7 +42,7 @@ impl Work<'_> {
         let mut machine = machine(arguments)?;
         machine.check()?;
         // A template that misses something is found out about now, not at the start.
-        Seed::of(&machine, &self.store.templates())?;
+        Seed::for_machine(&machine, &self.store.templates())?;
         machine.disks = self.plan(&wanted).await?;
         let lock = self.store.create(&machine)?;
         let mut made = Made::default();
@@ -67,7 +66,7 @@ impl Work<'_> {
     async fn plan(&self, wanted: &[Wanted]) -> Result<Vec<Disk>> {
         let mut disks = Vec::new();
         for Wanted { name, size, image: _, read_only } in wanted {
-            let there = self.setting.volume(name).await?;
+            let there = self.setting.client.find_volume(name).await?;
             let refusal = match (&there, size) {
                 (Some(_), Some(_)) => {
                     Error::new(ErrorKind::Exists, format!("there is a volume {name} already"))
@@ -95,7 +94,7 @@ impl Work<'_> {
             if let Some(size) = disk.size {
                 let shards = self.shards_for(machine, &disk.name.pool).await?;
                 let wanted = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
-                self.setting.create_volume(&disk.name.pool, &wanted).await?;
+                self.setting.client.create_volume(&disk.name.pool, &wanted).await?;
                 made.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
@@ -104,7 +103,7 @@ impl Work<'_> {
                 self.setting.fill(image, &disk.name, &mut interrupt).await?;
             }
         }
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         for disk in wanted {
             let there = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
             let own = exports.iter().filter(|export| there(&export.pool, &export.volume));
@@ -121,9 +120,9 @@ impl Work<'_> {
                 }
                 None => {
                     let reactors = machine.reactors.clone();
-                    let manner =
-                        Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made.exports.push(self.setting.export(&disk.name, manner).await?);
+                    let options =
+                        ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
+                    made.exports.push(self.setting.export(&disk.name, options).await?);
                 }
             }
         }
@@ -137,7 +136,7 @@ impl Work<'_> {
             // Its queues are where they were asked for, wherever the shards may be.
             return Ok(None);
         }
-        let pool: Pool = self.setting.client.get(&format!("/v1/pools/{}", segment(pool))).await?;
+        let pool = self.setting.client.get_pool(pool).await?;
         let fewer = pool.shards.filter(|shards| *shards > u64::from(machine.cpus.count()));
         Ok(fewer.and_then(|_| u16::try_from(machine.cpus.count()).ok()))
     }
@@ -189,7 +188,7 @@ fn machine(arguments: CreateVmArgs) -> Result<Machine> {
     let uuid = uuid()?;
     let mac = match arguments.mac {
         Some(mac) => mac,
-        None => Mac::of_qemu(tail(&uuid)?),
+        None => Mac::with_qemu_prefix(tail(&uuid)?),
     };
     let boot = match arguments.kernel {
         Some(kernel) => Boot::Kernel {

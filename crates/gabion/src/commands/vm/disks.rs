@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use server::wire::{Export, ExportState, Protocol};
-use server::{Error, ErrorKind};
+use api::types::{Export, ExportState, Protocol};
+use api::{Error, ErrorKind};
 use vm::Machine;
 
-use super::super::calls::Manner;
+use super::super::calls::ExportOptions;
 use super::Work;
-use crate::cli::VolumeName;
+use api::VolumeName;
 
 impl Work<'_> {
     /// The sockets of a machine's disks; exports that are missing are made. `to_start` refuses disks that are in use.
@@ -17,11 +17,10 @@ impl Work<'_> {
     /// # Errors
     /// When a disk cannot be served, or is somebody else's.
     pub(super) async fn sockets(&self, machine: &Machine, to_start: bool) -> Result<Vec<PathBuf>> {
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         let mut sockets = Vec::new();
         for disk in &machine.disks {
-            let name: VolumeName =
-                disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
+            let name: VolumeName = parse_volume(&disk.volume)?;
             let own =
                 exports.iter().filter(|export| export.pool == name.pool && export.volume == name.volume);
             let found = own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections));
@@ -30,9 +29,9 @@ impl Work<'_> {
                 Some(export) => export,
                 None => {
                     let reactors = machine.reactors.clone();
-                    let manner =
-                        Manner { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made = self.setting.export(&name, manner).await?;
+                    let options =
+                        ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
+                    made = self.setting.export(&name, options).await?;
                     &made
                 }
             };
@@ -41,6 +40,12 @@ impl Work<'_> {
         }
         Ok(sockets)
     }
+}
+
+/// Parses the name of a disk's volume.
+pub(super) fn parse_volume(name: &str) -> Result<VolumeName, Error> {
+    name.parse()
+        .map_err(|error| Error::new(ErrorKind::Invalid, format!("invalid volume name '{name}': {error}")))
 }
 
 fn check(export: &Export, name: &VolumeName, to_start: bool) -> Result<(), Error> {

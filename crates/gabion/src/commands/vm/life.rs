@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use server::wire;
-use server::{Error, ErrorKind};
-use vm::{Ended, Machine, Pin, Start};
+use api::types;
+use api::{Error, ErrorKind};
+use vm::{ConsoleExit, Machine, Pin, StartOptions};
 
 use super::super::confirm;
 use super::Work;
-use crate::cli::VolumeName;
+use super::disks::parse_volume;
 use crate::output;
+use api::VolumeName;
 
 impl Work<'_> {
     /// Starts a machine.
@@ -22,10 +23,10 @@ impl Work<'_> {
             return Err(Error::new(ErrorKind::Busy, message).into());
         }
         let disks = self.sockets(&kept, true).await?;
-        let daemon: wire::Daemon = self.setting.client.get("/v1/daemon").await?;
+        let daemon = self.setting.client.get_daemon().await?;
         let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
         let placement = self.placement(&asked, &daemon)?;
-        vm::start(&self.store, Start { machine: &kept, disks, placement, environment: Vec::new() })?;
+        vm::start(&self.store, StartOptions { machine: &kept, disks, placement, environment: Vec::new() })?;
         drop(lock);
         self.setting.done(&self.shown(kept)?, output::machine_started)
     }
@@ -71,8 +72,8 @@ impl Work<'_> {
             eprintln!("console of '{name}'; Ctrl-] leaves it");
         }
         match vm::attach(&self.store.console(name), std::io::stdin(), std::io::stdout())? {
-            Ended::User => eprintln!("\r\nthe machine goes on"),
-            Ended::Machine => eprintln!("\r\nthe machine has ended"),
+            ConsoleExit::Detached => eprintln!("\r\nthe machine goes on"),
+            ConsoleExit::MachineStopped => eprintln!("\r\nthe machine has ended"),
         }
         Ok(())
     }
@@ -95,12 +96,11 @@ impl Work<'_> {
         if !made.is_empty() {
             confirm(yes, &format!("Machine '{name}' and all that is in {} will be lost.", made.join(", ")))?;
         }
-        let exports = self.setting.exports().await?;
+        let exports = self.setting.client.list_exports().await?;
         for disk in &machine.disks {
-            let name: VolumeName =
-                disk.volume.parse().map_err(|error| Error::new(ErrorKind::Invalid, error))?;
+            let name: VolumeName = parse_volume(&disk.volume)?;
             let own = exports.iter().filter(|export| {
-                export.protocol == wire::Protocol::VhostUser
+                export.protocol == types::Protocol::VhostUser
                     && export.pool == name.pool
                     && export.volume == name.volume
             });
@@ -108,7 +108,7 @@ impl Work<'_> {
                 self.setting.end_export(export).await?;
             }
             // One that somebody has deleted already is as it should be.
-            if volumes && disk.made && self.setting.volume(&name).await?.is_some() {
+            if volumes && disk.made && self.setting.client.find_volume(&name).await?.is_some() {
                 self.setting.delete_volume(&name).await?;
             }
         }

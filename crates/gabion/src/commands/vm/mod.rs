@@ -8,11 +8,12 @@ mod life;
 mod template;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
+use api::types;
 use serde::Serialize;
-use server::wire;
-use vm::{Machine, Placement, Request, Running, Store, Topology, place};
+use vm::{Machine, Placement, PlacementRequest, Running, Store, Topology, choose_placement};
 
 use super::{Setting, print};
 use crate::cli::{Global, VmCommand};
@@ -102,14 +103,14 @@ impl Work<'_> {
     /// A machine as libvirt's domain, with the files that it needs.
     async fn domain(&self, machine: &Machine) -> Result<String> {
         let disks = self.sockets(machine, false).await?;
-        let daemon: wire::Daemon = self.setting.client.get("/v1/daemon").await?;
+        let daemon = self.setting.client.get_daemon().await?;
         let placement = self.placement(machine, &daemon)?;
         let seed = vm::write_seed(&self.store, machine)?;
         Ok(vm::domain(machine, &disks, seed.as_deref(), vm::kvm_is_usable(), &placement))
     }
 
     /// Where a machine would run if it were started now.
-    fn placement(&self, machine: &Machine, daemon: &wire::Daemon) -> Result<Placement> {
+    fn placement(&self, machine: &Machine, daemon: &types::DaemonStatus) -> Result<Placement> {
         let chosen = |index: u32| machine.reactors.is_empty() || machine.reactors.contains(&index);
         let reactors =
             (0..).zip(&daemon.cores).filter(|(index, _)| chosen(*index)).map(|(_, core)| *core).collect();
@@ -120,12 +121,14 @@ impl Work<'_> {
                 *taken.entry(*cpu).or_default() += 1;
             }
         }
-        let request = Request { cpus: machine.cpus.count(), pin: machine.pin.clone(), reactors, taken };
-        Ok(place(&Topology::of_this_host()?, &request))
+        let request =
+            PlacementRequest { cpus: machine.cpus.count(), pin: machine.pin.clone(), reactors, taken };
+        Ok(choose_placement(&Topology::detect()?, &request))
     }
 
     async fn topology(&self) -> Result<()> {
-        let daemon: Option<wire::Daemon> = self.setting.client.get("/v1/daemon").await.ok();
+        // The topology is useful without a daemon too: do not wait for one.
+        let daemon = self.setting.client.clone().start_wait(Duration::ZERO).get_daemon().await.ok();
         let cores = daemon.as_ref().map(|daemon| daemon.cores.clone()).unwrap_or_default();
         let mut machines = Vec::new();
         for machine in self.store.list()? {
@@ -140,7 +143,7 @@ impl Work<'_> {
             let machines = here.map(|(name, _)| name.clone()).collect();
             HostCpu { reactors, machines, cpu }
         };
-        let cpus = Topology::of_this_host()?.cpus.into_iter().map(cpu).collect();
+        let cpus = Topology::detect()?.cpus.into_iter().map(cpu).collect();
         self.setting.print(&Host { cpus, daemon: daemon.is_some() }, output::host)
     }
 }

@@ -1,0 +1,205 @@
+//! A method for each endpoint.
+
+use super::Client;
+use crate::error::{ErrorKind, Result};
+use crate::name::VolumeName;
+use crate::paths;
+use crate::types::{
+    AddDrive, ChangeRebuild, ChangeScrub, CloneSnapshot, ClosePool, CreateExport, CreatePool, CreateSnapshot,
+    CreateVolume, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, IdentifiedDrive,
+    IdentifyDrives, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
+    RollbackVolume, Volume, VolumeDiff, VolumeUsage,
+};
+
+/// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
+/// response.
+#[allow(clippy::missing_errors_doc)]
+impl Client {
+    /// Returns the status of the daemon.
+    pub async fn get_daemon(&self) -> Result<DaemonStatus> {
+        self.call(&paths::GET_DAEMON, &[], &(), &()).await
+    }
+
+    /// Lists the running operations and the last ones that ended.
+    pub async fn list_operations(&self) -> Result<Vec<Operation>> {
+        self.call(&paths::LIST_OPERATIONS, &[], &(), &()).await
+    }
+
+    /// Returns an operation; waits for a change of it if the query asks for that.
+    pub async fn get_operation(&self, id: u64, query: &OperationQuery) -> Result<Operation> {
+        self.call(&paths::GET_OPERATION, &[&id.to_string()], query, &()).await
+    }
+
+    /// Lists the pools.
+    pub async fn list_pools(&self) -> Result<Vec<Pool>> {
+        self.call(&paths::LIST_POOLS, &[], &(), &()).await
+    }
+
+    /// Returns a pool.
+    pub async fn get_pool(&self, pool: &str) -> Result<Pool> {
+        self.call(&paths::GET_POOL, &[pool], &(), &()).await
+    }
+
+    /// Creates a pool and opens it.
+    pub async fn create_pool(&self, request: &CreatePool) -> Result<Operation> {
+        self.call(&paths::CREATE_POOL, &[], &(), request).await
+    }
+
+    /// Opens a pool.
+    pub async fn open_pool(&self, pool: &str, request: &OpenPool) -> Result<Operation> {
+        self.call(&paths::OPEN_POOL, &[pool], &(), request).await
+    }
+
+    /// Closes a pool.
+    pub async fn close_pool(&self, pool: &str, request: &ClosePool) -> Result<Operation> {
+        self.call(&paths::CLOSE_POOL, &[pool], &(), request).await
+    }
+
+    /// Destroys a pool and all data in it.
+    pub async fn destroy_pool(&self, pool: &str) -> Result<Operation> {
+        self.call(&paths::DESTROY_POOL, &[pool], &(), &()).await
+    }
+
+    /// Lists the events of a pool in order.
+    pub async fn list_events(&self, pool: &str, query: &EventQuery) -> Result<Vec<Event>> {
+        self.call(&paths::LIST_EVENTS, &[pool], query, &()).await
+    }
+
+    /// Pauses, resumes or rate-limits the rebuild of a pool.
+    pub async fn change_rebuild(&self, pool: &str, request: &ChangeRebuild) -> Result<Pool> {
+        self.call(&paths::CHANGE_REBUILD, &[pool], &(), request).await
+    }
+
+    /// Starts a scrub of a pool.
+    pub async fn start_scrub(&self, pool: &str) -> Result<Pool> {
+        self.call(&paths::START_SCRUB, &[pool], &(), &()).await
+    }
+
+    /// Pauses, resumes or rate-limits scrubbing, or sets its interval.
+    pub async fn change_scrub(&self, pool: &str, request: &ChangeScrub) -> Result<Pool> {
+        self.call(&paths::CHANGE_SCRUB, &[pool], &(), request).await
+    }
+
+    /// Cancels the scrub in progress.
+    pub async fn cancel_scrub(&self, pool: &str) -> Result<Pool> {
+        self.call(&paths::CANCEL_SCRUB, &[pool], &(), &()).await
+    }
+
+    /// Adds a drive to a pool.
+    pub async fn add_drive(&self, pool: &str, request: &AddDrive) -> Result<Operation> {
+        self.call(&paths::ADD_DRIVE, &[pool], &(), request).await
+    }
+
+    /// Takes a drive out of use as if it had failed.
+    pub async fn fail_drive(&self, pool: &str, index: u16) -> Result<Pool> {
+        self.call(&paths::FAIL_DRIVE, &[pool, &index.to_string()], &(), &()).await
+    }
+
+    /// Adds a drive to a pool in place of drive `index`.
+    pub async fn replace_drive(&self, pool: &str, index: u16, request: &AddDrive) -> Result<Operation> {
+        self.call(&paths::REPLACE_DRIVE, &[pool, &index.to_string()], &(), request).await
+    }
+
+    /// Starts the removal of a drive.
+    pub async fn remove_drive(&self, pool: &str, index: u16) -> Result<Pool> {
+        self.call(&paths::REMOVE_DRIVE, &[pool, &index.to_string()], &(), &()).await
+    }
+
+    /// Cancels the removal of a drive.
+    pub async fn cancel_remove_drive(&self, pool: &str, index: u16) -> Result<Pool> {
+        self.call(&paths::CANCEL_REMOVE_DRIVE, &[pool, &index.to_string()], &(), &()).await
+    }
+
+    /// Returns a missing or failed drive to its pool.
+    pub async fn return_drive(&self, pool: &str, index: u16, request: &ReturnDrive) -> Result<Pool> {
+        self.call(&paths::RETURN_DRIVE, &[pool, &index.to_string()], &(), request).await
+    }
+
+    /// Returns the type, use and contents of drives.
+    pub async fn identify_drives(&self, request: &IdentifyDrives) -> Result<Vec<IdentifiedDrive>> {
+        self.call(&paths::IDENTIFY_DRIVES, &[], &(), request).await
+    }
+
+    /// Lists the volumes and snapshots of a pool.
+    pub async fn list_volumes(&self, pool: &str) -> Result<Vec<Volume>> {
+        self.call(&paths::LIST_VOLUMES, &[pool], &(), &()).await
+    }
+
+    /// Returns a volume or snapshot.
+    pub async fn get_volume(&self, name: &VolumeName) -> Result<Volume> {
+        self.call(&paths::GET_VOLUME, &[&name.pool, &name.volume], &(), &()).await
+    }
+
+    /// Creates a volume.
+    pub async fn create_volume(&self, pool: &str, request: &CreateVolume) -> Result<Volume> {
+        self.call(&paths::CREATE_VOLUME, &[pool], &(), request).await
+    }
+
+    /// Changes the size of a volume.
+    pub async fn resize_volume(&self, name: &VolumeName, request: &ResizeVolume) -> Result<Volume> {
+        self.call(&paths::RESIZE_VOLUME, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Sets the quality of service of a volume.
+    pub async fn set_volume_qos(&self, name: &VolumeName, request: &QosLimits) -> Result<Volume> {
+        self.call(&paths::SET_VOLUME_QOS, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Deletes a volume or snapshot and its data.
+    pub async fn delete_volume(&self, name: &VolumeName) -> Result<Operation> {
+        self.call(&paths::DELETE_VOLUME, &[&name.pool, &name.volume], &(), &()).await
+    }
+
+    /// Creates a snapshot of a volume.
+    pub async fn create_snapshot(&self, name: &VolumeName, request: &CreateSnapshot) -> Result<Volume> {
+        self.call(&paths::CREATE_SNAPSHOT, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Creates a volume from a snapshot.
+    pub async fn clone_snapshot(&self, name: &VolumeName, request: &CloneSnapshot) -> Result<Volume> {
+        self.call(&paths::CLONE_SNAPSHOT, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Rolls a volume back to the snapshot `name`.
+    pub async fn rollback_volume(&self, name: &VolumeName, request: &RollbackVolume) -> Result<Volume> {
+        self.call(&paths::ROLLBACK_VOLUME, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Counts the data of a volume or snapshot.
+    pub async fn get_volume_usage(&self, name: &VolumeName) -> Result<VolumeUsage> {
+        self.call(&paths::GET_VOLUME_USAGE, &[&name.pool, &name.volume], &(), &()).await
+    }
+
+    /// Returns a part of the difference between two volumes or snapshots.
+    pub async fn get_volume_diff(&self, name: &VolumeName, query: &DiffQuery) -> Result<VolumeDiff> {
+        self.call(&paths::GET_VOLUME_DIFF, &[&name.pool, &name.volume], query, &()).await
+    }
+
+    /// Lists the exports.
+    pub async fn list_exports(&self) -> Result<Vec<Export>> {
+        self.call(&paths::LIST_EXPORTS, &[], &(), &()).await
+    }
+
+    /// Exports a volume.
+    pub async fn create_export(&self, request: &CreateExport) -> Result<Export> {
+        self.call(&paths::CREATE_EXPORT, &[], &(), request).await
+    }
+
+    /// Deletes the export of a volume.
+    pub async fn delete_export(&self, name: &VolumeName, query: &DeleteExportQuery) -> Result<()> {
+        self.call(&paths::DELETE_EXPORT, &[&name.pool, &name.volume], query, &()).await
+    }
+
+    /// Returns a volume or snapshot; `None` if its pool has none of that name.
+    pub async fn find_volume(&self, name: &VolumeName) -> Result<Option<Volume>> {
+        match self.get_volume(name).await {
+            Ok(volume) => Ok(Some(volume)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // The error of a missing pool has the same kind.
+                self.get_pool(&name.pool).await?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

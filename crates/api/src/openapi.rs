@@ -1,0 +1,125 @@
+//! The OpenAPI document, made from the table of endpoints and the wire types.
+
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathItem, Paths, RefOr,
+    Required, Response, ResponseBuilder, Schema,
+};
+
+use crate::paths::{ALL, Body, EndpointRow, Method};
+use crate::types::{API_VERSION, ErrorResponse};
+
+const DESCRIPTION: &str = "The API of the Gabion daemon, served over a Unix socket. Sizes are in bytes, times are \
+    seconds since 1970, durations are seconds; a field that is absent is not known. Long-running work is answered \
+    with status 202 and an operation, whose progress is at /v1/operations/{id}.";
+
+/// Returns the OpenAPI document of the API as JSON.
+///
+/// # Panics
+/// If the document cannot be serialized, which a test rules out.
+pub fn json() -> String {
+    let mut paths = Paths::new();
+    let mut schemas = Vec::new();
+    <ErrorResponse as Body>::add_schemas(&mut schemas);
+    for row in ALL {
+        let item = PathItem::new(http_method(row.method), operation(row));
+        match paths.paths.get_mut(row.path) {
+            Some(present) => present.merge_operations(item),
+            None => drop(paths.paths.insert(row.path.to_owned(), item)),
+        }
+        (row.add_schemas)(&mut schemas);
+    }
+    let mut license = LicenseBuilder::new().name("Apache-2.0").build();
+    license.identifier = Some("Apache-2.0".to_owned());
+    let info = InfoBuilder::new()
+        .title("Gabion")
+        .version(API_VERSION)
+        .description(Some(DESCRIPTION))
+        .license(Some(license))
+        .build();
+    let components = ComponentsBuilder::new().schemas_from_iter(schemas).build();
+    let document = OpenApiBuilder::new().info(info).paths(paths).components(Some(components)).build();
+    match document.to_pretty_json() {
+        Ok(json) => json + "\n",
+        Err(error) => panic!("the OpenAPI document cannot be serialized: {error}"),
+    }
+}
+
+fn http_method(method: Method) -> HttpMethod {
+    match method {
+        Method::Get => HttpMethod::Get,
+        Method::Post => HttpMethod::Post,
+        Method::Put => HttpMethod::Put,
+        Method::Patch => HttpMethod::Patch,
+        Method::Delete => HttpMethod::Delete,
+    }
+}
+
+fn operation(row: &EndpointRow) -> OperationBuilder {
+    let (summary, description) = split_doc(row.doc);
+    let parameters: Vec<Parameter> = path_parameters(row.path).chain((row.parameters)()).collect();
+    let request = (row.request)().map(|schema| {
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build()
+    });
+    let success = match row.status {
+        201 => "Created",
+        202 => "Started: the operation shows the progress",
+        _ => "Done",
+    };
+    OperationBuilder::new()
+        .tag(row.tag)
+        .operation_id(Some(row.operation_id))
+        .summary(Some(summary))
+        .description(description)
+        .parameters((!parameters.is_empty()).then_some(parameters))
+        .request_body(request)
+        .response(row.status.to_string(), response(success, (row.response)()))
+        .response("default", response("Error", <ErrorResponse as Body>::schema()))
+}
+
+fn response(description: &str, schema: Option<RefOr<Schema>>) -> Response {
+    let response = ResponseBuilder::new().description(description);
+    match schema {
+        Some(schema) => {
+            response.content("application/json", ContentBuilder::new().schema(Some(schema)).build()).build()
+        }
+        None => response.build(),
+    }
+}
+
+/// Returns the first paragraph and the other ones of a doc comment.
+fn split_doc(doc: &str) -> (String, Option<String>) {
+    let join = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match doc.split_once("\n\n") {
+        Some((summary, description)) => (join(summary), Some(join(description))),
+        None => (join(doc), None),
+    }
+}
+
+fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).map(|name| {
+        let (description, format) = match name {
+            "pool" => ("Name of the pool", None),
+            "volume" => ("Name of the volume, or `volume@snapshot`", None),
+            "index" => ("Number of the drive in the pool", Some(KnownFormat::Int32)),
+            _ => ("Number of the operation", Some(KnownFormat::Int64)),
+        };
+        let schema = match format {
+            None => ObjectBuilder::new().schema_type(Type::String),
+            Some(format) => ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .format(Some(SchemaFormat::KnownFormat(format)))
+                .minimum(Some(0)),
+        };
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some(description))
+            .schema(Some(schema.build()))
+            .build()
+    })
+}

@@ -1,0 +1,404 @@
+//! The endpoints of the API: one table that the daemon routes by, the client calls by, and the
+//! OpenAPI document is made from.
+//!
+//! Each endpoint has a method, a path, and the types of its query, request body and response. To
+//! add an endpoint, add a row to the table, a handler in `server` and a method to the client.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::{
+    AddDrive, ChangeRebuild, ChangeScrub, CloneSnapshot, ClosePool, CreateExport, CreatePool, CreateSnapshot,
+    CreateVolume, DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export,
+    IdentifiedDrive, IdentifyDrives, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume,
+    ReturnDrive, RollbackVolume, Volume, VolumeDiff, VolumeUsage,
+};
+
+/// Path of the OpenAPI document.
+pub const OPENAPI: &str = "/v1/openapi.json";
+
+/// Method of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// An endpoint with query parameters `Q`, request body `B` and response body `R`; `()` stands for
+/// none.
+#[derive(Debug)]
+pub struct Endpoint<Q, B, R> {
+    /// Method of the request.
+    pub method: Method,
+    /// Path with placeholders in braces: `/v1/pools/{pool}`.
+    pub path: &'static str,
+    types: PhantomData<fn(Q, B) -> R>,
+}
+
+impl<Q, B, R> Endpoint<Q, B, R> {
+    const fn new(method: Method, path: &'static str) -> Self {
+        Self { method, path, types: PhantomData }
+    }
+
+    /// Returns the path with `names` in place of the placeholders, in order.
+    ///
+    /// # Panics
+    /// If the number of names differs from that of the placeholders.
+    pub fn with(&self, names: &[&str]) -> String {
+        let mut names = names.iter();
+        let mut filled = String::new();
+        for part in self.path.split_inclusive('/') {
+            let (segment, slash) = part.strip_suffix('/').map_or((part, ""), |segment| (segment, "/"));
+            match names.as_slice().first().filter(|_| segment.starts_with('{')) {
+                Some(name) => filled.push_str(&encode_segment(name)),
+                None => filled.push_str(segment),
+            }
+            if segment.starts_with('{') {
+                assert!(names.next().is_some(), "{}: a name is missing", self.path);
+            }
+            filled.push_str(slash);
+        }
+        assert!(names.next().is_none(), "{}: too many names", self.path);
+        filled
+    }
+}
+
+/// Query parameters of an endpoint.
+pub trait Query: Serialize {
+    /// Returns their descriptions.
+    fn parameters() -> Vec<Parameter>;
+}
+
+/// Body of a request or response.
+pub trait Body {
+    /// Returns its schema; `None` for an empty body.
+    fn schema() -> Option<RefOr<Schema>>;
+
+    /// Adds the schemas of the type and of its fields.
+    fn add_schemas(schemas: &mut Vec<(String, RefOr<Schema>)>);
+}
+
+impl Query for () {
+    fn parameters() -> Vec<Parameter> {
+        Vec::new()
+    }
+}
+
+impl Body for () {
+    fn schema() -> Option<RefOr<Schema>> {
+        None
+    }
+
+    fn add_schemas(_: &mut Vec<(String, RefOr<Schema>)>) {}
+}
+
+macro_rules! queries {
+    ($($query:ty),+ $(,)?) => {
+        $(impl Query for $query {
+            fn parameters() -> Vec<Parameter> {
+                <Self as IntoParams>::into_params(|| Some(ParameterIn::Query))
+            }
+        })+
+    };
+}
+
+macro_rules! bodies {
+    ($($body:ty),+ $(,)?) => {
+        $(impl Body for $body {
+            fn schema() -> Option<RefOr<Schema>> {
+                Some(reference::<Self>())
+            }
+
+            fn add_schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                schemas.push((<Self as ToSchema>::name().into_owned(), <Self as PartialSchema>::schema()));
+                <Self as ToSchema>::schemas(schemas);
+            }
+        }
+
+        impl Body for Vec<$body> {
+            fn schema() -> Option<RefOr<Schema>> {
+                let array = utoipa::openapi::ArrayBuilder::new().items(reference::<$body>());
+                Some(RefOr::T(Schema::Array(array.build())))
+            }
+
+            fn add_schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                <$body as Body>::add_schemas(schemas);
+            }
+        })+
+    };
+}
+
+fn reference<T: ToSchema>() -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name(T::name()))
+}
+
+queries!(DeleteExportQuery, DiffQuery, EventQuery, OperationQuery);
+
+bodies!(
+    AddDrive,
+    ChangeRebuild,
+    ChangeScrub,
+    CloneSnapshot,
+    ClosePool,
+    CreateExport,
+    CreatePool,
+    CreateSnapshot,
+    CreateVolume,
+    DaemonStatus,
+    ErrorResponse,
+    Event,
+    Export,
+    IdentifiedDrive,
+    IdentifyDrives,
+    OpenPool,
+    Operation,
+    Pool,
+    QosLimits,
+    ResizeVolume,
+    ReturnDrive,
+    RollbackVolume,
+    Volume,
+    VolumeDiff,
+    VolumeUsage,
+);
+
+/// A row of the table without its types.
+pub struct EndpointRow {
+    /// Method of the request.
+    pub method: Method,
+    /// Path with placeholders.
+    pub path: &'static str,
+    /// Name of the endpoint, unique in the API.
+    pub operation_id: &'static str,
+    /// Group of the endpoint.
+    pub tag: &'static str,
+    /// Description; the first line is the summary.
+    pub doc: &'static str,
+    /// Status of a successful response.
+    pub status: u16,
+    pub(crate) parameters: fn() -> Vec<Parameter>,
+    pub(crate) request: fn() -> Option<RefOr<Schema>>,
+    pub(crate) response: fn() -> Option<RefOr<Schema>>,
+    pub(crate) add_schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
+}
+
+macro_rules! endpoints {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident = $tag:ident $id:ident: $method:ident $path:literal
+            ($query:ty, $body:ty) -> $status:literal $response:ty;
+    )+) => {
+        $(
+            $(#[doc = $doc])+
+            pub const $name: Endpoint<$query, $body, $response> = Endpoint::new(Method::$method, $path);
+        )+
+
+        /// All endpoints.
+        pub const ALL: &[EndpointRow] = &[$(EndpointRow {
+            method: Method::$method,
+            path: $path,
+            operation_id: stringify!($id),
+            tag: stringify!($tag),
+            doc: concat!($($doc, "\n"),+),
+            status: $status,
+            parameters: <$query as Query>::parameters,
+            request: <$body as Body>::schema,
+            response: <$response as Body>::schema,
+            add_schemas: |schemas| {
+                <$body as Body>::add_schemas(schemas);
+                <$response as Body>::add_schemas(schemas);
+            },
+        }),+];
+    };
+}
+
+endpoints! {
+    /// Returns the status of the daemon.
+    GET_DAEMON = daemon get_daemon: Get "/v1/daemon" ((), ()) -> 200 DaemonStatus;
+
+    /// Lists the running operations and the last ones that ended.
+    LIST_OPERATIONS = operations list_operations: Get "/v1/operations" ((), ()) -> 200 Vec<Operation>;
+
+    /// Returns an operation.
+    ///
+    /// With `wait`, responds when the operation changes or the time is over.
+    GET_OPERATION = operations get_operation: Get "/v1/operations/{id}" (OperationQuery, ()) -> 200 Operation;
+
+    /// Lists the pools.
+    LIST_POOLS = pools list_pools: Get "/v1/pools" ((), ()) -> 200 Vec<Pool>;
+
+    /// Returns a pool.
+    GET_POOL = pools get_pool: Get "/v1/pools/{pool}" ((), ()) -> 200 Pool;
+
+    /// Creates a pool and opens it.
+    CREATE_POOL = pools create_pool: Post "/v1/pools" ((), CreatePool) -> 202 Operation;
+
+    /// Opens a pool.
+    OPEN_POOL = pools open_pool: Post "/v1/pools/{pool}/open" ((), OpenPool) -> 202 Operation;
+
+    /// Closes a pool.
+    ///
+    /// The pool stays closed when the daemon is restarted.
+    CLOSE_POOL = pools close_pool: Post "/v1/pools/{pool}/close" ((), ClosePool) -> 202 Operation;
+
+    /// Destroys an open pool and all data in it.
+    DESTROY_POOL = pools destroy_pool: Delete "/v1/pools/{pool}" ((), ()) -> 202 Operation;
+
+    /// Lists the events of a pool in order.
+    LIST_EVENTS = pools list_events: Get "/v1/pools/{pool}/events" (EventQuery, ()) -> 200 Vec<Event>;
+
+    /// Pauses, resumes or rate-limits the rebuild of a pool, until the pool is closed.
+    CHANGE_REBUILD = pools change_rebuild: Patch "/v1/pools/{pool}/rebuild" ((), ChangeRebuild) -> 200 Pool;
+
+    /// Starts a scrub of a pool in the background.
+    ///
+    /// Does nothing if a scrub is in progress.
+    START_SCRUB = pools start_scrub: Post "/v1/pools/{pool}/scrub" ((), ()) -> 200 Pool;
+
+    /// Pauses, resumes or rate-limits scrubbing, or sets its interval.
+    CHANGE_SCRUB = pools change_scrub: Patch "/v1/pools/{pool}/scrub" ((), ChangeScrub) -> 200 Pool;
+
+    /// Cancels the scrub in progress, if there is one.
+    CANCEL_SCRUB = pools cancel_scrub: Delete "/v1/pools/{pool}/scrub" ((), ()) -> 200 Pool;
+
+    /// Adds a drive to a pool. Its space is available at once.
+    ADD_DRIVE = drives add_drive: Post "/v1/pools/{pool}/drives" ((), AddDrive) -> 202 Operation;
+
+    /// Takes a drive out of use as if it had failed.
+    FAIL_DRIVE = drives fail_drive: Post "/v1/pools/{pool}/drives/{index}/fail" ((), ()) -> 200 Pool;
+
+    /// Adds a drive to a pool in place of another one.
+    ///
+    /// The old drive is removed once its data is on other drives. The operation ends when the new
+    /// drive is part of the pool; the pool shows the progress of the removal.
+    REPLACE_DRIVE = drives replace_drive: Post "/v1/pools/{pool}/drives/{index}/replace" ((), AddDrive) -> 202 Operation;
+
+    /// Removes a drive from a pool.
+    ///
+    /// Its data is migrated to the other drives first; the pool shows the progress.
+    REMOVE_DRIVE = drives remove_drive: Post "/v1/pools/{pool}/drives/{index}/remove" ((), ()) -> 200 Pool;
+
+    /// Cancels the removal of a drive. Migrated data stays on the other drives.
+    CANCEL_REMOVE_DRIVE = drives cancel_remove_drive: Post "/v1/pools/{pool}/drives/{index}/remove/cancel" ((), ()) -> 200 Pool;
+
+    /// Returns a missing or failed drive to its pool. Only the writes that it missed are rebuilt.
+    RETURN_DRIVE = drives return_drive: Post "/v1/pools/{pool}/drives/{index}/return" ((), ReturnDrive) -> 200 Pool;
+
+    /// Returns the type, use and contents of drives. Writes nothing.
+    IDENTIFY_DRIVES = drives identify_drives: Post "/v1/drives/identify" ((), IdentifyDrives) -> 200 Vec<IdentifiedDrive>;
+
+    /// Lists the volumes and snapshots of a pool.
+    LIST_VOLUMES = volumes list_volumes: Get "/v1/pools/{pool}/volumes" ((), ()) -> 200 Vec<Volume>;
+
+    /// Returns a volume or snapshot.
+    GET_VOLUME = volumes get_volume: Get "/v1/pools/{pool}/volumes/{volume}" ((), ()) -> 200 Volume;
+
+    /// Creates a volume.
+    CREATE_VOLUME = volumes create_volume: Post "/v1/pools/{pool}/volumes" ((), CreateVolume) -> 201 Volume;
+
+    /// Changes the size of a volume.
+    RESIZE_VOLUME = volumes resize_volume: Patch "/v1/pools/{pool}/volumes/{volume}" ((), ResizeVolume) -> 200 Volume;
+
+    /// Sets the quality of service of a volume. It applies at once to all exports of the volume.
+    SET_VOLUME_QOS = volumes set_volume_qos: Put "/v1/pools/{pool}/volumes/{volume}/qos" ((), QosLimits) -> 200 Volume;
+
+    /// Deletes a volume or snapshot and its data.
+    DELETE_VOLUME = volumes delete_volume: Delete "/v1/pools/{pool}/volumes/{volume}" ((), ()) -> 202 Operation;
+
+    /// Creates a snapshot of a volume.
+    ///
+    /// The snapshot contains all writes acknowledged before the request and no write that began
+    /// after the response, durably.
+    CREATE_SNAPSHOT = snapshots create_snapshot: Post "/v1/pools/{pool}/volumes/{volume}/snapshots" ((), CreateSnapshot) -> 201 Volume;
+
+    /// Creates a volume from a snapshot and shares the snapshot's data.
+    CLONE_SNAPSHOT = snapshots clone_snapshot: Post "/v1/pools/{pool}/volumes/{volume}/clone" ((), CloneSnapshot) -> 201 Volume;
+
+    /// Rolls a volume back to the snapshot `{volume}`.
+    ///
+    /// Data written since is lost unless a later snapshot has it.
+    ROLLBACK_VOLUME = snapshots rollback_volume: Post "/v1/pools/{pool}/volumes/{volume}/rollback" ((), RollbackVolume) -> 200 Volume;
+
+    /// Counts the data of a volume or snapshot.
+    ///
+    /// Reads the map of the volume, which takes time for a large volume.
+    GET_VOLUME_USAGE = snapshots get_volume_usage: Get "/v1/pools/{pool}/volumes/{volume}/usage" ((), ()) -> 200 VolumeUsage;
+
+    /// Returns the ranges in which a volume or snapshot differs from another one of the same
+    /// origin.
+    ///
+    /// Ranges are whole blocks. Long results come in parts.
+    GET_VOLUME_DIFF = snapshots get_volume_diff: Get "/v1/pools/{pool}/volumes/{volume}/diff" (DiffQuery, ()) -> 200 VolumeDiff;
+
+    /// Lists the exports.
+    LIST_EXPORTS = exports list_exports: Get "/v1/exports" ((), ()) -> 200 Vec<Export>;
+
+    /// Exports a volume.
+    CREATE_EXPORT = exports create_export: Post "/v1/exports" ((), CreateExport) -> 201 Export;
+
+    /// Deletes the export of a volume.
+    ///
+    /// NBD clients and virtual machines are disconnected. Unless it is forced, the request fails
+    /// while this host uses the export, as an open file or a mounted device.
+    DELETE_EXPORT = exports delete_export: Delete "/v1/exports/{pool}/{volume}" (DeleteExportQuery, ()) -> 204 ();
+}
+
+/// Returns a name percent-encoded as one segment of a path.
+pub fn encode_segment(name: &str) -> String {
+    let encoded = percent_encode(name);
+    // HTTP software resolves segments of one or two dots.
+    if encoded.bytes().all(|byte| byte == b'.') { encoded.replace('.', "%2E") } else { encoded }
+}
+
+/// Returns a text with all bytes but unreserved characters percent-encoded.
+pub(crate) fn percent_encode(text: &str) -> String {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte| if unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_as_one_segment() {
+        for (name, encoded) in
+            [("fast", "fast"), ("a/b", "a%2Fb"), ("..", "%2E%2E"), ("ü ?", "%C3%BC%20%3F"), ("a.b", "a.b")]
+        {
+            assert_eq!(encode_segment(name), encoded);
+        }
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_order() {
+        assert_eq!(LIST_POOLS.with(&[]), "/v1/pools");
+        assert_eq!(GET_POOL.with(&["{x}"]), "/v1/pools/%7Bx%7D");
+        assert_eq!(CANCEL_REMOVE_DRIVE.with(&["fast", "3"]), "/v1/pools/fast/drives/3/remove/cancel");
+        assert_eq!(DELETE_EXPORT.with(&["a/b", "c@d"]), "/v1/exports/a%2Fb/c%40d");
+    }
+
+    #[test]
+    #[should_panic(expected = "a name is missing")]
+    fn a_missing_name_is_a_bug() {
+        let _ = DELETE_EXPORT.with(&["fast"]);
+    }
+
+    #[test]
+    fn methods_and_paths_are_unique() {
+        for (number, row) in ALL.iter().enumerate() {
+            assert!(row.path.starts_with("/v1/"), "{}", row.path);
+            let same = |other: &&EndpointRow| (other.method, other.path) == (row.method, row.path);
+            assert!(!ALL.iter().skip(number + 1).any(|other| same(&other)), "{}", row.path);
+        }
+    }
+}

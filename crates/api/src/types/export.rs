@@ -1,0 +1,121 @@
+//! Exports: volumes served to clients.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// Protocol of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Network block device, at the daemon's NBD addresses, with export name `pool/volume`.
+    Nbd,
+    /// A virtio-blk disk of a local virtual machine, over its own vhost-user socket. One machine at
+    /// a time can use it.
+    VhostUser,
+    /// A file on the daemon's host, by FUSE, for loop devices and programs that need a file.
+    Fuse,
+    /// A block device on the daemon's host, by ublk.
+    Ublk,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nbd => "nbd",
+            Self::VhostUser => "vhost-user",
+            Self::Fuse => "fuse",
+            Self::Ublk => "ublk",
+        })
+    }
+}
+
+/// State of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportState {
+    /// Clients can use it.
+    Active,
+    /// Its pool is not open. The export becomes active when the pool is opened.
+    Waiting,
+}
+
+/// An export of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Export {
+    /// Identifier of the export among those of its volume: the protocol, followed by a number from
+    /// the second export with that protocol on.
+    pub id: String,
+    /// Name by which clients request it.
+    pub name: String,
+    /// Name of the pool.
+    pub pool: String,
+    /// Name of the volume.
+    pub volume: String,
+    /// Protocol of the export.
+    pub protocol: Protocol,
+    /// True if writes are refused.
+    pub read_only: bool,
+    /// True if other exports of the volume may write as well.
+    pub shared: bool,
+    /// State of the export.
+    pub state: ExportState,
+    /// Reason why it is not active.
+    pub reason: Option<String>,
+    /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's
+    /// path for FUSE; the paths of the link and of the device for ublk.
+    pub uris: Vec<String>,
+    /// Number of queues: the most that a virtual machine can use (vhost-user), or those of the
+    /// device (ublk).
+    pub queues: Option<u16>,
+    /// Reactor threads that serve the queues (vhost-user, ublk), numbered from 0. Empty for all.
+    pub reactors: Vec<u32>,
+    /// Connected clients; for FUSE, the number of open file handles. Always 0 for ublk.
+    pub connections: u64,
+    /// Known users on the daemon's host: mount points, and devices stacked on the export.
+    pub used_by: Vec<String>,
+}
+
+/// A request to export a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateExport {
+    /// Name of the pool.
+    pub pool: String,
+    /// Name of the volume.
+    pub volume: String,
+    /// Protocol of the export.
+    pub protocol: Protocol,
+    /// Refuse writes.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Permit several exports of the volume of which at least one writes. All of them must be
+    /// shared, and their clients must coordinate their writes, as a cluster file system does.
+    #[serde(default)]
+    pub shared: bool,
+    /// Number of queues. vhost-user: the most that a virtual machine can use, 64 (the maximum) if
+    /// absent. ublk: queues of the device, one for each reactor thread if absent.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Reactor threads that serve the queues (vhost-user, ublk), numbered from 0. Empty for all.
+    #[serde(default)]
+    pub reactors: Vec<u32>,
+}
+
+/// The export of a volume to delete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteExportQuery {
+    /// Identifier of the export. If the volume has several exports, this or `protocol` is required.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// Protocol of the export.
+    #[serde(default)]
+    #[param(inline)]
+    pub protocol: Option<Protocol>,
+    /// Delete the export although this host uses it: I/O of its users fails from then on.
+    #[serde(default)]
+    pub force: bool,
+}

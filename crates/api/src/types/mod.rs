@@ -1,0 +1,48 @@
+//! Wire types: the bodies and queries of the API.
+//!
+//! Sizes are in bytes, times are seconds since 1970, durations are seconds. A field that is absent
+//! is not known.
+
+mod check;
+mod daemon;
+mod drive;
+mod event;
+mod export;
+mod operation;
+mod pool;
+mod salvage;
+mod scrub;
+mod snapshot;
+mod volume;
+
+pub use check::{CheckFinding, CheckReport, Damage};
+pub use daemon::{API_VERSION, DaemonStatus, Version};
+pub use drive::{
+    AddDrive, DetectedContent, DetectedPool, DriveState, IdentifiedDrive, IdentifyDrives, PoolDrive,
+    ReturnDrive,
+};
+pub use event::{Event, EventQuery, PoolEventKind, Severity};
+pub use export::{CreateExport, DeleteExportQuery, Export, ExportState, Protocol};
+pub use operation::{Operation, OperationKind, OperationQuery, OperationState};
+pub use pool::{
+    ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,
+    PoolCounters, PoolSpace, PoolState, Problem, Rebuild, RebuildState, RecentLatency,
+};
+pub use salvage::{ByteRange, SalvageReport, SalvagedDrive, SalvagedImage, SalvagedVolume, UnreadableRange};
+pub use scrub::{ChangeScrub, Scrub, ScrubResult};
+pub use snapshot::{
+    CloneSnapshot, CreateSnapshot, DiffQuery, DiffRange, RollbackVolume, VolumeDiff, VolumeUsage,
+};
+pub use volume::{CreateVolume, QosLimits, ResizeVolume, Volume};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Error;
+
+/// The body of every response that reports an error.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ErrorResponse {
+    /// The error.
+    pub error: Error,
+}

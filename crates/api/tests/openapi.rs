@@ -1,0 +1,51 @@
+//! Tests of the OpenAPI document: the checked-in copy is current and complete.
+
+use serde_json::Value;
+
+const CHECKED_IN: &str = include_str!("../openapi.json");
+
+#[test]
+fn the_checked_in_document_is_current() {
+    assert!(
+        CHECKED_IN == api::openapi::json(),
+        "the API has changed: review the difference, then run\n  \
+         cargo run -q -p api --example openapi > crates/api/openapi.json"
+    );
+}
+
+#[test]
+fn every_endpoint_is_versioned_and_described() {
+    let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() > 10);
+    let mut ids = std::collections::BTreeSet::new();
+    for (path, methods) in paths {
+        assert!(path.starts_with("/v1/"), "{path}");
+        for (method, operation) in methods.as_object().unwrap() {
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path} never succeeds");
+            assert!(operation["summary"].is_string(), "{method} {path} has no summary");
+            assert!(
+                responses.values().all(|response| response["description"].is_string()),
+                "{method} {path}"
+            );
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "two operations have the name {id}");
+        }
+    }
+}
+
+#[test]
+fn every_field_is_described() {
+    let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for (name, schema) in schemas {
+        let Some(fields) = schema["properties"].as_object() else { continue };
+        for (field, description) in fields {
+            // The description of a field with a referenced schema can be beside the reference.
+            let inside = |number: usize| description["oneOf"][number]["description"].is_string();
+            let described = description["description"].is_string() || inside(0) || inside(1);
+            assert!(described, "{name}.{field}: {description}");
+        }
+    }
+}

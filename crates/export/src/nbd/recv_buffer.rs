@@ -1,0 +1,260 @@
+//! The receiving half of a connection: messages and payload.
+//!
+//! Small messages are received many at a time, and the payload of small writes is passed on without
+//! a copy. Large payload is received into memory of its own, except for the part that arrived
+//! together with its header.
+//!
+//! Always true: bytes are returned in the order in which they were sent, each once; memory that
+//! payload holds is charged to the connection's budget before the next message is read. Must not
+//! know the meaning of messages.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use reactor::{Buffer, Io, IoError, IoErrorKind, Reactor, Span, Stream};
+
+use super::budget::{Budget, Charge};
+use super::disconnect::DisconnectReason;
+
+/// The smallest receive size, in bytes.
+const CHUNK_MIN: usize = 4 << 10;
+/// The largest receive size, in bytes.
+const CHUNK_MAX: usize = 512 << 10;
+/// Payload of up to this many bytes is passed on without a copy.
+const SMALL_PAYLOAD: usize = 128 << 10;
+
+/// The receiving half of a connection.
+pub(super) struct RecvBuffer {
+    stream: Rc<Stream>,
+    /// The receive memory. Bytes from `start` to `end` are not consumed yet.
+    chunk: Rc<RecvChunk>,
+    start: usize,
+    end: usize,
+    /// Earlier chunks that payload holds, and that are not charged yet.
+    retired: Vec<Rc<RecvChunk>>,
+    /// The size of the next receive.
+    next_size: usize,
+    /// A receive into the chunk after `end`. A wait for it can be cancelled and resumed.
+    receiving: Option<Io>,
+    progress: Rc<Progress>,
+}
+
+/// Receive memory. Payload of any size holds the whole chunk.
+struct RecvChunk {
+    memory: Span,
+    /// The charge for a retired chunk that payload holds.
+    charge: RefCell<Option<Charge>>,
+}
+
+impl RecvChunk {
+    fn new(len: usize) -> Rc<Self> {
+        Rc::new(Self { memory: Buffer::new(len).span(), charge: RefCell::default() })
+    }
+}
+
+/// The payload of a message, and the chunk that holds it.
+pub(super) struct Payload {
+    pub(super) data: Span,
+    _chunk: Option<Rc<RecvChunk>>,
+}
+
+/// The progress of one direction of a connection, for the watchdog.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// A message has begun and is not complete.
+    pub(super) within: Cell<bool>,
+    /// Counts partial transfers.
+    pub(super) moved: Cell<u64>,
+}
+
+impl Progress {
+    pub(super) fn step(&self) {
+        self.moved.set(self.moved.get().wrapping_add(1));
+    }
+}
+
+impl RecvBuffer {
+    pub(super) fn new(stream: Rc<Stream>) -> Self {
+        Self {
+            stream,
+            chunk: RecvChunk::new(CHUNK_MIN),
+            start: 0,
+            end: 0,
+            retired: Vec::new(),
+            next_size: CHUNK_MIN,
+            receiving: None,
+            progress: Rc::default(),
+        }
+    }
+
+    /// Returns the progress, for the watchdog.
+    pub(super) fn progress(&self) -> &Rc<Progress> {
+        &self.progress
+    }
+
+    /// Charges the connection for retired chunks that payload holds. It waits for the budget, so no
+    /// request may be held back meanwhile: others could wait for its share of the reserve.
+    pub(super) async fn settle(&mut self, budget: &Rc<Budget>) {
+        while let Some(chunk) = self.retired.last() {
+            if Rc::strong_count(chunk) > 1 {
+                let charge = budget.charge_bytes(chunk.memory.len()).await;
+                chunk.charge.replace(Some(charge));
+            }
+            self.retired.pop();
+        }
+    }
+
+    /// Returns the first `N` bytes of a message. The client may close the connection instead.
+    pub(super) async fn header<const N: usize>(&mut self) -> Result<[u8; N], DisconnectReason> {
+        if self.available() == 0 {
+            match self.receive(N).await {
+                Ok(true) => {}
+                Ok(false) => return Err(DisconnectReason::Closed),
+                Err(error) if error.kind() == IoErrorKind::Closed => return Err(DisconnectReason::Closed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.body().await
+    }
+
+    /// Returns the next `N` bytes of a message.
+    pub(super) async fn body<const N: usize>(&mut self) -> Result<[u8; N], DisconnectReason> {
+        self.require(N).await?;
+        let mut bytes = [0; N];
+        self.chunk.memory.copy_to(self.start, &mut bytes);
+        self.consume(N);
+        Ok(bytes)
+    }
+
+    /// Returns a copy of the next `length` bytes of a message, for short data.
+    pub(super) async fn bytes(&mut self, length: usize) -> Result<Vec<u8>, DisconnectReason> {
+        self.require(length).await?;
+        let mut bytes = vec![0; length];
+        self.chunk.memory.copy_to(self.start, &mut bytes);
+        self.consume(length);
+        Ok(bytes)
+    }
+
+    /// Returns the next `length` bytes of a message without a copy.
+    pub(super) async fn payload(&mut self, length: usize) -> Result<Payload, DisconnectReason> {
+        if length > SMALL_PAYLOAD {
+            return Ok(Payload { data: self.large_payload(length).await?, _chunk: None });
+        }
+        self.require(length).await?;
+        let data = self.chunk.memory.slice(self.start..self.start + length);
+        self.consume(length);
+        Ok(Payload { data, _chunk: Some(self.chunk.clone()) })
+    }
+
+    async fn large_payload(&mut self, length: usize) -> Result<Span, DisconnectReason> {
+        let payload = Buffer::new(length).span();
+        let buffered = self.available().min(length);
+        payload
+            .slice(0..buffered)
+            .copy_from_span(&self.chunk.memory.slice(self.start..self.start + buffered));
+        self.consume(buffered);
+        if buffered < length {
+            self.progress.within.set(true);
+            self.stream.read_exact(&[payload.slice(buffered..length)]).await?;
+            self.progress.step();
+        }
+        // Data that arrives together with the next header would have to be copied.
+        self.next_size = CHUNK_MIN;
+        Ok(payload)
+    }
+
+    /// Skips the next `length` bytes of a message.
+    pub(super) async fn skip(&mut self, length: u64) -> Result<(), DisconnectReason> {
+        let mut left = length;
+        while left > 0 {
+            if self.available() == 0 {
+                self.require(1).await?;
+            }
+            let step = usize::try_from(left).map_or(self.available(), |left| left.min(self.available()));
+            self.consume(step);
+            left -= step as u64;
+        }
+        Ok(())
+    }
+
+    fn available(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+        self.progress.within.set(false);
+    }
+
+    /// Receives until `count` bytes are available, within a message.
+    async fn require(&mut self, count: usize) -> Result<(), DisconnectReason> {
+        while self.available() < count {
+            self.progress.within.set(true);
+            if !self.receive(count).await? {
+                return Err(DisconnectReason::Truncated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives available bytes, into a chunk with room for `count` bytes after the consumed ones.
+    /// Returns false at the end of the stream.
+    async fn receive(&mut self, count: usize) -> Result<bool, IoError> {
+        if self.receiving.is_none() {
+            self.make_room(count);
+            let receive = self.stream.read(&self.chunk.memory.slice(self.end..self.chunk.memory.len()));
+            let at_once = receive.is_done();
+            self.receiving = Some(receive);
+            if at_once {
+                // A client that sends faster than we read must not starve the others.
+                Reactor::current().yield_now().await;
+            }
+        }
+        let Some(receive) = &mut self.receiving else { unreachable!("a receive has just been begun") };
+        let received = receive.await;
+        self.receiving = None;
+        let received = received?;
+        self.progress.step();
+        self.next_size = adapted_size(self.next_size, received, self.chunk.memory.len() - self.end);
+        self.end += received;
+        Ok(received > 0)
+    }
+
+    /// Discards everything until the client closes the connection.
+    pub(super) async fn discard(&mut self) {
+        while let Ok(true) = self.receive(1).await {
+            self.start = self.end;
+        }
+    }
+
+    /// Makes room in the chunk for `count` bytes from the first unconsumed one, and for half of the
+    /// next receive. Payload that was passed on holds the old chunk.
+    fn make_room(&mut self, count: usize) {
+        if self.chunk.memory.len() - self.start >= count.max(self.next_size / 2) {
+            return;
+        }
+        let available = self.available();
+        let chunk = RecvChunk::new(count.max(self.next_size));
+        chunk.memory.slice(0..available).copy_from_span(&self.chunk.memory.slice(self.start..self.end));
+        let old = std::mem::replace(&mut self.chunk, chunk);
+        if Rc::strong_count(&old) > 1 {
+            self.retired.push(old);
+        }
+        (self.start, self.end) = (0, available);
+    }
+}
+
+/// Returns the size of the next receive after `received` of at most `room` bytes arrived.
+fn adapted_size(current: usize, received: usize, room: usize) -> usize {
+    if received == room {
+        (2 * current).min(CHUNK_MAX)
+    } else if received < current / 4 {
+        (current / 2).max(CHUNK_MIN)
+    } else {
+        current
+    }
+}
+
+#[cfg(test)]
+#[path = "recv_buffer_tests.rs"]
+mod tests;

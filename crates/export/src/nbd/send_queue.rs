@@ -1,0 +1,216 @@
+//! The sending half of a connection: replies, batched.
+//!
+//! Owns the queues of replies. Replies with much data have a queue of their own, from which each
+//! send takes at least one, so that small and large replies do not delay each other.
+//!
+//! Always true: one send is in flight at a time; the replies of a queue are sent in order; the
+//! charge of a reply is released when it has been sent or is discarded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use reactor::{Buffer, IoError, Notify, Span, Stream};
+
+use super::budget::Charge;
+use super::recv_buffer::Progress;
+use super::wire::{HEAD_MAX, Head};
+
+/// The most replies of one send. Their heads fill a page.
+const REPLIES_MAX: usize = 4096 / HEAD_MAX;
+/// A send takes no more replies once it has this many bytes of data.
+const BYTES_MAX: usize = 256 << 10;
+
+/// A reply, or a part of one that may be sent alone.
+pub(super) struct QueuedReply {
+    head: Head,
+    /// The data after the head.
+    payload: Option<Span>,
+    /// Released once the reply has been sent.
+    charge: Option<Charge>,
+}
+
+impl QueuedReply {
+    /// Creates a part of a reply that is not the last one.
+    pub(super) fn part(head: Head) -> Self {
+        Self { head, payload: None, charge: None }
+    }
+
+    /// Creates a reply, or the last part of one, which completes the request.
+    pub(super) fn last(head: Head, charge: Charge) -> Self {
+        Self { head, payload: None, charge: Some(charge) }
+    }
+
+    /// Adds a payload.
+    pub(super) fn with(self, payload: Span) -> Self {
+        Self { payload: Some(payload), ..self }
+    }
+}
+
+/// The replies of a connection.
+#[derive(Default)]
+pub(super) struct SendQueue {
+    queues: RefCell<Queues>,
+    /// Replies are discarded.
+    closed: Cell<bool>,
+    /// The sender waits for replies.
+    idle: Cell<bool>,
+    pushed: Notify,
+    progress: Progress,
+}
+
+impl SendQueue {
+    /// Returns the progress, for the watchdog.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Queues a small reply.
+    pub(super) fn push(&self, reply: QueuedReply) {
+        self.push_to(reply, |queues| &mut queues.small);
+    }
+
+    /// Queues a reply with much data, or a part of a reply whose parts must keep their order.
+    pub(super) fn push_bulk(&self, reply: QueuedReply) {
+        self.push_to(reply, |queues| &mut queues.bulk);
+    }
+
+    fn push_to(&self, reply: QueuedReply, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<QueuedReply>) {
+        if self.closed.get() {
+            return;
+        }
+        queue(&mut self.queues.borrow_mut()).push_back(reply);
+        if self.idle.take() {
+            self.pushed.notify();
+        }
+    }
+
+    /// Discards all queued and later replies.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        let forgotten = self.queues.take();
+        drop(forgotten);
+    }
+
+    /// Sends replies until the connection fails.
+    pub(super) async fn send_all(&self, stream: &Stream) -> Result<Infallible, IoError> {
+        let mut batch = Batch::default();
+        loop {
+            self.send_queued(stream, &mut batch).await?;
+            self.idle.set(true);
+            self.pushed.notified().await;
+        }
+    }
+
+    async fn send_queued(&self, stream: &Stream, batch: &mut Batch) -> Result<(), IoError> {
+        while batch.fill(&mut self.queues.borrow_mut()) {
+            self.progress.within.set(true);
+            let sent = stream.write_all(&batch.spans).await;
+            self.progress.within.set(false);
+            self.progress.step();
+            batch.clear();
+            sent?;
+        }
+        Ok(())
+    }
+}
+
+/// The queued replies.
+#[derive(Default)]
+struct Queues {
+    small: VecDeque<QueuedReply>,
+    bulk: VecDeque<QueuedReply>,
+}
+
+impl Queues {
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.bulk.is_empty()
+    }
+}
+
+/// The replies of one send.
+#[derive(Default)]
+struct Batch {
+    spans: Vec<Span>,
+    charges: Vec<Charge>,
+    replies: usize,
+    bytes: usize,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.spans.clear();
+        self.charges.clear();
+        (self.replies, self.bytes) = (0, 0);
+    }
+
+    /// Takes replies from the queues: as many small ones as fit, and at least one bulk reply.
+    /// Returns false if both queues are empty.
+    fn fill(&mut self, queues: &mut Queues) -> bool {
+        if queues.is_empty() {
+            return false;
+        }
+        let mut heads = Heads::new();
+        let room_for_small = REPLIES_MAX - usize::from(!queues.bulk.is_empty());
+        while self.replies < room_for_small && self.bytes < BYTES_MAX {
+            let Some(reply) = queues.small.pop_front() else { break };
+            self.append(reply, &mut heads);
+        }
+        let mut owed = true;
+        while self.replies < REPLIES_MAX && (owed || self.bytes < BYTES_MAX) {
+            let Some(reply) = queues.bulk.pop_front() else { break };
+            self.append(reply, &mut heads);
+            owed = false;
+        }
+        if !heads.is_cut() {
+            self.spans.push(heads.cut());
+        }
+        true
+    }
+
+    fn append(&mut self, reply: QueuedReply, heads: &mut Heads) {
+        let QueuedReply { head, payload, charge } = reply;
+        self.replies += 1;
+        heads.append(head.as_bytes());
+        self.charges.extend(charge);
+        if let Some(payload) = payload {
+            self.bytes += payload.len();
+            self.spans.push(heads.cut());
+            self.spans.push(payload);
+        }
+    }
+}
+
+/// The heads of the replies of a batch. Adjacent heads without payload between them are sent as one
+/// run.
+struct Heads {
+    memory: Span,
+    /// The current run.
+    start: usize,
+    end: usize,
+}
+
+impl Heads {
+    fn new() -> Self {
+        Self { memory: Buffer::new(REPLIES_MAX * HEAD_MAX).span(), start: 0, end: 0 }
+    }
+
+    fn append(&mut self, head: &[u8]) {
+        self.memory.copy_from(self.end, head);
+        self.end += head.len();
+    }
+
+    fn cut(&mut self) -> Span {
+        let run = self.memory.slice(self.start..self.end);
+        self.start = self.end;
+        run
+    }
+
+    fn is_cut(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+#[cfg(test)]
+#[path = "send_queue_tests.rs"]
+mod tests;

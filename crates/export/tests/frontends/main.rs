@@ -1,0 +1,259 @@
+//! Every frontend over a volume in memory, by the same test: check, start, use, status, stop,
+//! restart, release. Frontends that need privileges run where these are available; ublk is tested
+//! in virtual machines.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+
+use std::cell::RefCell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use export::fuse::FuseFrontend;
+use export::nbd::client::{BlockingClient, Replies};
+use export::nbd::{Limits, NbdConfig, NbdFrontend};
+use export::vhost::{VhostConfig, VhostFrontend};
+use export::{
+    ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReactorSet, StopMode,
+};
+use futures_channel::oneshot;
+use reactor::{Access, Backend, Clock, Platform, Reactor, Remote, SystemClock};
+
+#[path = "../vhost/front_end.rs"]
+#[allow(dead_code, reason = "the driver of the vhost tests, of which this uses less")]
+mod front_end;
+#[path = "../../src/vhost/testing.rs"]
+mod testing;
+
+const SIZE: u64 = 8 << 20;
+/// Longer than any step takes, on any machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+thread_local! {
+    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
+}
+
+fn platform() -> Rc<Platform> {
+    PLATFORM.with_borrow(Clone::clone).unwrap()
+}
+
+/// Wakes a thread that polls a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Completes a future of the control path on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut future, end) = (pin!(future), Instant::now() + TIMEOUT);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park_timeout(TIMEOUT);
+        assert!(Instant::now() < end, "a step takes too long");
+    }
+}
+
+/// A reactor on a thread of its own.
+struct ReactorThread {
+    remote: Remote,
+    stop: Option<oneshot::Sender<()>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl ReactorThread {
+    fn start() -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (sender, receiver) = mpsc::channel();
+        let handle = std::thread::spawn(move || {
+            let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+            let platform = Platform::new(Backend::Auto, clock.clone()).unwrap();
+            let reactor = Reactor::new(platform.clone(), clock);
+            PLATFORM.set(Some(platform));
+            sender.send(reactor.remote()).unwrap();
+            let _ = reactor.run(stopped);
+            reactor.shut_down();
+            PLATFORM.set(None);
+        });
+        Self { remote: receiver.recv().unwrap(), stop: Some(stop), handle: Some(handle) }
+    }
+
+    fn context(&self) -> FrontendContext {
+        let reactors = ReactorSet::new(&[self.remote.clone()], Backend::Threads, platform);
+        FrontendContext { reactors, access: Access::OWNER }
+    }
+}
+
+impl Drop for ReactorThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.handle.take().unwrap().join().unwrap();
+    }
+}
+
+/// A client that has an export open.
+trait User {
+    /// Writes a block of `byte` at the start. Returns false if the export refuses it.
+    fn write(&mut self, byte: u8) -> bool;
+
+    /// Reads the first block. `None` if the export fails it.
+    fn read(&mut self) -> Option<Vec<u8>>;
+}
+
+/// A frontend under test, and how it is used.
+struct Case {
+    frontend: Box<dyn Frontend<MemorySource>>,
+    /// Opens an export, given its first listener and name.
+    open: fn(&str, &ExportName) -> Box<dyn User>,
+    /// Options that the frontend refuses.
+    invalid: ExportConfig,
+    /// An open export refuses an orderly stop.
+    is_local: bool,
+}
+
+impl User for BlockingClient {
+    fn write(&mut self, byte: u8) -> bool {
+        BlockingClient::write(self, 0, &[byte; 4096]).is_ok()
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let mut data = vec![0; 4096];
+        BlockingClient::read(self, 0, &mut data).ok().map(|()| data)
+    }
+}
+
+impl User for front_end::FrontEnd {
+    fn write(&mut self, byte: u8) -> bool {
+        self.run_on(0, &front_end::Io::write(0, &[byte; 4096])).status == front_end::OK
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        if self.frontend.get_features_ok() { Some(front_end::FrontEnd::read(self, 0, 4096)) } else { None }
+    }
+}
+
+/// Whether a device still answers messages.
+trait Connected {
+    fn get_features_ok(&mut self) -> bool;
+}
+
+impl Connected for vhost::vhost_user::Frontend {
+    fn get_features_ok(&mut self) -> bool {
+        vhost::VhostBackend::get_features(self).is_ok()
+    }
+}
+
+/// An open file.
+struct OpenFile(std::fs::File);
+
+impl User for OpenFile {
+    fn write(&mut self, byte: u8) -> bool {
+        self.0.write_all_at(&[byte; 4096], 0).is_ok()
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let mut data = vec![0; 4096];
+        self.0.read_exact_at(&mut data, 0).ok().map(|()| data)
+    }
+}
+
+fn open_nbd(uri: &str, name: &ExportName) -> Box<dyn User> {
+    let (_, socket) = uri.split_once("?socket=").unwrap();
+    let client = BlockingClient::connect_unix(Path::new(socket), name.as_str(), Replies::Simple, TIMEOUT);
+    Box::new(client.unwrap())
+}
+
+fn open_vhost(uri: &str, _: &ExportName) -> Box<dyn User> {
+    let path = uri.strip_prefix("unix:").unwrap();
+    Box::new(front_end::FrontEnd::new(Path::new(path), &front_end::Manner::default()))
+}
+
+fn open_fuse(path: &str, _: &ExportName) -> Box<dyn User> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    // A read-only file cannot be opened for writing.
+    Box::new(OpenFile(file.or_else(|_| std::fs::File::open(path)).unwrap()))
+}
+
+fn cases(directory: &Path, context: &FrontendContext) -> Vec<Case> {
+    let socket: Option<PathBuf> = Some(directory.join("nbd.sock"));
+    let config = NbdConfig { socket, listen: Vec::new(), limits: Limits::default() };
+    let nbd = block_on(NbdFrontend::start(config, context)).unwrap();
+    let polling = Duration::ZERO;
+    let config = VhostConfig { directory: directory.join("vhost"), poll: polling, gather: polling };
+    let queues = |queues| ExportConfig { queues: Some(queues), ..ExportConfig::default() };
+    let mut cases = vec![
+        Case { frontend: Box::new(nbd), open: open_nbd, invalid: queues(1), is_local: false },
+        Case {
+            frontend: Box::new(VhostFrontend::new(config, context.clone())),
+            open: open_vhost,
+            invalid: queues(0),
+            is_local: false,
+        },
+    ];
+    if test_support::has_fuse() {
+        let fuse = FuseFrontend::new(directory.join("fuse"), context.clone());
+        cases.push(Case { frontend: Box::new(fuse), open: open_fuse, invalid: queues(1), is_local: true });
+    }
+    cases
+}
+
+#[test]
+fn every_frontend_serves_a_volume() {
+    let (directory, reactor) = (tempfile::tempdir().unwrap(), ReactorThread::start());
+    for case in cases(directory.path(), &reactor.context()) {
+        let source = Arc::new(block_on(MemorySource::create(&reactor.remote, SIZE, 512)).unwrap());
+        check_life(&case, &source);
+        block_on(case.frontend.shut_down());
+    }
+}
+
+/// Takes an export through its life.
+fn check_life(case: &Case, source: &Arc<MemorySource>) {
+    let Case { frontend, open, invalid, is_local } = case;
+    let protocol = frontend.name();
+    let (name, config) = (ExportName::new("fast/vm01"), ExportConfig::default());
+    block_on(frontend.reserve(std::slice::from_ref(&name)));
+    frontend.check(&name, &config).unwrap();
+    assert_eq!(frontend.check(&name, invalid).unwrap_err().kind(), ExportErrorKind::Invalid, "{protocol}");
+    assert!(block_on(frontend.start(&name, invalid, source.clone())).is_err(), "{protocol}");
+
+    let running = block_on(frontend.start(&name, &config, source.clone())).unwrap();
+    assert_eq!(running.listeners(), frontend.listeners(&name), "{protocol}");
+    assert_eq!(running.status().connections, 0, "{protocol}");
+    let mut user = open(&running.listeners()[0], &name);
+    assert!(user.write(1), "{protocol}");
+    assert_eq!(user.read().unwrap(), [1; 4096], "{protocol}");
+    assert_eq!(running.status().connections, 1, "{protocol}");
+    block_on(running.resize());
+
+    if *is_local {
+        let busy = block_on(running.stop(StopMode::Orderly)).unwrap_err();
+        assert_eq!(busy.kind(), ExportErrorKind::Busy, "{protocol}");
+        assert_eq!(user.read().unwrap(), [1; 4096], "{protocol}: a refused stop changes nothing");
+        block_on(running.stop(StopMode::Forced)).unwrap();
+    } else {
+        block_on(running.stop(StopMode::Orderly)).unwrap();
+    }
+    assert_eq!(user.read(), None, "{protocol}: a stopped export has no users");
+    block_on(running.stop(StopMode::Forced)).unwrap();
+    drop(user);
+
+    let config = ExportConfig { read_only: true, ..ExportConfig::default() };
+    let running = block_on(frontend.start(&name, &config, source.clone())).unwrap();
+    let mut user = open(&running.listeners()[0], &name);
+    assert_eq!(user.read().unwrap(), [1; 4096], "{protocol}: another export of the volume");
+    assert!(!user.write(2), "{protocol}: a read-only export");
+    drop(user);
+    block_on(running.stop(StopMode::Orderly)).unwrap();
+    block_on(frontend.release(&name));
+}
