@@ -90,11 +90,15 @@ impl PerDrive {
             random_writes: write_iops.min(write_bytes),
             // Sequential writes are merged into full stripes: only the bandwidth counts.
             sequential_writes: write_bytes,
-            read_by: by(read_iops, read_bytes, ["the drives' reads a second", "the drives' read bandwidth"]),
+            read_by: by(
+                read_iops,
+                read_bytes,
+                ["the drives' reads per second", "the drives' read bandwidth"],
+            ),
             write_by: by(
                 write_iops,
                 write_bytes,
-                ["the drives' writes a second", "the drives' write bandwidth"],
+                ["the drives' writes per second", "the drives' write bandwidth"],
             ),
         }
     }

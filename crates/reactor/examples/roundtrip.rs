@@ -1,11 +1,12 @@
 //! Measures the cost of the reactor itself: tasks, calls between reactors, and 4 KiB reads of a
 //! drive.
 //!
-//!     roundtrip tasks                          spawn, yield and cycle on one reactor
-//!     roundtrip calls                          calls between two reactors: polling, and asleep each time
-//!     roundtrip crossing                       32 and 512 calls in flight from each of two reactors to the other
-//!     roundtrip idle SECONDS                   an idle reactor that listens; prints the CPU time it used
-//!     roundtrip reads DRIVE [BACKEND] [SECONDS] random 4 KiB reads at queue depth 1, 8, 32 and 128
+//!     roundtrip tasks                spawn, yield and cycle on one reactor
+//!     roundtrip calls                calls between two reactors: polling, and asleep each time
+//!     roundtrip crossing             32 and 512 calls in flight between two reactors, both ways
+//!     roundtrip idle SECONDS         an idle reactor that listens; prints the CPU time it used
+//!     roundtrip reads DRIVE [BACKEND] [SECONDS]
+//!                                    random 4 KiB reads at queue depth 1, 8, 32 and 128
 //!
 //! Prints one line per figure.
 

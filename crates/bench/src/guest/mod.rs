@@ -94,7 +94,10 @@ pub(crate) fn missing_requirement(kernel: &Path, programs: &[&str]) -> Option<St
     let all = [QEMU].into_iter().chain(programs.iter().copied());
     let missing: Vec<&str> = all.filter(|program| !is_installed(program)).collect();
     if !missing.is_empty() {
-        return Some(format!("a virtual machine needs {}, not installed", missing.join(", ")));
+        return Some(format!(
+            "a virtual machine needs programs that are not installed: {}",
+            missing.join(", ")
+        ));
     }
     let ready = root::Kernel::find(kernel).and_then(|_| root::shell(kernel));
     ready.err().map(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Linux md: RAID 5 or 6 on each pool's drives, in this kernel or, if it missing_requirement md, in
+//! Linux md: RAID 5 or 6 on each pool's drives, in this kernel or, if it lacks md, in
 //! a virtual machine.
 //!
 //! Invariants: the same scripts create, degrade and remove the arrays in both places; an array is

@@ -60,7 +60,7 @@ pub const PEERS: [Peer; 4] = [
     },
     Peer {
         name: "md",
-        title: "Linux md, RAID 5 or 6 over the drives; in a virtual machine if this kernel missing_requirement md",
+        title: "Linux md, RAID 5 or 6 over the drives; in a virtual machine if this kernel lacks md",
         options: &[
             FILL,
             POOLS,

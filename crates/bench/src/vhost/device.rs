@@ -61,8 +61,8 @@ fn unsupported(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, message.into())
 }
 
-fn failed(what: &'static str) -> impl Fn(vhost::Error) -> io::Error {
-    move |error| io::Error::other(format!("{what}: {error}"))
+fn failed(action: &'static str) -> impl Fn(vhost::Error) -> io::Error {
+    move |error| io::Error::other(format!("{action}: {error}"))
 }
 
 impl Device {

@@ -135,8 +135,8 @@ fn devices(load: &Load<'_>) -> Result<Connected, VhostError> {
     for (socket, instances) in sharing {
         let count = u64::from(job.threads) * instances.len() as u64;
         let bytes = count * u64::from(job.depth) * job.block_bytes;
-        let unsupported = |what: String| {
-            let source = std::io::Error::other(what);
+        let unsupported = |problem: String| {
+            let source = std::io::Error::other(problem);
             VhostError::BackEnd { socket: socket.display().to_string(), source }
         };
         let number =
@@ -296,12 +296,12 @@ fn sleep(loads: &mut [ActiveLoad], calls: &Epoll) -> Result<SleepResult, VhostEr
 /// Returns the result of each instance from the records of its queues.
 fn result(load: &Load<'_>, counted: Vec<(usize, LoadCounters)>) -> Result<LoadResult, VhostError> {
     let job = load.job;
-    let wrong = |instance: usize, what: String| {
+    let wrong = |instance: usize, problem: String| {
         let system = load.slices.get(instance).map_or(String::new(), |slice| match &slice.target {
             Target::Vhost(socket) => socket.display().to_string(),
             Target::File(_) | Target::Nbd(_) | Target::Machine { .. } => String::new(),
         });
-        Err(VhostError::Wrong { system, job: job.name.clone(), what })
+        Err(VhostError::Wrong { system, job: job.name.clone(), problem })
     };
     let mut instances: Vec<Vec<LoadCounters>> = load.slices.iter().map(|_| Vec::new()).collect();
     for (instance, counted) in counted {

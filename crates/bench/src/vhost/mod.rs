@@ -91,14 +91,14 @@ pub enum VhostError {
         source: std::io::Error,
     },
     /// A back end behaved incorrectly, which invalidates the results.
-    #[error("{system}, {job}: {what}")]
+    #[error("{system}, {job}: {problem}")]
     Wrong {
         /// The back end.
         system: String,
         /// The job.
         job: String,
         /// The misbehaviour.
-        what: String,
+        problem: String,
     },
     /// A parameter is invalid.
     #[error("{0}")]

@@ -235,7 +235,7 @@ impl BackEnd {
         let (failed, stuck) =
             (counted.iter().map(|load| load.failed).sum::<u64>(), counted.iter().any(|load| load.stuck));
         let wrong =
-            |what: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), what };
+            |problem: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), problem };
         if stuck {
             return Err(wrong("a request did not complete within a minute".into()));
         }

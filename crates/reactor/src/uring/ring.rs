@@ -33,7 +33,7 @@ pub(crate) struct Completion {
 /// were a fifth slower without a limit, and an eighth slower with a limit of 16.
 const SUBMIT_BATCH: usize = 4;
 
-/// How long [`Ring::enter`] waits in the kernel.
+/// The time limit of a wait in [`Ring::enter`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EnterWait {
     /// Do not wait.
