@@ -50,7 +50,7 @@ kinds! {
     DriveAdded = 10,
     /// The drive is missing and may return; the text is the failed operation and the error.
     DriveLost = 11,
-    /// The drive was taken out of use permanently; the text is the reason.
+    /// The drive was taken out of use and returns only on request; the text is the reason.
     DriveFailed = 12,
     /// A missing drive returned; the data that it missed is not rebuilt yet.
     DriveReturned = 13,
@@ -65,7 +65,7 @@ kinds! {
     /// The drive failed reads or returned wrong data. The text is the list of errors, the amount is
     /// their number since the last event of this kind.
     DriveReadErrors = 18,
-    /// The drive has errors in so many zones that it must be replaced; the amount is the number of
+    /// The drive has errors in so many zones that it counts as failing; the amount is the number of
     /// zones.
     DriveFailing = 19,
     /// Blocks on the drive are corrupt or unreadable; the text is their location, the amount is

@@ -22,7 +22,7 @@ fn a_typo_in_the_file_names_the_key_the_line_and_what_was_meant() {
     let ran = run(&mut command(&["serve", "--config", &file]));
     assert_eq!(ran.code, Some(1));
     assert!(
-        ran.err.contains(":3: there is no key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
+        ran.err.contains(":3: unknown key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
         "{ran:?}"
     );
     assert!(ran.err.contains("hint: "), "{ran:?}");
