@@ -214,7 +214,7 @@ impl Shared {
         fence(Ordering::SeqCst);
     }
 
-    /// Drops every ready or woken task and every message, and whatever those drops make ready.
+    /// Drops every ready or woken task and every message, and every task that these drops make ready.
     pub(crate) fn drop_all(&self) {
         loop {
             while let Some(task) = self.woken.pop() {

@@ -31,7 +31,7 @@ use ring::{Batch, Completion, EnterWait, Ring};
 
 /// Marks the entry that polls the event of [`WakeHandle::wake`].
 const MARK_ROUSED: u64 = 0;
-/// Marks entries whose completion is ignored.
+/// Marks entries with a completion that is ignored.
 const MARK_IGNORED: u64 = 1;
 
 /// A ring and its operations in flight.
