@@ -68,10 +68,10 @@ fn pools_that_make_no_sense_are_refused() {
     for (how, count, says) in [
         (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs 6 drives, 5 are given"),
         (&["--scheme", "0+2"], "2", "at least one data column"),
-        (&["--scheme", "40+2"], "50", "more than the 32"),
+        (&["--scheme", "40+2"], "50", "the maximum is 32"),
         (&["--scheme", "four"], "5", "'four' is not a scheme"),
-        (&["--level", "7"], "5", "there is no level '7'"),
-        (&["--level", "1"], "5", "may mean two things"),
+        (&["--level", "7"], "5", "unknown RAID level '7'"),
+        (&["--level", "1"], "5", "is ambiguous"),
         (&["--level", "6"], "3", "RAID 6 needs at least 4 drives"),
         (&["--scheme", "4+1"], "0", "no drives are given"),
         (&["--scheme", "4+1", "--shards", "0"], "5", "shards"),

@@ -109,7 +109,7 @@ fn a_failed_creation_leaves_nothing_behind() {
         "--count",
         "5",
     ]);
-    assert!(refusal.contains("fast-2.drive") && refusal.contains("exists already"), "{refusal}");
+    assert!(refusal.contains("fast-2.drive") && refusal.contains("already exists"), "{refusal}");
     assert_eq!(names(&home.path("drives")), ["fast-2.drive"]);
     assert_eq!(std::fs::read(home.path("drives/fast-2.drive")).unwrap(), b"precious");
     assert_eq!(daemon.json(&["pool", "list"]), json!([]));
