@@ -15,6 +15,7 @@ mod exports;
 mod fnv;
 mod frontend;
 pub mod fuse;
+mod host_users;
 mod listen;
 mod memory;
 pub mod nbd;

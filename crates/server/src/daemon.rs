@@ -1,7 +1,8 @@
-//! The daemon's life: start, serve, end.
+//! The life cycle of the daemon: start, service, shutdown.
 //!
-//! Owns the order of things. Always true: requests are answered before pools are closed, and pools are closed before the
-//! reactors end; a pool that cannot be opened does not keep the others from being served.
+//! Owns the order of these steps. Invariants: in-flight API requests finish before pools are
+//! closed, and pools are closed before the reactors stop; a pool that cannot be opened does not
+//! affect the other pools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,12 +27,13 @@ use crate::reactors::Reactors;
 use crate::state::State;
 use api::types::{self, OperationKind, OperationState};
 
-/// How long what another daemon uses is waited for at start.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time for which the daemon retries at start if another daemon holds the socket or the state
+/// directory.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the API works with.
+/// The parts of the daemon that the API handlers use.
 pub(crate) struct Services {
     pub(crate) pools: Arc<Pools>,
     pub(crate) exports: Arc<Exports>,
@@ -42,27 +44,27 @@ pub(crate) struct Services {
     ready: AtomicBool,
 }
 
-/// Runs the daemon on this thread until it is told to stop by SIGTERM or SIGINT.
+/// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP.
 ///
 /// # Errors
-/// When it cannot start, or a pool could not be closed in order.
+/// When the daemon cannot start, or a pool cannot be closed cleanly.
 pub fn serve(config: &Config) -> Result<()> {
     panics::install();
     capacity::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
     runtime.block_on(run(config))
 }
 
 async fn run(config: &Config) -> Result<()> {
-    // Before anything that takes long, so that a signal meanwhile is not lost.
+    // First, so that a signal during a slow start is not lost.
     let mut signals = Signals::listen()?;
     let access = config.export_access()?;
-    let (socket, listener) = patiently(|| ApiSocket::bind(&config.socket, access)).await?;
+    let (socket, listener) = retry_while_busy(|| ApiSocket::bind(&config.socket, access)).await?;
     let (services, state_lock) = start(config).await?;
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(answer(listener, services.clone(), stopped));
+    let server = tokio::spawn(serve_api(listener, services.clone(), stopped));
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
 
@@ -73,33 +75,33 @@ async fn run(config: &Config) -> Result<()> {
         let name = signals.next().await;
         tracing::warn!(
             signal = name,
-            "told to stop a second time: ending at once, pools are recovered at the next start"
+            "second signal: exiting without closing the pools; they are recovered at the next start"
         );
         std::process::exit(1);
     });
-    // While we still listen: nobody can have taken the name.
+    // The socket is removed while this process still listens, so that no other daemon has bound it.
     drop(socket);
-    // The server may have ended by itself; then nobody is told.
+    // An error means that the server has ended already.
     let _ = stop.send(true);
     services.operations.close().await;
     match server.await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the API failed"),
-        Err(error) => tracing::error!(%error, "the API failed"),
+        Ok(Err(error)) => tracing::error!(%error, "the API server failed"),
+        Err(error) => tracing::error!(%error, "the API server failed"),
     }
     watch.abort();
-    let closed = end(&services).await;
+    let closed = shut_down(&services).await;
     drop(state_lock);
     tracing::info!("stopped");
     closed
 }
 
 async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
-    let state = Arc::new(patiently(|| State::open(&config.state_dir)).await?);
+    let state = Arc::new(retry_while_busy(|| State::open(&config.state_dir)).await?);
     let settings = config.reactors();
     let reactors = Reactors::start(&settings).map_err(|error| {
         Error::new(ErrorKind::Internal, error.to_string())
-            .hint("--cores and --threads say where reactors run, --io how they do their I/O")
+            .hint("check --cores and --threads (cores of the reactors) and --io (I/O backend)")
     })?;
     let reactors = Arc::new(reactors);
     let pools = Pools::new(config, reactors.clone(), state.clone());
@@ -120,7 +122,7 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
         exports,
         operations: Operations::new(),
         reactors,
-        // The kernel's limit is far below this number's.
+        // Core numbers always fit: the kernel's limit is far below 2^32.
         cores: config.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect(),
         started: Instant::now(),
         ready: AtomicBool::new(false),
@@ -128,42 +130,42 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
     Ok((Arc::new(services), state))
 }
 
-/// Tries for a while to get what is in use: a daemon that was killed a moment ago may not be quite gone.
-async fn patiently<T>(take: impl Fn() -> Result<T>) -> Result<T> {
-    let end = Instant::now() + PATIENCE;
+/// Retries `acquire` while it fails with `Busy`: a daemon that was just killed may still exit.
+async fn retry_while_busy<T>(acquire: impl Fn() -> Result<T>) -> Result<T> {
+    let end = Instant::now() + BUSY_TIMEOUT;
     loop {
-        match take() {
+        match acquire() {
             Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < end => {
-                tokio::time::sleep(PAUSE).await
+                tokio::time::sleep(RETRY_INTERVAL).await
             }
             result => return result,
         }
     }
 }
 
-/// Answers requests until told to stop, and then those that are in flight.
-async fn answer(
+/// Serves the API until `stopped` is true, then finishes the in-flight requests.
+async fn serve_api(
     listener: UnixListener,
     services: Arc<Services>,
     mut stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let told = async move {
-        // An error means that the daemon is gone: as good as being told.
+    let shutdown = async move {
+        // An error means that the sender is gone, which stops the server too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    axum::serve(listener, http::router(services)).with_graceful_shutdown(told).await
+    axum::serve(listener, http::router(services)).with_graceful_shutdown(shutdown).await
 }
 
-/// Opens the pools that are to be in service, side by side.
+/// Opens the pools of the configuration and the state directory concurrently.
 async fn open_pools(services: Arc<Services>) {
     let mut openings = JoinSet::new();
-    for name in services.pools.waiting() {
+    for name in services.pools.names_to_open() {
         let (inside, pool) = (services.clone(), name.clone());
         let open = |progress| async move {
             let opened = inside.pools.open_at_start(&pool, &progress).await;
             opened.inspect_err(|error| {
                 let hint = error.hint_text();
-                tracing::error!(pool, %error, hint, "a pool is not served: 'gabion pool status' shows what to do");
+                tracing::error!(pool, %error, hint, "the pool is not open; see 'gabion pool status'");
             })?;
             inside.exports.activate(&pool).await;
             Ok(())
@@ -171,8 +173,8 @@ async fn open_pools(services: Arc<Services>) {
         if let Ok(operation) = services.operations.start(OperationKind::PoolOpen, &name, open) {
             let operations = services.operations.clone();
             openings.spawn(async move {
-                let patience = Duration::from_secs(3600);
-                while operations.wait(operation.id, u64::MAX, patience).await.is_ok_and(is_running) {}
+                let timeout = Duration::from_secs(3600);
+                while operations.wait(operation.id, u64::MAX, timeout).await.is_ok_and(is_running) {}
             });
         }
     }
@@ -188,13 +190,13 @@ fn is_running(operation: types::Operation) -> bool {
     operation.state == OperationState::Running
 }
 
-/// Ends exports, pools and reactors, in this order.
-async fn end(services: &Arc<Services>) -> Result<()> {
+/// Shuts down exports, pools and reactors, in this order.
+async fn shut_down(services: &Arc<Services>) -> Result<()> {
     services.exports.shut_down().await;
     let mut closing = JoinSet::new();
     for name in services.pools.open_names() {
         let pools = services.pools.clone();
-        closing.spawn(async move { pools.close_at_end(&name).await });
+        closing.spawn(async move { pools.close_at_shutdown(&name).await });
     }
     let mut result = Ok(());
     while let Some(closed) = closing.join_next().await {
@@ -224,7 +226,7 @@ impl Services {
     }
 }
 
-/// The signals that end the daemon.
+/// The signals that stop the daemon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! Drives as the engine gets them: opened and locked once, used from every reactor.
+//! Open drives for the engine: opened and locked once, used from every reactor.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,7 +18,8 @@ pub(crate) struct OpenDrive {
 }
 
 impl OpenDrive {
-    /// Opens and locks a drive. Blocks the thread for a moment if somebody else has it.
+    /// Opens and locks a drive. Blocks the thread for up to the busy timeout of `options` if
+    /// another process holds the drive.
     ///
     /// # Errors
     /// See [`reactor::OpenDriveErrorKind`].
@@ -27,12 +28,12 @@ impl OpenDrive {
         Ok(Arc::new(Self { handle, path: path.to_owned() }))
     }
 
-    /// The name that it was opened by.
+    /// Returns the path that the drive was opened with.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its capacity in bytes.
+    /// Returns the capacity in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.handle.properties().size
     }
@@ -48,7 +49,7 @@ impl DriveSource for OpenDrive {
     }
 }
 
-/// The drives as the engine takes them.
+/// Converts open drives to the sources of the engine.
 pub(crate) fn as_sources(drives: &[Arc<OpenDrive>]) -> Vec<Arc<dyn DriveSource>> {
     drives.iter().map(|drive| drive.clone() as Arc<dyn DriveSource>).collect()
 }

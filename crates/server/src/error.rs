@@ -1,4 +1,4 @@
-//! The daemon's error: the API's error, with conversions from the errors of the rooms below.
+//! The daemon's error: the API's error, with conversions from the errors of the lower crates.
 
 use std::fmt;
 use std::ops::Deref;

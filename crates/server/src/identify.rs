@@ -1,4 +1,4 @@
-//! What drives are and hold, for people: the system's view, foreign marks, our own pools.
+//! Descriptions of drives for the API: kind, size, users, contents and pool membership.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::inspect::{self, Inspection, Openers};
 use api::types::{DetectedContent, DetectedPool, IdentifiedDrive};
 
-/// Looks at each of these drives.
+/// Describes each of the drives. The error of an unreadable drive is in its entry.
 ///
 /// # Errors
-/// When the reactor is gone. What is wrong with a drive is in its entry.
+/// When the reactor is gone.
 pub(crate) async fn all(reactor: &Remote, paths: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
     let mut identified = Vec::new();
     let openers = Arc::new(blocking(Openers::scan).await?);
@@ -27,9 +27,9 @@ pub(crate) async fn all(reactor: &Remote, paths: Vec<PathBuf>) -> Result<Vec<Ide
 }
 
 async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<IdentifiedDrive> {
-    let (looked_at, stable) = (path.clone(), path.clone());
+    let given = path.clone();
     let inspected = blocking(move || {
-        inspect::inspect(&looked_at, &openers).map(|seen| (seen, inspect::stable_path(&stable)))
+        inspect::inspect(&given, &openers).map(|inspection| (inspection, inspect::stable_path(&given)))
     })
     .await?;
     let (inspection, stable) = match inspected {
@@ -37,26 +37,26 @@ async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<I
         Err(error) => return Ok(unreadable(path, error)),
     };
     let mut drive = describe(&inspection, stable);
-    // Only a look: no claim is made on it, and who has it locked is told instead.
-    let look = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
-    match blocking(move || OpenDrive::open(&path, look)).await? {
+    // Read-only and without waiting: a drive that is locked is reported as in use.
+    let options = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
+    match blocking(move || OpenDrive::open(&path, options)).await? {
         Ok(open) => {
-            let found = reactor.call(move || async move { engine::identify(&*open).await }).await?;
-            drive.pool = pool_of(found, &mut drive.contents);
+            let contents = reactor.call(move || async move { engine::identify(&*open).await }).await?;
+            drive.pool = pool_of(contents, &mut drive.contents);
         }
         Err(error) if error.kind() == crate::ErrorKind::Busy => {
-            drive.used_by.push("another process has it locked: a daemon, if its pool is open".into())
+            drive.used_by.push("another process has locked it; for an open pool this is the daemon".into())
         }
-        // An empty file, or sectors too large: no pool can be on it.
+        // An empty file or a drive with large sectors cannot hold a pool.
         Err(_) => {}
     }
     Ok(drive)
 }
 
 fn describe(inspection: &Inspection, stable: PathBuf) -> IdentifiedDrive {
-    let finding = |found: &inspect::Signature| DetectedContent {
-        description: found.what.clone().into_owned(),
-        offset: found.offset,
+    let content = |signature: &inspect::Signature| DetectedContent {
+        description: signature.description.clone().into_owned(),
+        offset: signature.offset,
     };
     IdentifiedDrive {
         path: inspection.path.to_string_lossy().into_owned(),
@@ -65,7 +65,7 @@ fn describe(inspection: &Inspection, stable: PathBuf) -> IdentifiedDrive {
         size: Some(inspection.size),
         pool: None,
         used_by: inspection.users.clone(),
-        contents: inspection.holds.iter().map(finding).collect(),
+        contents: inspection.contents.iter().map(content).collect(),
         error: None,
     }
 }
@@ -83,9 +83,9 @@ fn unreadable(path: PathBuf, error: Error) -> IdentifiedDrive {
     }
 }
 
-fn pool_of(found: DriveContents, holds: &mut [DetectedContent]) -> Option<DetectedPool> {
-    let marks = holds.iter_mut().filter(|finding| finding.description.starts_with("Gabion"));
-    match found {
+fn pool_of(drive: DriveContents, detected: &mut [DetectedContent]) -> Option<DetectedPool> {
+    let marks = detected.iter_mut().filter(|content| content.description.starts_with("Gabion"));
+    match drive {
         DriveContents::Pool(pool) => {
             let index = pool.members.iter().position(|member| member.id == pool.drive);
             marks.for_each(|mark| mark.description = format!("Gabion pool '{}'", pool.name));

@@ -1,4 +1,4 @@
-//! What works without a daemon: looking at drives, and verifying a pool that nobody has open.
+//! Offline operations, without a daemon: identifying drives, and verifying a closed pool.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,41 +10,42 @@ use reactor::{Backend, DriveOptions, Remote};
 
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pools::lost_shown;
+use crate::pools::lost_range;
 use crate::reactors::{Reactors, Settings};
 use crate::{identify, panics};
 use api::types::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
 
-/// Looks what drives are and hold. Nothing is written.
+/// Describes drives and their contents without writing. The error of an unreadable drive is in its
+/// entry.
 ///
 /// # Errors
-/// When no I/O can be started at all. What is wrong with a drive is in its entry.
+/// When no reactor can be started.
 pub fn identify(drives: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
-    on_a_reactor(|reactor| async move { identify::all(&reactor, drives).await })
+    with_reactor(|reactor| async move { identify::all(&reactor, drives).await })
 }
 
-/// Verifies a pool that nobody has open. Nothing is written.
+/// Verifies a closed pool without writing.
 ///
 /// # Errors
-/// When a drive cannot be read or is in use, or the drives hold no pool that could be verified.
+/// When a drive cannot be read or is in use, or the drives hold no pool that can be verified.
 pub fn check(drives: &[PathBuf]) -> Result<CheckReport> {
-    let opened = open_to_look(drives)?;
+    let opened = open_read_only(drives)?;
     let started = Instant::now();
     let sources = as_sources(&opened);
-    let report = on_a_reactor(|reactor| async move {
+    let report = with_reactor(|reactor| async move {
         Ok(reactor.call(move || async move { engine::check(&sources).await }).await??)
     })?;
     Ok(to_wire(report, started.elapsed()))
 }
 
-/// Opens drives that nobody has open, read-only.
+/// Opens drives read-only.
 ///
 /// # Errors
 /// When a drive cannot be read or is in use.
-pub(crate) fn open_to_look(drives: &[PathBuf]) -> Result<Vec<Arc<OpenDrive>>> {
-    let look = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
+pub(crate) fn open_read_only(drives: &[PathBuf]) -> Result<Vec<Arc<OpenDrive>>> {
+    let options = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
     let open = |path: &PathBuf| {
-        OpenDrive::open(path, look).map_err(|error| match error.kind() {
+        OpenDrive::open(path, options).map_err(|error| match error.kind() {
             ErrorKind::Busy => error.hint("close its pool first: 'gabion pool close POOL'"),
             _ => error,
         })
@@ -55,7 +56,7 @@ pub(crate) fn open_to_look(drives: &[PathBuf]) -> Result<Vec<Arc<OpenDrive>>> {
 /// Starts one reactor.
 ///
 /// # Errors
-/// When no I/O can be started at all.
+/// When the thread or its I/O backend cannot be started.
 pub(crate) fn start_reactor() -> Result<Reactors> {
     panics::install();
     let settings = Settings { cores: vec![None], poll: Duration::ZERO, backend: Backend::Auto };
@@ -63,11 +64,11 @@ pub(crate) fn start_reactor() -> Result<Reactors> {
 }
 
 fn cannot_start(error: String) -> Error {
-    Error::new(ErrorKind::Internal, format!("cannot start: {error}"))
+    Error::new(ErrorKind::Internal, format!("cannot start a reactor: {error}"))
 }
 
-/// Runs work with one reactor that is there for it alone.
-fn on_a_reactor<T, F: Future<Output = Result<T>>>(work: impl FnOnce(Remote) -> F) -> Result<T> {
+/// Runs `work` with a reactor of its own.
+fn with_reactor<T, F: Future<Output = Result<T>>>(work: impl FnOnce(Remote) -> F) -> Result<T> {
     let reactors = start_reactor()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -77,7 +78,7 @@ fn on_a_reactor<T, F: Future<Output = Result<T>>>(work: impl FnOnce(Remote) -> F
     result
 }
 
-/// A finding as it is printed.
+/// Converts a finding of the engine for the API.
 pub(crate) fn to_wire_finding(finding: engine::Finding) -> CheckFinding {
     CheckFinding {
         damage: match finding.kind {
@@ -87,11 +88,11 @@ pub(crate) fn to_wire_finding(finding: engine::Finding) -> CheckFinding {
         },
         drive: finding.drive,
         message: finding.message,
-        lost: finding.lost.iter().map(lost_shown).collect(),
+        lost: finding.lost.iter().map(lost_range).collect(),
     }
 }
 
-fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
+fn to_wire(report: engine::CheckReport, duration: Duration) -> CheckReport {
     CheckReport {
         pool: report.name,
         id: report.pool.to_string(),
@@ -108,8 +109,8 @@ fn to_wire(report: engine::CheckReport, took: Duration) -> CheckReport {
         incomplete: report.incomplete,
         damaged_superblocks: report.damaged_superblocks,
         findings: report.findings.into_iter().map(to_wire_finding).collect(),
-        lost: report.lost.iter().map(lost_shown).collect(),
+        lost: report.lost.iter().map(lost_range).collect(),
         stale: report.stale,
-        seconds: took.as_secs_f64(),
+        seconds: duration.as_secs_f64(),
     }
 }

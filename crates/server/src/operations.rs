@@ -1,6 +1,7 @@
-//! Work that takes longer than a request should: started, watched, waited for.
+//! Long-running operations: start, progress, wait.
 //!
-//! Always true: an operation runs to its end whether anybody watches or not; how it ended stays readable for a while.
+//! Invariants: an operation runs to its end even if no client waits for it; the results of the last
+//! operations stay readable.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,13 +13,13 @@ use tokio::sync::watch;
 use crate::error::{Error, ErrorKind, Result};
 use api::types::{Operation, OperationKind, OperationState};
 
-/// Operations that have ended and are still readable.
-const KEPT: usize = 200;
+/// Number of ended operations that stay readable.
+const ENDED_MAX: usize = 200;
 
-/// The operations of this daemon's life.
+/// The operations since the start of the daemon.
 pub(crate) struct Operations {
     entries: Mutex<Entries>,
-    /// Counts changes of any operation.
+    /// The number of changes of all operations.
     changes: watch::Sender<u64>,
 }
 
@@ -34,7 +35,7 @@ struct Entry {
     started: Instant,
 }
 
-/// How an operation tells what it does.
+/// The progress of an operation, reported by its work.
 #[derive(Clone)]
 pub(crate) struct Progress {
     operations: Arc<Operations>,
@@ -50,7 +51,7 @@ impl Operations {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts an operation. It goes on without the caller.
+    /// Starts an operation, which runs independently of the caller.
     ///
     /// # Errors
     /// When the daemon is shutting down.
@@ -70,9 +71,9 @@ impl Operations {
             let result = match work.await {
                 Ok(result) => result,
                 Err(panic) => {
-                    let message = format!("a bug in the daemon ended this: {panic}");
+                    let message = format!("the operation ended because of a bug in the daemon: {panic}");
                     Err(Error::new(ErrorKind::Internal, message)
-                        .hint("please report it, with the daemon's log"))
+                        .hint("please report it with the daemon's log"))
                 }
             };
             progress.end(result);
@@ -100,36 +101,37 @@ impl Operations {
         };
         let entry = Entry { shown: shown.clone(), started: Instant::now() };
         entries.entries.insert(shown.id, entry);
-        entries.forget_old();
+        entries.remove_old();
         drop(entries);
-        tracing::info!(operation = shown.id, %kind, target, "started");
+        tracing::info!(operation = shown.id, %kind, target, "operation started");
         Ok(shown)
     }
 
-    /// All that are known, oldest first.
+    /// Returns the running operations and the last ended ones, oldest first.
     pub(crate) fn list(&self) -> Vec<Operation> {
         self.lock().entries.values().map(Entry::now).collect()
     }
 
-    /// One of them.
+    /// Returns an operation.
     ///
     /// # Errors
     /// `NotFound`.
     pub(crate) fn get(&self, id: u64) -> Result<Operation> {
         let entry = self.lock().entries.get(&id).map(Entry::now);
         entry.ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("no operation {id}"))
-                .hint("the daemon may have been restarted")
+            Error::new(ErrorKind::NotFound, format!("there is no operation {id}"))
+                .hint("a restart of the daemon clears the list of operations")
         })
     }
 
-    /// One of them, once it has gone on past `after` or ended, or `patience` is over.
+    /// Returns an operation once its revision is above `after`, it has ended, or `timeout` has
+    /// passed.
     ///
     /// # Errors
     /// `NotFound`.
-    pub(crate) async fn wait(&self, id: u64, after: u64, patience: Duration) -> Result<Operation> {
+    pub(crate) async fn wait(&self, id: u64, after: u64, timeout: Duration) -> Result<Operation> {
         let mut changes = self.changes.subscribe();
-        let news = async {
+        let changed = async {
             loop {
                 let operation = self.get(id)?;
                 if operation.revision > after || operation.state != OperationState::Running {
@@ -140,13 +142,13 @@ impl Operations {
                 }
             }
         };
-        match tokio::time::timeout(patience, news).await {
+        match tokio::time::timeout(timeout, changed).await {
             Ok(result) => result,
             Err(_) => self.get(id),
         }
     }
 
-    /// Refuses new operations from now on, and waits until none runs.
+    /// Refuses new operations and waits until the running ones have ended.
     pub(crate) async fn close(&self) {
         self.lock().closed = true;
         let mut changes = self.changes.subscribe();
@@ -167,9 +169,9 @@ impl Operations {
 }
 
 impl Entries {
-    fn forget_old(&mut self) {
+    fn remove_old(&mut self) {
         let ended = |entry: &Entry| entry.shown.state != OperationState::Running;
-        let excess = self.entries.values().filter(|entry| ended(entry)).count().saturating_sub(KEPT);
+        let excess = self.entries.values().filter(|entry| ended(entry)).count().saturating_sub(ENDED_MAX);
         let old: Vec<u64> =
             self.entries.iter().filter(|(_, entry)| ended(entry)).map(|(id, _)| *id).take(excess).collect();
         for id in old {
@@ -189,7 +191,7 @@ impl Entry {
 }
 
 impl Progress {
-    /// What is being done from now on.
+    /// Sets the current step and clears its progress.
     pub(crate) fn step(&self, step: impl Into<String>) {
         let step = step.into();
         tracing::debug!(operation = self.id, step);
@@ -199,12 +201,12 @@ impl Progress {
         });
     }
 
-    /// True once the daemon is shutting down: what merely waits for something gives up.
+    /// Returns true once the daemon is shutting down; an operation that only waits ends then.
     pub(crate) fn is_closing(&self) -> bool {
         self.operations.lock().closed
     }
 
-    /// How far the step is.
+    /// Sets the progress of the current step.
     pub(crate) fn done(&self, done: u64, total: u64) {
         self.operations.change(self.id, |entry| {
             (entry.shown.done, entry.shown.total) = (Some(done), Some(total));
@@ -219,15 +221,15 @@ impl Progress {
             match &result {
                 Ok(()) => {
                     shown.state = OperationState::Succeeded;
-                    tracing::info!(operation = id, %kind, target, seconds = shown.seconds, "done");
+                    tracing::info!(operation = id, %kind, target, seconds = shown.seconds, "operation succeeded");
                 }
                 Err(error) => {
                     shown.state = OperationState::Failed;
                     let hint = error.hint_text();
                     if error.kind().is_fault() {
-                        tracing::error!(operation = id, %kind, target, %error, hint, "failed");
+                        tracing::error!(operation = id, %kind, target, %error, hint, "operation failed");
                     } else {
-                        tracing::warn!(operation = id, %kind, target, %error, hint, "refused");
+                        tracing::warn!(operation = id, %kind, target, %error, hint, "operation refused");
                     }
                 }
             }
@@ -245,9 +247,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operation_is_watched_to_its_end() {
+    async fn wait_reports_progress_and_the_result() {
         let operations = Operations::new();
-        let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+        let (resume, wait) = tokio::sync::oneshot::channel::<()>();
         let started = operations
             .start(kind(), "fast", |progress| async move {
                 progress.step("reading");
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!((seen.step.as_str(), seen.done, seen.total), ("reading", Some(1), Some(2)));
         let same = operations.wait(started.id, seen.revision, Duration::ZERO).await.unwrap();
         assert_eq!((same.revision, same.state), (seen.revision, OperationState::Running));
-        go_on.send(()).unwrap();
+        resume.send(()).unwrap();
         let ended = operations.wait(started.id, seen.revision, Duration::from_secs(10)).await.unwrap();
         assert_eq!(ended.state, OperationState::Failed);
         assert_eq!(ended.error.unwrap().kind(), ErrorKind::Io);
@@ -271,9 +273,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closing_daemon_waits_for_what_runs_and_takes_nothing_new() {
+    async fn close_waits_for_running_operations_and_refuses_new_ones() {
         let operations = Operations::new();
-        let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+        let (resume, wait) = tokio::sync::oneshot::channel::<()>();
         let work = |_| async move { wait.await.map_err(|_| Error::new(ErrorKind::Internal, "dropped")) };
         let running = operations.start(kind(), "fast", work).unwrap();
         let closing = tokio::spawn({
@@ -284,22 +286,22 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(!closing.is_finished());
-        go_on.send(()).unwrap();
+        resume.send(()).unwrap();
         closing.await.unwrap();
         assert_eq!(operations.get(running.id).unwrap().state, OperationState::Succeeded);
     }
 
     #[tokio::test]
-    async fn a_bug_in_one_is_told_and_old_ones_are_forgotten() {
+    async fn a_panic_is_an_error_and_old_operations_are_removed() {
         let operations = Operations::new();
         let first = operations.start(kind(), "fast", |_| async { panic!("oh") }).unwrap();
         let ended = operations.wait(first.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
         assert_eq!(ended.error.unwrap().kind(), ErrorKind::Internal);
-        for _ in 0..KEPT + 10 {
+        for _ in 0..ENDED_MAX + 10 {
             let next = operations.start(kind(), "fast", |_| async { Ok(()) }).unwrap();
             operations.wait(next.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
         }
-        assert!(operations.list().len() <= KEPT + 1);
+        assert!(operations.list().len() <= ENDED_MAX + 1);
         assert!(operations.get(first.id).is_err());
     }
 }

@@ -1,7 +1,8 @@
-//! What happens when our own code panics.
+//! The panic hook.
 //!
-//! Always true: a panic is one line of the log, with its place. On a reactor thread it ends the process: what the thread
-//! was in the middle of is unknown, and a restart recovers what unknown state could destroy.
+//! Invariants: a panic is logged in one line with its source location. A panic on a reactor thread
+//! aborts the process, because the state of that thread is unknown and a restart recovers the
+//! pools.
 
 use std::backtrace::Backtrace;
 use std::panic::PanicHookInfo;
@@ -9,7 +10,7 @@ use std::sync::Once;
 
 use crate::reactors;
 
-/// Makes panics be logged, and those of reactors be the end.
+/// Installs a panic hook that logs panics and aborts the process after a panic on a reactor thread.
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| std::panic::set_hook(Box::new(report)));
@@ -23,10 +24,10 @@ fn report(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::force_capture();
     if reactors::is_reactor_thread() {
         tracing::error!(
-            message = "a bug on a reactor thread: the daemon ends here, before it can harm data; a restart recovers the pools",
+            message = "panic on a reactor thread: the daemon aborts to protect the data; a restart recovers the pools",
             panic = message, place, thread, %backtrace
         );
         std::process::abort();
     }
-    tracing::error!(message = "a bug", panic = message, place, thread, %backtrace);
+    tracing::error!(message = "panic", panic = message, place, thread, %backtrace);
 }

@@ -1,7 +1,8 @@
-//! The reactor threads: how many, on which cores, and the platform that each has.
+//! The reactor threads: their number, their cores and the platform of each.
 //!
-//! Always true: a panic on a reactor thread ends the process at once. What such a thread was in the middle of is unknown,
-//! and a storage daemon that goes on with unknown state can destroy what a restart would recover.
+//! Invariant: a panic on a reactor thread aborts the process. The state of that thread is unknown,
+//! and a storage daemon that continues with unknown state can destroy data that a restart would
+//! recover.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,28 +19,28 @@ thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
 }
 
-/// The platform of the reactor that runs on this thread.
+/// Returns the platform of the reactor on this thread.
 ///
 /// # Panics
-/// On any other thread: only our own code asks.
+/// On any other thread, which only a bug can cause.
 pub(crate) fn platform() -> Rc<Platform> {
     match PLATFORM.with_borrow(Clone::clone) {
         Some(platform) => platform,
-        None => panic!("this is no reactor thread"),
+        None => panic!("not a reactor thread"),
     }
 }
 
-/// True on a reactor thread.
+/// Returns true on a reactor thread.
 pub(crate) fn is_reactor_thread() -> bool {
     PLATFORM.with_borrow(Option::is_some)
 }
 
-/// Runs `work` with what lives on a reactor, for a caller on another thread.
+/// Runs `work` with an object of a reactor, for a caller on another thread.
 ///
 /// # Errors
-/// When the reactor has shut down or the resident is gone.
-pub(crate) async fn call_resident<T, R, F>(
-    home: &Handle<T>,
+/// When the reactor has shut down or the object is unregistered.
+pub(crate) async fn call_object<T, R, F>(
+    handle: &Handle<T>,
     work: impl FnOnce(Rc<T>) -> F + Send + 'static,
 ) -> Result<R, ReactorGone>
 where
@@ -47,24 +48,24 @@ where
     F: Future<Output = R> + 'static,
     R: Send + 'static,
 {
-    let inside = home.clone();
+    let local = handle.clone();
     let work = move || async move {
-        match inside.local() {
-            Some(resident) => Some(work(resident).await),
+        match local.local() {
+            Some(object) => Some(work(object).await),
             None => None,
         }
     };
-    home.remote().call(work).await?.ok_or(ReactorGone)
+    handle.remote().call(work).await?.ok_or(ReactorGone)
 }
 
-/// How the reactor threads are run.
+/// The settings of the reactor threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// One thread each, and the core that it stays on if it has one.
+    /// One entry per thread: the core that the thread is pinned to, if any.
     pub(crate) cores: Vec<Option<usize>>,
-    /// How long an idle reactor polls before it sleeps.
+    /// Time that an idle reactor polls before it sleeps.
     pub(crate) poll: Duration,
-    /// How files and sockets are read and written.
+    /// The I/O backend.
     pub(crate) backend: Backend,
 }
 
@@ -81,24 +82,24 @@ struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// A reactor that did not start.
+/// A failure to start a reactor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// No thread to be had.
-    #[error("cannot start a thread for a reactor: {0}")]
+    /// The thread cannot be created.
+    #[error("cannot start a reactor thread: {0}")]
     Thread(std::io::Error),
-    /// The core is not there, or not ours.
-    #[error("cannot run on core {core}: {source}")]
+    /// The core does not exist, or the process may not use it.
+    #[error("cannot pin a reactor to core {core}: {source}")]
     Pin {
-        /// Its number.
+        /// The number of the core.
         core: usize,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// No way to do I/O.
+    /// No I/O backend is available.
     #[error("{error}: {source}", source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default())]
     Platform {
-        /// What the system said.
+        /// The error of the platform.
         error: PlatformError,
     },
 }
@@ -109,10 +110,10 @@ struct Started {
 }
 
 impl Reactors {
-    /// Starts the threads, and waits until all of them run.
+    /// Starts the threads and waits until all of them run.
     ///
     /// # Errors
-    /// When one does not start; the others are stopped again.
+    /// When a thread does not start; the other threads are stopped then.
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
         let mut reactors = Self {
             remotes: Vec::new(),
@@ -136,17 +137,17 @@ impl Reactors {
         Ok(reactors)
     }
 
-    /// All reactors.
+    /// Returns all reactors.
     pub(crate) fn all(&self) -> &[Remote] {
         &self.remotes
     }
 
-    /// How they do I/O.
+    /// Returns the I/O backend of the reactors.
     pub(crate) fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// The reactors in turn, for things that are spread over them.
+    /// Returns the reactors in rotation, to spread objects over them.
     pub(crate) fn next(&self) -> Remote {
         match self.next_first().into_iter().next() {
             Some(remote) => remote,
@@ -154,20 +155,20 @@ impl Reactors {
         }
     }
 
-    /// All reactors, from the one on whose turn it is.
+    /// Returns all reactors, beginning with the next one of the rotation.
     pub(crate) fn next_first(&self) -> Vec<Remote> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
         let mut remotes = self.remotes.clone();
-        remotes.rotate_left(turn % self.remotes.len().max(1));
+        remotes.rotate_left(next % self.remotes.len().max(1));
         remotes
     }
 
-    /// Ends the threads, and waits for them. What still runs on them is dropped where it stands.
+    /// Stops the threads and joins them. Tasks that still run on them are dropped.
     pub(crate) fn stop(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let mut handles = Vec::new();
         for thread in threads {
-            // A reactor that has ended by itself needs no telling.
+            // An error means that the reactor has ended already.
             let _ = thread.stop.send(());
             handles.push(thread.handle);
         }
@@ -193,7 +194,7 @@ fn start_thread(
             Ok((platform, reactor)) => {
                 let started = Started { remote: reactor.remote(), backend: platform.backend() };
                 let _ = sender.send(Ok(started));
-                // The sender's end is dropped only with the daemon: a stop as well.
+                // A dropped sender also stops the reactor.
                 let _ = reactor.run(stopped);
                 reactor.shut_down();
                 PLATFORM.set(None);
@@ -207,7 +208,9 @@ fn start_thread(
     match receiver.recv() {
         Ok(Ok(started)) => Ok((thread, started)),
         Ok(Err(error)) => Err(error),
-        Err(mpsc::RecvError) => Err(StartError::Thread(std::io::Error::other("it ended at once"))),
+        Err(mpsc::RecvError) => {
+            Err(StartError::Thread(std::io::Error::other("the thread ended during its start")))
+        }
     }
 }
 
@@ -219,8 +222,9 @@ fn start_here(
     if let Some(core) = core {
         pin(core)?;
     }
-    // File systems may lie on what this thread serves: what it allocates must not wait for their pages to be written. Without
-    // the privilege to say so it is as with any program.
+    // The host may mount file systems on the volumes that this thread serves. A memory allocation
+    // here must not wait for writeback to them, which would deadlock (PR_SET_IO_FLUSHER). Without
+    // the privilege for it, the thread runs without this protection.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let platform = Platform::new(backend, clock.clone()).map_err(|error| StartError::Platform { error })?;
@@ -230,15 +234,15 @@ fn start_here(
     Ok((platform, reactor))
 }
 
-/// Keeps this thread on one core.
+/// Pins this thread to a core.
 fn pin(core: usize) -> Result<(), StartError> {
-    let failed = |source: rustix::io::Errno| StartError::Pin { core, source: source.into() };
+    let error = |source: rustix::io::Errno| StartError::Pin { core, source: source.into() };
     if core >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(failed(rustix::io::Errno::INVAL));
+        return Err(error(rustix::io::Errno::INVAL));
     }
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    rustix::thread::sched_setaffinity(None, &set).map_err(failed)
+    rustix::thread::sched_setaffinity(None, &set).map_err(error)
 }
 
 #[cfg(test)]
@@ -257,12 +261,12 @@ mod tests {
             .iter()
             .map(|remote| {
                 let (sender, receiver) = mpsc::channel();
-                let tell = move || {
+                let send_name = move || {
                     assert!(is_reactor_thread());
                     let _ = platform();
                     sender.send(std::thread::current().name().map(str::to_owned)).unwrap();
                 };
-                remote.post(tell).unwrap();
+                remote.post(send_name).unwrap();
                 receiver.recv().unwrap().unwrap()
             })
             .collect();
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_named() {
+    fn a_missing_core_is_reported_by_number() {
         let error = Reactors::start(&settings(vec![Some(100_000)])).err().unwrap();
         assert!(error.to_string().contains("core 100000"), "{error}");
     }

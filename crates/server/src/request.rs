@@ -1,10 +1,10 @@
-//! What requests have in common: paths, names as they are shown, random numbers.
+//! Helpers for requests: paths, printable names, random numbers.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A path of a request, which must mean the same in every directory.
+/// Returns a path of a request, which must be absolute.
 ///
 /// # Errors
 /// `Invalid`.
@@ -13,23 +13,23 @@ pub(crate) fn path(path: &str) -> Result<PathBuf> {
         return Ok(PathBuf::from(path));
     }
     let message = format!("'{}' is not an absolute path", shown(path));
-    Err(Error::new(ErrorKind::Invalid, message).hint("write it from the root on: /dev/nvme0n1"))
+    Err(Error::new(ErrorKind::Invalid, message).hint("give the full path, such as /dev/nvme0n1"))
 }
 
-/// A text of a request as it may be printed and logged.
+/// Escapes and shortens a text of a request for messages and logs.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(255).flat_map(char::escape_debug).collect()
 }
 
-/// A random number from the system.
+/// Returns a random number from the system.
 pub(crate) fn random() -> Result<u64> {
     let mut bytes = [0; 8];
     fill_random(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Random bytes from the system.
+/// Fills `bytes` with random bytes from the system.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes)
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("no random numbers: {error}")))
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot read random numbers: {error}")))
 }

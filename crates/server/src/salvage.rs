@@ -1,6 +1,6 @@
-//! A pool that is salvaged: listed, read and served read-only without a daemon.
+//! Salvage of a damaged pool without a daemon: volumes are listed, read and exported read-only.
 //!
-//! Always true: drives are opened read-only, and nothing is written to them.
+//! Invariant: drives are opened read-only, and nothing is written to them.
 
 mod nbd;
 mod volume;
@@ -15,67 +15,67 @@ use reactor::{Buffer, Handle, Reactor};
 
 use crate::drives::as_sources;
 use crate::error::{Error, Result};
-use crate::offline::{open_to_look, start_reactor, to_wire_finding};
-use crate::pools::drive_state;
-use crate::reactors::{Reactors, call_resident};
+use crate::offline::{open_read_only, start_reactor, to_wire_finding};
+use crate::pools::drive_state_of;
+use crate::reactors::{Reactors, call_object};
 use api::types::{ByteRange, SalvageReport, SalvagedDrive, SalvagedVolume, UnreadableRange};
 pub use nbd::NbdSocket;
 
-/// A pool that is salvaged. Its drives are in use until it is dropped.
+/// A pool opened for salvage. Its drives are locked until it is dropped.
 pub struct Salvage {
     reactors: Reactors,
-    home: Handle<engine::Salvage>,
+    pool: Handle<engine::Salvage>,
     report: SalvageReport,
 }
 
-/// A stretch of a volume.
+/// An extent of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SalvagedExtent {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Its state.
+    /// The state of the extent.
     pub state: ExtentState,
-    /// True if newer data may have been written there, or it may have been deleted since.
+    /// True if the extent may be outdated: newer data, or a deletion, may be lost.
     pub stale: bool,
 }
 
-/// The state of a stretch of a volume.
+/// The state of an extent of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentState {
-    /// It reads as zeros.
+    /// The extent reads as zeros.
     Hole,
-    /// It holds data.
+    /// The extent holds data.
     Data,
-    /// It cannot be read.
+    /// The extent cannot be read.
     Lost,
 }
 
 /// The result of a read.
 #[derive(Clone, Debug)]
 pub struct ReadPart {
-    /// The bytes; zeros where they cannot be read.
+    /// The bytes; unreadable ranges are zeros.
     pub bytes: Vec<u8>,
     /// The ranges that cannot be read.
     pub unreadable: Vec<UnreadableRange>,
 }
 
 impl Salvage {
-    /// Opens the pool on these drives. Takes long if the log is searched.
+    /// Opens the pool on these drives. This takes long if the whole log must be scanned.
     ///
     /// # Errors
     /// When a drive cannot be read or is in use, or no superblock can be read.
     pub async fn open(drives: &[PathBuf], accept_stale: bool) -> Result<Self> {
-        let opened = open_to_look(drives)?;
+        let opened = open_read_only(drives)?;
         let sources = as_sources(&opened);
         let reactors = start_reactor()?;
-        let look = move || async move {
+        let salvage = move || async move {
             let options = SalvageOptions { accept_stale, ..SalvageOptions::default() };
-            let found = engine::salvage(&sources, &options).await?;
-            let report = report_of(&found, accept_stale);
-            Ok::<_, Error>((Handle::register(&Reactor::current(), found), report))
+            let pool = engine::salvage(&sources, &options).await?;
+            let report = report_of(&pool, accept_stale);
+            Ok::<_, Error>((Handle::register(&Reactor::current(), pool), report))
         };
-        match reactors.next().call(look).await.map_err(Error::from).flatten() {
-            Ok((home, report)) => Ok(Self { reactors, home, report }),
+        match reactors.next().call(salvage).await.map_err(Error::from).flatten() {
+            Ok((pool, report)) => Ok(Self { reactors, pool, report }),
             Err(error) => {
                 reactors.stop();
                 Err(error)
@@ -83,43 +83,45 @@ impl Salvage {
         }
     }
 
-    /// The report on the pool. Its volumes have no figures yet: see [`Salvage::survey`].
+    /// Returns the report on the pool. Its volumes have no byte counts yet: see
+    /// [`Salvage::survey`].
     pub fn report(&self) -> &SalvageReport {
         &self.report
     }
 
-    /// Finds the ranges of a volume that can be read: by the map and the drives that are present, or by reading every block
-    /// (`verify`). Counts the bytes that were looked at in `passed`.
+    /// Finds the readable ranges of a volume: from the map and the present drives, or, with
+    /// `verify`, by reading every block. Adds the bytes that were examined to `examined`.
     ///
     /// # Errors
     /// `NotFound`.
-    pub async fn survey(&self, name: &str, verify: bool, passed: Arc<AtomicU64>) -> Result<SalvagedVolume> {
+    pub async fn survey(&self, name: &str, verify: bool, examined: Arc<AtomicU64>) -> Result<SalvagedVolume> {
         let survey = move |volume: Rc<engine::SalvageVolume>| async move {
             let count = |bytes| {
-                passed.fetch_add(bytes, Ordering::Relaxed);
+                examined.fetch_add(bytes, Ordering::Relaxed);
             };
-            let found = volume.survey(verify, count).await;
+            let result = volume.survey(verify, count).await;
             let info = volume_of(volume.info());
             Ok(SalvagedVolume {
-                readable_bytes: found.readable,
-                stale_bytes: found.stale,
-                lost_bytes: found.lost,
-                lost: found.lost_ranges.into_iter().map(range).collect(),
-                stale_ranges: found.stale_ranges.into_iter().map(range).collect(),
+                readable_bytes: result.readable,
+                stale_bytes: result.stale,
+                lost_bytes: result.lost,
+                lost: result.lost_ranges.into_iter().map(range).collect(),
+                stale_ranges: result.stale_ranges.into_iter().map(range).collect(),
                 ..info
             })
         };
         self.with(name, survey).await
     }
 
-    /// The extents of a volume from `offset` on, or the first of them if there are many.
+    /// Returns the extents of a volume from `offset` on, or the first part of them if there are
+    /// many.
     ///
     /// # Errors
     /// `NotFound`.
     pub async fn extents(&self, name: &str, offset: u64) -> Result<Vec<SalvagedExtent>> {
-        let look = move |volume: Rc<engine::SalvageVolume>| async move {
+        let list = move |volume: Rc<engine::SalvageVolume>| async move {
             let left = volume.info().size.saturating_sub(offset);
-            let found = volume.extents(offset, left).await?;
+            let extents = volume.extents(offset, left).await?;
             let extent = |extent: engine::SalvageExtent| SalvagedExtent {
                 length: extent.length,
                 state: match extent.state {
@@ -129,12 +131,12 @@ impl Salvage {
                 },
                 stale: extent.stale,
             };
-            Ok(found.into_iter().map(extent).collect())
+            Ok(extents.into_iter().map(extent).collect())
         };
-        self.with(name, look).await
+        self.with(name, list).await
     }
 
-    /// Reads a range of a volume as far as it can be read.
+    /// Reads the readable parts of a range of a volume.
     ///
     /// # Errors
     /// `NotFound`, `Invalid` beyond the end.
@@ -153,12 +155,13 @@ impl Salvage {
         self.with(name, read).await
     }
 
-    /// Serves all volumes and snapshots by NBD, read-only, on a Unix socket that only this process's user may use.
+    /// Exports all volumes and snapshots read-only over NBD, on a Unix socket for this process's
+    /// user.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub async fn serve_nbd(&self, socket: &Path) -> Result<NbdSocket> {
-        nbd::serve(&self.home, socket).await
+        nbd::serve(&self.pool, socket).await
     }
 
     async fn with<T, F>(
@@ -172,7 +175,7 @@ impl Salvage {
     {
         let name = name.to_owned();
         let work = |pool: Rc<engine::Salvage>| async move { work(Rc::new(pool.volume(&name)?)).await };
-        call_resident(&self.home, work).await?
+        call_object(&self.pool, work).await?
     }
 }
 
@@ -182,18 +185,18 @@ impl Drop for Salvage {
     }
 }
 
-fn report_of(found: &Rc<engine::Salvage>, accepts_stale: bool) -> SalvageReport {
-    let report = found.report();
+fn report_of(salvage: &Rc<engine::Salvage>, accepts_stale: bool) -> SalvageReport {
+    let report = salvage.report();
     let drive = |drive: &engine::SalvagedDrive| SalvagedDrive {
         index: drive.index,
         path: drive.path.clone(),
-        state: drive_state(drive.state),
+        state: drive_state_of(drive.state),
         present: drive.present,
     };
     SalvageReport {
-        pool: found.name().to_owned(),
-        id: found.id().to_string(),
-        scheme: found.scheme().to_string(),
+        pool: salvage.name().to_owned(),
+        id: salvage.id().to_string(),
+        scheme: salvage.scheme().to_string(),
         clean: report.clean,
         opening: report.state.0,
         generation: report.state.1,
@@ -204,7 +207,7 @@ fn report_of(found: &Rc<engine::Salvage>, accepts_stale: bool) -> SalvageReport 
         stale: report.stale,
         accepts_stale,
         verified: false,
-        volumes: found.volumes().into_iter().map(volume_of).collect(),
+        volumes: salvage.volumes().into_iter().map(volume_of).collect(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! What the daemon remembers across restarts: which pools it opens, and what is exported.
+//! The daemon's persistent state: the pools to open at start, and the exports.
 //!
-//! Always true: the file holds the last state that [`State::update`] succeeded with, whole, whatever happened in between;
-//! only one daemon uses a state directory.
+//! Invariants: after a crash at any point the file holds the state of the last successful
+//! [`State::update`], complete; only one daemon uses a state directory.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,72 +20,73 @@ use api::types::Protocol;
 const FILE: &str = "state.json";
 const VERSION: u32 = 1;
 
-/// Everything that is remembered.
+/// The contents of the state file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Remembered {
+pub(crate) struct PersistentState {
     version: u32,
     /// The pools, by name.
-    pub(crate) pools: BTreeMap<String, RememberedPool>,
-    /// What is exported.
-    pub(crate) exports: Vec<RememberedExport>,
-    /// The newest state of each pool that this host has used, by the pool's identity: drives with an older one are stale.
+    pub(crate) pools: BTreeMap<String, PoolRecord>,
+    /// The exports.
+    pub(crate) exports: Vec<ExportRecord>,
+    /// The newest state of each pool that this host has used, by pool id. Drives with an older
+    /// state are stale.
     #[serde(default)]
-    pub(crate) newest: BTreeMap<String, RememberedState>,
+    pub(crate) newest: BTreeMap<String, StampRecord>,
 }
 
-/// A state of a pool.
+/// The stamp of a pool state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RememberedState {
-    /// Number of the opening.
+pub(crate) struct StampRecord {
+    /// The number of the opening.
     pub(crate) epoch: u64,
-    /// Random number of the opening.
+    /// The random number of the opening.
     pub(crate) nonce: u64,
-    /// Version of the superblock within the opening.
+    /// The version of the superblock within the opening.
     pub(crate) generation: u64,
 }
 
-/// A pool that the daemon knows.
+/// A pool that is registered with the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RememberedPool {
-    /// Its identity, once it has been seen.
+pub(crate) struct PoolRecord {
+    /// The id of the pool, once the pool has been opened.
     pub(crate) id: Option<String>,
-    /// Where its drives were last found.
+    /// The last known paths of the drives.
     pub(crate) drives: Vec<PathBuf>,
-    /// True if it is to be opened at start.
+    /// True if the pool is opened at start.
     pub(crate) open: bool,
 }
 
 /// A volume that is exported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RememberedExport {
+pub(crate) struct ExportRecord {
     pub(crate) pool: String,
     pub(crate) volume: String,
     pub(crate) protocol: Protocol,
-    /// Distinguishes exports of the volume by the same protocol.
+    /// A number that distinguishes exports of a volume over the same protocol.
     #[serde(default = "first")]
     pub(crate) number: u32,
     pub(crate) read_only: bool,
-    /// Other exports of the volume may write as well.
+    /// True if other exports of the volume may write too.
     #[serde(default)]
     pub(crate) shared: bool,
-    /// Number of queues, for protocols that have them.
+    /// The number of queues, for protocols with queues.
     #[serde(default)]
     pub(crate) queues: Option<u16>,
-    /// The reactors that serve them; all of them if there are none.
+    /// The reactors that serve the queues; empty for all reactors.
     #[serde(default)]
     pub(crate) reactors: Vec<u32>,
 }
 
-/// The number of exports that releases wrote which had one export for each volume.
+/// Returns the number of exports from releases with only one export per volume.
 fn first() -> u32 {
     1
 }
 
-impl Default for Remembered {
+impl Default for PersistentState {
     fn default() -> Self {
         Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new(), newest: BTreeMap::new() }
     }
@@ -94,17 +95,17 @@ impl Default for Remembered {
 /// The state directory, locked.
 pub(crate) struct State {
     directory: PathBuf,
-    remembered: Mutex<Remembered>,
+    current: Mutex<PersistentState>,
     _lock: File,
 }
 
 impl State {
-    /// Opens the directory, which is made if need be, and reads what is remembered in it.
+    /// Locks the directory and reads its state file. Creates the directory if it does not exist.
     ///
     /// # Errors
-    /// When another daemon uses it, or the file in it cannot be read.
+    /// `Busy` when another daemon uses the directory; when the state file cannot be read.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
-        let failed = |doing: &str, source: std::io::Error| {
+        let failed = |action: &str, source: std::io::Error| {
             let kind = match source.kind() {
                 std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
                 std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
@@ -112,66 +113,67 @@ impl State {
             };
             Error::new(
                 kind,
-                format!("cannot {doing} in the state directory {}: {source}", directory.display()),
+                format!("cannot {action} in the state directory {}: {source}", directory.display()),
             )
-            .hint("--state-dir names another directory")
+            .hint("use another directory with --state-dir")
         };
-        Access::OWNER.make_directories(directory).map_err(|error| failed("make files", error))?;
+        Access::OWNER.make_directories(directory).map_err(|error| failed("create files", error))?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = options.open(directory.join("lock")).map_err(|error| failed("make files", error))?;
+        let lock = options.open(directory.join("lock")).map_err(|error| failed("create files", error))?;
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let message = format!("another daemon uses the state directory {}", directory.display());
             return Err(Error::new(ErrorKind::Busy, message)
-                .hint("one daemon serves all pools of a machine; a second one needs its own --state-dir, --socket and --nbd-socket"));
+                .hint("one daemon serves all pools of a host; a second daemon needs its own --state-dir, --socket and --nbd-socket"));
         }
-        let remembered = match std::fs::read(directory.join(FILE)) {
+        let state = match std::fs::read(directory.join(FILE)) {
             Ok(bytes) => parse(&directory.join(FILE), &bytes)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Remembered::default(),
-            Err(error) => return Err(failed("read what is remembered", error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => PersistentState::default(),
+            Err(error) => return Err(failed("read the state file", error)),
         };
-        Ok(Self { directory: directory.to_owned(), remembered: Mutex::new(remembered), _lock: lock })
+        Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), _lock: lock })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PersistentState> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered now.
-    pub(crate) fn get(&self) -> Remembered {
+    /// Returns a copy of the current state.
+    pub(crate) fn get(&self) -> PersistentState {
         self.lock().clone()
     }
 
-    /// Changes what is remembered, durably.
+    /// Changes the state and persists it.
     ///
     /// # Errors
-    /// When the file cannot be written: then nothing has changed.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Remembered)) -> Result<()> {
-        let mut remembered = self.lock();
-        let mut changed = remembered.clone();
+    /// When the file cannot be written; the state is unchanged then.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut PersistentState)) -> Result<()> {
+        let mut current = self.lock();
+        let mut changed = current.clone();
         change(&mut changed);
-        if changed != *remembered {
+        if changed != *current {
             self.write(&changed)?;
-            *remembered = changed;
+            *current = changed;
         }
         Ok(())
     }
 
-    /// Finds out now whether [`State::update`] is going to work, before something is done that must be remembered.
+    /// Writes the unchanged state, to detect an unwritable directory before an operation that must
+    /// be persisted.
     ///
     /// # Errors
-    /// Those of [`State::update`].
+    /// As [`State::update`].
     pub(crate) fn check_writable(&self) -> Result<()> {
-        let remembered = self.lock();
-        self.write(&remembered)
+        let current = self.lock();
+        self.write(&current)
     }
 
-    fn write(&self, remembered: &Remembered) -> Result<()> {
+    fn write(&self, state: &PersistentState) -> Result<()> {
         let replace = || -> std::io::Result<()> {
             let (path, new) = (self.directory.join(FILE), self.directory.join(format!("{FILE}.new")));
             let mut options = OpenOptions::new();
             let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            serde_json::to_writer_pretty(&mut file, remembered)?;
+            serde_json::to_writer_pretty(&mut file, state)?;
             file.write_all(b"\n")?;
             file.sync_all()?;
             std::fs::rename(&new, &path)?;
@@ -186,32 +188,32 @@ impl State {
                 kind,
                 format!("cannot write the daemon's state in {}: {error}", self.directory.display()),
             )
-            .hint("make room in that directory, or make it writable, and try again")
+            .hint("check the free space and the permissions of that directory, then try again")
         })
     }
 }
 
-pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Remembered> {
-    /// What every version has.
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<PersistentState> {
+    /// The field that every version has.
     #[derive(Deserialize)]
-    struct Front {
+    struct VersionField {
         version: u32,
     }
-    let parsed = serde_json::from_slice::<Front>(bytes).and_then(|front| match front.version {
+    let parsed = serde_json::from_slice::<VersionField>(bytes).and_then(|field| match field.version {
         VERSION => serde_json::from_slice(bytes).map(Ok),
         other => Ok(Err(other)),
     });
     match parsed {
-        Ok(Ok(remembered)) => Ok(remembered),
+        Ok(Ok(state)) => Ok(state),
         Ok(Err(version)) => {
             let message =
-                format!("{} is of version {version}, this release reads version {VERSION}", path.display());
-            Err(Error::new(ErrorKind::Version, message).hint("use the release that wrote it"))
+                format!("{} has version {version}; this release reads version {VERSION}", path.display());
+            Err(Error::new(ErrorKind::Version, message).hint("use the release that wrote the file"))
         }
         Err(error) => {
             let message = format!("{} is damaged: {error}", path.display());
             Err(Error::new(ErrorKind::Corrupt, message)
-                .hint("move it away: no data is in it, and 'gabion pool open NAME --drives ...' makes the daemon know a pool again"))
+                .hint("move the file away: it holds no volume data, and 'gabion pool open NAME --drives ...' registers a pool again"))
         }
     }
 }
@@ -220,21 +222,21 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Remembered> {
 mod tests {
     use super::*;
 
-    fn pool() -> RememberedPool {
-        RememberedPool { id: None, drives: vec!["/dev/a".into()], open: true }
+    fn pool() -> PoolRecord {
+        PoolRecord { id: None, drives: vec!["/dev/a".into()], open: true }
     }
 
     #[test]
-    fn what_was_remembered_is_there_again() {
+    fn state_survives_a_restart_and_locks_the_directory() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/state");
         let state = State::open(&path).unwrap();
-        assert_eq!(state.get(), Remembered::default());
+        assert_eq!(state.get(), PersistentState::default());
         state.update(|state| drop(state.pools.insert("a".into(), pool()))).unwrap();
         let expected = state.get();
         assert_eq!(State::open(&path).err().unwrap().kind(), ErrorKind::Busy);
         drop(state);
-        // What a crash in the middle of a write leaves does no harm.
+        // A partial new file, as after a crash during a write, is ignored.
         std::fs::write(path.join("state.json.new"), "{").unwrap();
         assert_eq!(State::open(&path).unwrap().get(), expected);
     }
@@ -247,11 +249,11 @@ mod tests {
         assert!(state.check_writable().is_err());
         let error = state.update(|state| drop(state.pools.insert("a".into(), pool()))).unwrap_err();
         assert!(error.to_string().contains("cannot write the daemon's state"), "{error}");
-        assert_eq!(state.get(), Remembered::default());
+        assert_eq!(state.get(), PersistentState::default());
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_and_left_alone() {
+    fn an_unreadable_state_file_is_reported_and_not_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         for (text, kind) in [

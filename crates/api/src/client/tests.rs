@@ -1,3 +1,5 @@
+//! Tests of the client against sockets that answer one request.
+
 use std::os::unix::net::UnixListener;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,8 +3,8 @@
 //!
 //! Cleaning a segment with the live share `u` costs `u / (1 - u)` moved blocks per block gained.
 //! Each client block adds that cost to the debt, times `(1 - x) / x`, where `x` is the free space
-//! as a share of the target ([`Space::high_water`]). So free space settles at half of the target
-//! whatever cleaning costs, and writers slow down gradually instead of stalling. Client writes wait
+//! as a share of the target ([`Space::high_water`]). So free space settles at half of the target at
+//! any cost of cleaning, and writers slow down gradually instead of stalling. Client writes wait
 //! while the debt is above [`DEBT_MAX`].
 //!
 //! Must not know: segments, which data is moved.

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::map::{NodeRef, Pins};
 use crate::segments::AllocPriority;
 
-/// Maximum payload blocks packed into a record, not counting those that fill up its last row.
+/// Maximum payload blocks packed into a record, not counting the blocks that fill up its last row.
 pub(super) const GATHER_BLOCKS: u32 = 320;
 /// Maximum payload blocks of one request.
 pub(crate) const REQUEST_BLOCKS_MAX: u32 = 256;

@@ -73,7 +73,8 @@ impl<'a> StripeBuilder<'a> {
             return;
         }
         let mut row = Buffer::new(self.shape.columns * BLOCK);
-        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
+        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our
+        // buffer.
         unsafe {
             self.code.encode_rows_copy(rows, &self.cells, row.as_mut_slice(), &mut self.crcs, take);
         }
@@ -143,7 +144,8 @@ impl<'a> StripeBuilder<'a> {
     fn copy_and_encode(&mut self, count: usize, buffered_rows: usize, bytes: &mut [u8]) {
         let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
         if count == self.shape.rows {
-            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our buffer.
+            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our
+            // buffer.
             unsafe {
                 let (cells, crcs) = (&self.cells, &mut self.crcs);
                 self.code.encode_record_copy(BLOCK, buffered_rows, cells, &mut data, crcs, &mut parity);

@@ -23,7 +23,7 @@ use crate::map::{NodeImage, NodeRef};
 /// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
 
-/// Nodes that are copied before the task yields: this many, or a multiple of those that became
+/// Nodes that are copied before the task yields: this many, or a multiple of the nodes that became
 /// dirty in the meantime. Otherwise clients would fill the map's memory before the checkpoint that
 /// makes room in it ends.
 const IMAGES_MIN: usize = 16;

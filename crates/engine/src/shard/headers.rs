@@ -181,7 +181,7 @@ impl<'a> HeaderReader<'a> {
         piece.cell(0, 0).is_some() || readable.count() >= usize::from(self.record.scheme.data())
     }
 
-    /// Returns cells of the first column; zeros for those that can be neither read nor computed.
+    /// Returns cells of the first column; a cell that can be neither read nor computed is zeros.
     async fn first_column(&self, row: Row, count: u32) -> Buffer {
         let buffer = Buffer::new(count as usize * BLOCK);
         let address = Address::new(self.id, Column::new(0), row);

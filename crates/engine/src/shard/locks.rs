@@ -1,8 +1,8 @@
 //! Block locks, for writes that begin or end within a block.
 //!
-//! Such a write reads the blocks at its ends, changes some of their sectors and writes all of its
-//! blocks back; no other write may change these blocks in between. Writes of whole blocks take no
-//! lock: they only check that none is held, right before they are queued.
+//! A partial-block write reads the blocks at its ends, changes some of their sectors and writes all
+//! of its blocks back; no other write may change these blocks in between. Writes of whole blocks
+//! take no lock: they only check that none is held, right before they are queued.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

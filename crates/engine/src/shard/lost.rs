@@ -146,8 +146,8 @@ impl Shard {
     }
 
     /// Handles rows of a segment, from `row` on, that no header describes: searches the whole map
-    /// for blocks that live there, and adds those that cannot be read. Tables and map nodes that
-    /// live there are stored again.
+    /// for blocks that live there, and adds the unreadable ones. Tables and map nodes that live
+    /// there are stored again.
     pub(super) async fn note_lost_after(&self, segment: SegmentId, row: Row) {
         self.rewrite_metadata_after(segment, row).await;
         let end = format::limits::LAYER_BLOCKS_MAX;

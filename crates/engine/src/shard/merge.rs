@@ -18,7 +18,7 @@ const MERGE_LEAVES: usize = 64;
 const PURGE_RUNS: usize = 128;
 
 impl Shard {
-    /// Merges the blocks of `from` into `into`, the only layer above it, except those that `into`
+    /// Merges the blocks of `from` into `into`, the only layer above it, except blocks that `into`
     /// has overwritten, and removes `from`. `from` is not written to any more; `into` is in use. No
     /// data is moved.
     ///

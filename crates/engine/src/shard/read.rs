@@ -130,7 +130,7 @@ impl Shard {
         pieces: &mut [PlannedRead<'_>],
         into: &Span,
     ) -> Result<()> {
-        // Every transfer completes before the reader is answered, whatever the result of the others
+        // Every transfer completes before the reader is answered, even after another one has failed
         // (D2).
         let mut outcome = Ok(());
         for piece in &mut *pieces {

@@ -1,5 +1,5 @@
-//! Repair: completes the segments that miss columns, those that tolerate the fewest further
-//! failures first.
+//! Repair: completes the segments that miss columns, in the order of the number of further failures
+//! that they tolerate.
 //!
 //! Works in batches until nothing is left or an obstacle remains, and then waits until that may
 //! have changed. Progress is not persisted: rebuilt columns become durable with the next
@@ -66,7 +66,7 @@ pub(super) struct Repairer {
     done: Cell<u64>,
     damaged: Cell<u64>,
     since_checkpoint: Cell<u64>,
-    /// Repair waits for space, whatever its state shows.
+    /// Repair waits for space, independent of its state.
     waits_for_space: Cell<bool>,
     /// A confirmation of completeness failed; repair looks again after the next checkpoint.
     unconfirmed: Cell<bool>,

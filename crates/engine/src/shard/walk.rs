@@ -71,7 +71,7 @@ impl Shard {
                 first = self.walk(|map| map.next_leaf(at, from, before)).await?.or(first);
                 next = self.ledger.map.borrow().parent(at);
             }
-            // A leaf may have moved from a layer that was not searched yet to one that was.
+            // A leaf may have moved from an unsearched layer to one already searched.
             if self.ledger.map.borrow().tree_version() == changes {
                 return Ok(first);
             }

@@ -306,8 +306,8 @@ impl Shard {
         Ok(pins)
     }
 
-    /// Admits a write into a full pool only if it replaces stored blocks: then it frees as much
-    /// space as it takes.
+    /// Admits a write into a full pool only if it takes no more space than the blocks and leaves it
+    /// replaces.
     ///
     /// # Errors
     /// `NoSpace`; the request's pins are released then.
@@ -323,7 +323,7 @@ impl Shard {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         // The leaves are pinned, so they are in memory.
         let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
-        if known.is_ok() && takes_no_room(block, &entries, &request.items) {
+        if known.is_ok() && takes_no_space(block, &entries, &request.items) {
             return Ok(request);
         }
         if let Effect::Leaves(pins) = &request.effect {
@@ -430,7 +430,7 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode
 /// Returns true if a request stores no more blocks and map leaves than its range holds already.
 /// `entries` are those of the range, which begins at `block`. Zeros over a hole store nothing where
 /// the leaf exists, and it does where the request replaces a block of the same leaf.
-fn takes_no_room(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
+fn takes_no_space(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
     let leaf = |block: u64| block / format::NODE_ENTRIES as u64;
     let stored = || (block..).zip(entries).filter(|(_, entry)| entry.address().is_some());
     let replaces = |block: u64| stored().any(|(other, _)| other == block);

@@ -12,6 +12,7 @@ use super::mount::{MountError, MountErrorKind, release_place, reserve_place};
 use super::server::{FuseOptions, FuseServer};
 use crate::context::{call_object, check_no_queues, run_blocking};
 use crate::exported_volume::ExportedVolume;
+use crate::host_users;
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, RunningExport, StopMode, Volume, VolumeSource,
@@ -138,7 +139,9 @@ impl<V: Volume + 'static> RunningExport for FuseExport<V> {
     }
 
     fn status(&self) -> ExportStatus {
-        ExportStatus { connections: self.opens.load(Ordering::Relaxed), users: Vec::new() }
+        let connections = self.opens.load(Ordering::Relaxed);
+        let users = if connections == 0 { Vec::new() } else { host_users::of_file(&self.path) };
+        ExportStatus { connections, users }
     }
 
     fn resize(&self) -> ControlFuture<'_, ()> {

@@ -15,6 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::host_users::unescape;
+
 /// The file system type of our mounts in the table of mounts.
 const KIND: &str = "fuse.gabion";
 /// The device through which FUSE is served.
@@ -176,26 +178,6 @@ fn find(table: &[u8], place: &[u8]) -> Option<String> {
         Some(String::from_utf8_lossy(kind).into_owned())
     };
     table.split(|byte| *byte == b'\n').filter_map(of_line).next_back()
-}
-
-/// Decodes white space, which is encoded as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, behind @ ..] = rest {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match (first, digits.and_then(|digits| u8::from_str_radix(digits, 8).ok())) {
-            (b'\\', Some(byte)) => {
-                plain.push(byte);
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            _ => {
-                plain.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    plain
 }
 
 /// Creates the node that is mounted on, if it does not exist. Nobody can open it, not even root: a

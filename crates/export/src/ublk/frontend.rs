@@ -13,6 +13,7 @@ use super::server::{UblkOptions, UblkServer, UblkSource, delete_orphaned_devices
 use crate::context::{check_queue_count, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
+use crate::host_users;
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, RunningExport, StopMode, VolumeSource,
@@ -184,8 +185,8 @@ impl<S: VolumeSource> RunningExport for UblkExport<S> {
     }
 
     fn status(&self) -> ExportStatus {
-        // The kernel does not report the users of a device.
-        ExportStatus::default()
+        // The kernel does not count the openers of a device.
+        ExportStatus { connections: 0, users: host_users::of_device(&self.server.path()) }
     }
 
     fn resize(&self) -> ControlFuture<'_, ()> {

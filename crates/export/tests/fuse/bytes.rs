@@ -1,4 +1,4 @@
-//! What programs see of a file: bytes, sizes, holes, errors.
+//! Files as programs see them: bytes, sizes, holes, errors.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -33,14 +33,14 @@ fn a_volume_is_a_file_of_its_size() {
     assert_eq!((stat.len(), stat.blksize(), stat.permissions().mode() & 0o777), (SIZE, 4096, 0o600));
     let mut file = served.open();
     assert_eq!(served.opens(), 1);
-    // From anywhere to anywhere, although the volume knows sectors only.
+    // Unaligned, although the volume has sectors.
     let data = pattern(1, 300_001);
     file.seek(SeekFrom::Start(4097)).unwrap();
     file.write_all(&data).unwrap();
     let mut found = vec![0; data.len() + 9];
     file.read_exact_at(&mut found, 4092).unwrap();
     assert!(found[..5] == [0; 5] && found[5..data.len() + 5] == data && found[data.len() + 5..] == [0; 4]);
-    // More at once than one request takes.
+    // More than one request of the kernel.
     let data = pattern(2, 5 << 20);
     file.write_all_at(&data, 1 << 20).unwrap();
     let mut found = vec![0; data.len()];
@@ -65,7 +65,7 @@ fn a_file_ends_where_its_volume_does() {
     }
     assert_eq!(errno(File::create(served.place())), Some(Errno::PERM.raw_os_error()), "nothing is truncated");
     assert_eq!(file.metadata().unwrap().len(), SIZE);
-    // Larger and smaller, when the volume is.
+    // The file grows and shrinks with the volume.
     served.volume(|volume| volume.resize(2 * SIZE));
     served.server.resized();
     assert_eq!(file.metadata().unwrap().len(), 2 * SIZE);
@@ -73,7 +73,7 @@ fn a_file_ends_where_its_volume_does() {
 }
 
 #[test]
-fn what_is_synced_is_flushed() {
+fn fsync_flushes_the_volume() {
     let Some(served) = Served::start(512, false) else { return };
     let flushes = || served.volume(|volume| volume.counters().flushes);
     let mut file = served.open();
@@ -114,7 +114,7 @@ fn holes_are_made_and_found() {
     assert_eq!(seek(To::Data, 5000), Ok(12288));
     assert_eq!(seek(To::Hole, 12288), Ok(32 << 10));
     assert_eq!(seek(To::Data, 32 << 10), Err(Errno::NXIO));
-    // A thin volume promises no space, and does not grow.
+    // A thin volume cannot allocate space, and the file does not grow.
     for mode in [FallocateFlags::empty(), keep, FallocateFlags::COLLAPSE_RANGE] {
         assert_eq!(fallocate(&file, mode, 0, 4096), Err(Errno::OPNOTSUPP), "{mode:?}");
     }
@@ -148,9 +148,9 @@ fn a_read_only_file_is_not_opened_for_writing() {
     assert_eq!(found.len() as u64, SIZE);
 }
 
-/// Neighbours within sectors, from many threads and many descriptors.
+/// Concurrent writes within sectors, by many threads and file handles.
 #[test]
-fn writers_side_by_side_do_not_disturb_each_other() {
+fn concurrent_writers_do_not_disturb_each_other() {
     const WRITERS: usize = 8;
     const STEP: usize = 1000;
     let Some(served) = Served::start(4096, false) else { return };
@@ -162,7 +162,7 @@ fn writers_side_by_side_do_not_disturb_each_other() {
                 for round in 0..50 {
                     let data = vec![writer as u8 + 1; STEP];
                     file.write_all_at(&data, ((round * WRITERS + writer) * STEP) as u64).unwrap();
-                    // And whole sectors of its own, elsewhere.
+                    // Whole sectors of its own, elsewhere.
                     let place = (4 << 20) + ((round * WRITERS + writer) * 4096) as u64;
                     file.write_all_at(&[writer as u8 + 1; 4096], place).unwrap();
                 }

@@ -1,13 +1,13 @@
-//! How files end: unused, in use, with requests under way, taken away by somebody else.
+//! The end of files: unused, in use, with requests in flight, and unmounted by others.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use super::served::{PATIENCE, SIZE, Served, is_mounted, until};
+use super::served::{SIZE, Served, TIMEOUT, is_mounted, until};
 
 #[test]
-fn a_file_that_is_open_is_not_taken_away_unasked() {
+fn an_open_file_is_not_removed_without_force() {
     let Some(served) = Served::start(512, false) else { return };
     let place = served.place();
     assert!(is_mounted(&place));
@@ -15,7 +15,7 @@ fn a_file_that_is_open_is_not_taken_away_unasked() {
     assert_eq!(served.server.close().unwrap_err().0, 2);
     drop(other);
     assert_eq!(served.server.close().unwrap_err().0, 1);
-    // It is as it was.
+    // The file is unchanged.
     one.write_all_at(&[1; 512], 0).unwrap();
     drop(one);
     served.server.close().unwrap();
@@ -29,7 +29,7 @@ fn a_file_that_is_open_is_not_taken_away_unasked() {
 }
 
 #[test]
-fn a_file_that_is_taken_away_by_force_fails_for_whoever_has_it_open() {
+fn a_file_that_is_removed_by_force_fails_for_its_users() {
     let Some(served) = Served::start(512, false) else { return };
     let file = served.open();
     served.server.end();
@@ -42,7 +42,7 @@ fn a_file_that_is_taken_away_by_force_fails_for_whoever_has_it_open() {
 }
 
 #[test]
-fn what_is_under_way_at_the_end_is_finished() {
+fn requests_in_flight_are_completed_at_the_end() {
     let Some(served) = Served::start(512, false) else { return };
     served.volume(|volume| volume.faults().hold_writes());
     let file = served.open();
@@ -53,17 +53,17 @@ fn what_is_under_way_at_the_end_is_finished() {
         server.end();
         sender.send(()).unwrap();
     });
-    // Whoever waits for it is told at once; the end waits for the volume.
+    // The writer gets an error at once; the end waits for the volume.
     assert!(writer.join().unwrap().is_err());
     assert!(ended.try_recv().is_err());
     served.volume(|volume| volume.faults().release_writes());
-    ended.recv_timeout(PATIENCE).unwrap();
+    ended.recv_timeout(TIMEOUT).unwrap();
     end.join().unwrap();
     assert_eq!(served.volume(|volume| volume.counters().writes), 1);
 }
 
 #[test]
-fn somebody_else_may_unmount_it() {
+fn a_file_may_be_unmounted_by_others() {
     let Some(served) = Served::start(512, false) else { return };
     let status = Command::new("umount").arg(served.place()).status().unwrap();
     assert!(status.success());
@@ -73,7 +73,7 @@ fn somebody_else_may_unmount_it() {
     assert!(!served.place().exists());
 }
 
-/// A loop device, which a test that fails does not leave behind.
+/// A loop device, detached when dropped.
 struct Loop(String);
 
 impl Drop for Loop {
@@ -107,7 +107,7 @@ fn a_loop_device_works_on_it() {
     );
     assert_eq!(served.server.close().unwrap_err().0, 1);
     run("blkdiscard", &["--offset", "4096", "--length", "4096", device]);
-    assert!(served.volume(|volume| volume.counters().zeroes) > 0, "what is discarded is given back");
+    assert!(served.volume(|volume| volume.counters().zeroes) > 0, "discarded ranges are freed");
     served.volume(|volume| volume.resize(2 * SIZE));
     served.server.resized();
     run("losetup", &["--set-capacity", device]);

@@ -1,5 +1,4 @@
-//! Files by FUSE, as the kernel sees them: real mounts over a volume in memory. They need root and a kernel with FUSE; where there
-//! is neither, these tests say that they do not apply.
+//! FUSE files with real mounts over a volume in memory. The tests need root and a kernel with FUSE.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod bytes;

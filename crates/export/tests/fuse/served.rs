@@ -1,4 +1,4 @@
-//! A file that is served, with its volume on a reactor thread of its own, which tests look into from outside.
+//! A served file, with its volume on a reactor thread of its own.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use futures_channel::oneshot;
 use reactor::{Access, Clock, Handle, ParkDriver, Reactor, SystemClock};
 use tempfile::TempDir;
 
-/// Longer than anything takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step takes, on any machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const SIZE: u64 = 8 << 20;
 
-/// See the module. Fields are dropped in this order.
+/// A served file. Fields are dropped in this order.
 pub(crate) struct Served {
     pub(crate) server: Arc<FuseServer>,
     volume: Handle<MemoryVolume>,
@@ -59,7 +59,7 @@ fn start_reactor(sector: u32) -> (Thread, Settled) {
 }
 
 impl Served {
-    /// A file of 8 MiB in memory; `None` if tests that mount are skipped.
+    /// Serves a file of 8 MiB in memory; `None` if the tests that mount are skipped.
     pub(crate) fn start(sector: u32, read_only: bool) -> Option<Self> {
         if !test_support::has_fuse() {
             return None;
@@ -87,7 +87,7 @@ impl Served {
         self.opens.load(Ordering::Relaxed)
     }
 
-    /// Does something with the volume, where it lives.
+    /// Runs a function with the volume, on its reactor.
     pub(crate) fn volume<T: Send + 'static>(
         &self,
         work: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
@@ -96,23 +96,23 @@ impl Served {
         let home = self.volume.clone();
         let job = move || sender.send(work(&home.local().unwrap())).unwrap();
         self.volume.remote().post(job).unwrap();
-        receiver.recv_timeout(PATIENCE).unwrap()
+        receiver.recv_timeout(TIMEOUT).unwrap()
     }
 }
 
-/// True if something is mounted there.
+/// Returns true if something is mounted at `place`.
 pub(crate) fn is_mounted(place: &Path) -> bool {
     let escaped = place.to_str().unwrap().replace(' ', "\\040");
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     table.lines().any(|line| line.split(' ').nth(4) == Some(&escaped))
 }
 
-/// Waits until something is so.
+/// Waits for a condition, which `condition` names.
 #[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn until(condition: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
     while !is_so() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {condition}");
         std::thread::yield_now();
     }
 }

@@ -1,11 +1,14 @@
-//! A plain NBD client that blocks, says what it is told to, and checks the form of what it gets.
+//! A driver of raw NBD messages for tests: it blocks, sends valid and invalid messages, and checks
+//! the form of replies.
+//!
+//! The client of the product, `export::nbd::client`, follows the protocol and cannot break it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::server::PATIENCE;
+use crate::server::TIMEOUT;
 
 pub(crate) const FUA: u16 = 1;
 pub(crate) const NO_HOLE: u16 = 2;
@@ -78,7 +81,7 @@ pub(crate) struct Client {
     socket: Box<dyn Socket>,
 }
 
-/// A part of a structured reply, or a simple reply.
+/// A chunk of a structured reply, or a simple reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Simple { cookie: u64, error: u32 },
@@ -122,7 +125,7 @@ pub(crate) fn contexts(export: &str, queries: &[&str]) -> Vec<u8> {
     data
 }
 
-/// A request's header.
+/// Encodes a request's header.
 pub(crate) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
     bytes.extend(flags.to_be_bytes());
@@ -136,17 +139,17 @@ pub(crate) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, length: u
 impl Client {
     pub(crate) fn unix(path: &Path) -> Self {
         let socket = UnixStream::connect(path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { socket: Box::new(socket) }
     }
 
     pub(crate) fn tcp(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { socket: Box::new(socket) }
     }
 
-    /// The same connection, for another thread.
+    /// Returns the same connection, for another thread.
     pub(crate) fn second_handle(&self) -> Self {
         Self { socket: self.socket.second_handle() }
     }
@@ -178,12 +181,12 @@ impl Client {
         u64::from_be_bytes(self.receive(8).try_into().unwrap())
     }
 
-    /// Says that it will send no more, but still reads. The server may have closed the connection.
+    /// Shuts down the sending side. The server may have closed the connection.
     pub(crate) fn hang_up(&self) {
         self.socket.hang_up();
     }
 
-    /// Reads until the server closes the connection; how many bytes came.
+    /// Reads until the server closes the connection. Returns the number of bytes.
     pub(crate) fn read_to_end(&mut self) -> usize {
         let mut bytes = Vec::new();
         match self.socket.read_to_end(&mut bytes) {
@@ -194,7 +197,7 @@ impl Client {
         bytes.len()
     }
 
-    /// True if the server has closed the connection without another word.
+    /// Returns true if the server has closed the connection without another byte.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.read_to_end() == 0
     }
@@ -203,7 +206,7 @@ impl Client {
         assert!(self.try_greet(flags));
     }
 
-    /// Greets a server that may close the connection instead.
+    /// Sends the client's flags. Returns false if the server has closed the connection.
     pub(crate) fn try_greet(&mut self, flags: u32) -> bool {
         let mut greeting = [0; 18];
         let greeted = self.socket.read_exact(&mut greeting).is_ok();
@@ -218,7 +221,7 @@ impl Client {
         self.send(data);
     }
 
-    /// One answer to an option: its kind and data.
+    /// Receives one reply to an option: its type and data.
     pub(crate) fn option_reply(&mut self, code: u32) -> (u32, Vec<u8>) {
         assert_eq!(self.u64(), 0x0003_e889_0455_65a9);
         assert_eq!(self.u32(), code);
@@ -227,7 +230,7 @@ impl Client {
         (kind, self.receive(length))
     }
 
-    /// Every answer to an option; the last is an acknowledgement or an error.
+    /// Sends an option and receives all replies; the last is an acknowledgement or an error.
     pub(crate) fn option(&mut self, code: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         self.send_option(code, data);
         let mut replies = Vec::new();
@@ -241,12 +244,12 @@ impl Client {
         }
     }
 
-    /// The kind of the last answer to an option.
+    /// Sends an option and returns the type of the last reply.
     pub(crate) fn option_result(&mut self, code: u32, data: &[u8]) -> u32 {
         self.option(code, data).pop().unwrap().0
     }
 
-    /// Comes to use `disk`, with structured replies and the allocation context.
+    /// Opens `disk`, with structured replies and the allocation context.
     pub(crate) fn negotiate(&mut self) {
         self.greet(3);
         self.negotiate_greeted();
@@ -259,7 +262,7 @@ impl Client {
         assert_eq!(self.option_result(OPT_GO, &info("disk", &[])), REP_ACK);
     }
 
-    /// Comes to use `disk`, with simple replies.
+    /// Opens `disk`, with simple replies.
     pub(crate) fn negotiate_simple(&mut self) {
         self.greet(3);
         assert_eq!(self.option_result(OPT_GO, &info("disk", &[])), REP_ACK);
@@ -273,7 +276,7 @@ impl Client {
         self.send(&[request(flags, WRITE, cookie, offset, data.len() as u32).as_slice(), data].concat());
     }
 
-    /// The next reply. Data of a simple reply is to be read by whoever knows that there is some.
+    /// Receives the next reply. The data of a simple reply to a read remains in the socket.
     pub(crate) fn reply(&mut self) -> Reply {
         match self.u32() {
             0x6744_6698 => {
@@ -320,7 +323,7 @@ impl Client {
         }
     }
 
-    /// The error number of the next reply, which carries no data; 0 if all went well.
+    /// Receives a reply without data. Returns the error number, or 0.
     pub(crate) fn result(&mut self, cookie: u64) -> u32 {
         let reply = self.reply();
         assert_eq!(reply.cookie(), cookie, "{reply:?}");
@@ -335,13 +338,13 @@ impl Client {
         }
     }
 
-    /// Reads a range by structured replies.
+    /// Reads a range with structured replies.
     pub(crate) fn read(&mut self, flags: u16, offset: u64, length: u32) -> Result<Vec<u8>, u32> {
         self.request(flags, READ, 77, offset, length);
         self.read_reply(77, offset, length)
     }
 
-    /// Puts a read's replies together. Each byte must come once.
+    /// Assembles the replies of a read. Each byte must be sent once.
     pub(crate) fn read_reply(&mut self, expected: u64, offset: u64, length: u32) -> Result<Vec<u8>, u32> {
         let mut bytes: Vec<Option<u8>> = vec![None; length as usize];
         let mut put = |at: u64, part: &[u8]| {

@@ -1,4 +1,4 @@
-//! Commands over real sockets: what they do, and what is answered.
+//! Commands over real sockets: their effects and replies.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use export::VolumeErrorKind;
 use crate::client::*;
 use crate::server::{SIZE, on_each_backend};
 
-/// Bytes that differ from place to place and from seed to seed.
+/// A pattern that depends on position and seed.
 fn pattern(seed: u32, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     let step = |_| {
@@ -20,10 +20,10 @@ fn pattern(seed: u32, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_data_is_read_back() {
     on_each_backend(|server| {
         let mut client = server.client();
-        // Sizes around every limit that the server has inside.
+        // Sizes around every limit inside the server.
         let sizes =
             [512, 4096, 32 << 10, (32 << 10) + 512, 256 << 10, 1 << 20, (1 << 20) + 512, (5 << 20) + 1024];
         for (index, size) in sizes.into_iter().enumerate() {
@@ -37,7 +37,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn the_largest_payload_goes_through() {
+fn the_largest_payload_is_transferred() {
     on_each_backend(|server| {
         let mut client = server.client();
         let data = pattern(1, 32 << 20);
@@ -66,7 +66,7 @@ fn simple_replies_are_simple() {
         server.with(|fixture| fixture.disk.faults().fail_next_read(VolumeErrorKind::Io));
         client.request(0, READ, 3, 0, 512);
         assert_eq!(client.reply(), Reply::Simple { cookie: 3, error: EIO });
-        // Never in parts, however long it is.
+        // In one piece at any length.
         client.request(0, READ, 4, 0, 4 << 20);
         assert_eq!(client.reply(), Reply::Simple { cookie: 4, error: 0 });
         assert!(client.receive(4 << 20)[4096..].iter().all(|byte| *byte == 0));
@@ -74,7 +74,7 @@ fn simple_replies_are_simple() {
 }
 
 #[test]
-fn errors_come_with_the_volumes_words() {
+fn errors_carry_the_message_of_the_volume() {
     on_each_backend(|server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().fail_next_write(VolumeErrorKind::NoSpace));
@@ -93,7 +93,7 @@ fn errors_come_with_the_volumes_words() {
             let length = if kind == FLUSH { 0 } else { 4096 };
             client.request(0, kind, 9, 0, length);
             assert_eq!(client.result(9), fault, "command {kind}");
-            // Use up the others.
+            // Uses up the other injected errors.
             client.write(0, 1, 0, &[1; 512]);
             client.request(0, FLUSH, 1, 0, 0);
             client.request(0, READ, 1, 0, 512);
@@ -105,7 +105,7 @@ fn errors_come_with_the_volumes_words() {
 }
 
 #[test]
-fn senseless_requests_are_refused_and_the_connection_goes_on() {
+fn invalid_requests_are_refused_and_the_connection_continues() {
     on_each_backend(|server| {
         let mut client = server.client();
         for (flags, kind, offset, length, expected) in [
@@ -128,7 +128,7 @@ fn senseless_requests_are_refused_and_the_connection_goes_on() {
             client.request(flags, kind, 5, offset, length);
             assert_eq!(client.result(5), expected, "{kind} of {length} at {offset}");
         }
-        // The payload of a write that is refused is passed over.
+        // The payload of a refused write is skipped.
         for (flags, offset, length, expected) in
             [(0, SIZE, 512, ENOSPC), (0, 100, 3 << 20, EINVAL), (DF, 0, 4096, EINVAL), (0, 0, 7, EINVAL)]
         {
@@ -147,7 +147,7 @@ fn a_read_only_export_is_not_changed() {
         let mut client = server.client();
         client.write(0, 1, 0, &[1; 4096]);
         assert_eq!(client.result(1), 0);
-        // Also when it becomes so while it is used.
+        // The volume becomes read-only while it is in use.
         server.with(|fixture| fixture.disk.set_read_only(true));
         client.write(0, 2, 0, &[2; 4096]);
         assert_eq!(client.result(2), EPERM);
@@ -194,7 +194,7 @@ fn zeroes_and_trims_take_effect() {
 }
 
 #[test]
-fn only_what_asks_for_it_is_durable_at_once() {
+fn only_fua_requests_are_flushed() {
     on_each_backend(|server| {
         let mut client = server.client();
         let flushes = || server.with(|fixture| fixture.disk.counters().flushes);
@@ -211,10 +211,10 @@ fn only_what_asks_for_it_is_durable_at_once() {
         client.request(FUA, WRITE_ZEROES, 4, 0, 512);
         (1..=4).for_each(|_| assert!(matches!(client.reply(), Reply::Simple { error: 0, .. })));
         assert_eq!(flushes(), 4);
-        // Reads may ask for it and get nothing by it.
+        // FUA on a read is permitted, and has no effect.
         assert_eq!(client.read(FUA, 0, 512), Ok(vec![0; 512]));
         assert_eq!(flushes(), 4);
-        // What could not be flushed was not durable; what could not be written is not flushed.
+        // A failed flush fails the write; a failed write is not flushed.
         server.with(|fixture| fixture.disk.faults().fail_next_flush(VolumeErrorKind::Io));
         client.write(FUA, 1, 0, &[1; 512]);
         assert_eq!(client.result(1), EIO);

@@ -22,7 +22,7 @@ fn fill(client: &mut Client, offset: u64, length: usize) {
 }
 
 #[test]
-fn data_and_holes_are_told() {
+fn data_and_holes_are_reported() {
     on_each_backend(|server| {
         let mut client = server.client();
         let all = SIZE as u32;
@@ -39,14 +39,14 @@ fn data_and_holes_are_told() {
 }
 
 #[test]
-fn a_range_longer_than_one_look_is_told_as_one() {
+fn a_range_longer_than_one_query_is_reported_as_one() {
     on_each_backend(|server| {
         server.with(|fixture| fixture.disk.resize(1 << 40));
         let mut client = server.client();
         let most = u32::MAX - 511;
         assert_eq!(status(&mut client, 0, 1 << 30, most), [(most, HOLE)]);
         assert_eq!(status(&mut client, REQ_ONE, 512, most), [(most, HOLE)]);
-        // Data across the border of two looks.
+        // Data across the boundary of two queries.
         fill(&mut client, (1 << 30) - 4096, 8192);
         let before = (1 << 29) - 4096;
         let expected = [(before, HOLE), (8192, DATA), (most - before - 8192, HOLE)];
@@ -55,7 +55,7 @@ fn a_range_longer_than_one_look_is_told_as_one() {
 }
 
 #[test]
-fn an_answer_to_a_question_about_many_extents_is_cut() {
+fn a_reply_with_many_extents_is_limited() {
     on_each_backend(|server| {
         let mut client = server.client();
         for block in 0..5000u64 {
@@ -75,7 +75,7 @@ fn an_answer_to_a_question_about_many_extents_is_cut() {
 }
 
 #[test]
-fn holes_are_told_instead_of_sent_where_that_pays() {
+fn large_holes_are_reported_instead_of_sent() {
     on_each_backend(|server| {
         let mut client = server.client();
         fill(&mut client, 1 << 20, 128 << 10);
@@ -97,7 +97,7 @@ fn holes_are_told_instead_of_sent_where_that_pays() {
         let expected =
             [(0, border, true), (border.into(), data, false), ((border + data).into(), border - data, true)];
         assert_eq!(parts, expected);
-        // In one piece if asked for, and where there is little to gain.
+        // In one piece with DF, and for short reads.
         for (flags, length) in [(DF, 2 << 20), (0, 32 << 10)] {
             client.request(flags, READ, 2, 0, length);
             let Reply::Data { done: true, offset: 0, data, .. } = client.reply() else {
@@ -109,17 +109,17 @@ fn holes_are_told_instead_of_sent_where_that_pays() {
 }
 
 #[test]
-fn a_long_read_that_fails_in_the_middle_says_so() {
+fn a_long_read_that_fails_in_the_middle_returns_an_error() {
     on_each_backend(|server| {
         let mut client = server.client();
         fill(&mut client, 0, 8 << 20);
-        // The list of extents fails: everything is read as data.
+        // The query for extents fails: everything is read as data.
         server.with(|fixture| fixture.disk.faults().fail_next_read(VolumeErrorKind::Io));
         assert!(client.read(0, 0, 8 << 20) == Ok(vec![0xaa; 8 << 20]));
         for part in 0..8 {
             server.with(move |fixture| {
                 let faults = fixture.disk.faults();
-                // The list of extents, and the parts before.
+                // The query for extents, and the parts before.
                 (0..=part).for_each(|_| faults.pass_next_read());
                 faults.fail_next_read(VolumeErrorKind::Io);
             });

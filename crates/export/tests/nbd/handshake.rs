@@ -1,4 +1,4 @@
-//! What is agreed on before an export is used.
+//! The handshake.
 
 use export::nbd::DisconnectReason;
 use export::{MemoryVolume, OpenErrorKind, VolumeErrorKind};
@@ -34,7 +34,7 @@ fn an_export_is_described_and_used() {
         assert!(replies.contains(&(REP_INFO, b"\0\x01disk".to_vec())));
         assert!(replies.contains(&(REP_INFO, b"\0\x02the only one".to_vec())));
         assert_eq!(client.option_result(OPT_STRUCTURED_REPLY, b""), REP_ACK);
-        // Not asked for names, and with structured replies on.
+        // Without a request for names, and with structured replies.
         let replies = client.option(OPT_GO, &info("disk", &[]));
         assert_eq!(facts(&replies), (SIZE, 0b1001_1110_1101, [512, 4096, 32 << 20]));
         assert_eq!(replies.len(), 3);
@@ -58,7 +58,7 @@ fn an_export_is_used_over_tcp() {
 }
 
 #[test]
-fn the_old_way_to_an_export_works() {
+fn export_name_opens_an_export() {
     on_each_backend(|server| {
         for (flags, zeroes) in [(0u32, 124), (1, 124), (3, 0)] {
             let mut client = server.connect();
@@ -76,7 +76,7 @@ fn the_old_way_to_an_export_works() {
 }
 
 #[test]
-fn the_old_way_to_no_export_ends() {
+fn export_name_of_a_missing_export_closes_the_connection() {
     on_each_backend(|server| {
         let mut client = server.connect();
         client.greet(3);
@@ -99,7 +99,7 @@ fn the_default_is_the_only_export() {
         assert_eq!(client.option_result(OPT_INFO, &info("", &[])), REP_ERR_UNKNOWN);
         server.with(|fixture| fixture.exports.remove("disk"));
         let replies = client.option(OPT_GO, &info("", &[1, 2]));
-        // A volume without a description says nothing instead.
+        // A volume without a description sends none.
         assert_eq!(replies.len(), 4);
         assert_eq!((facts(&replies).0, facts(&replies).2), (1 << 20, [4096, 4096, 32 << 20]));
     });
@@ -154,7 +154,7 @@ fn an_unknown_export_may_be_followed_by_a_known_one() {
 }
 
 #[test]
-fn an_export_that_cannot_be_had_is_told_why() {
+fn an_unavailable_export_is_refused_with_the_reason() {
     on_each_backend(|server| {
         let mut client = server.connect();
         client.greet(3);
@@ -172,7 +172,7 @@ fn an_export_that_cannot_be_had_is_told_why() {
 }
 
 #[test]
-fn what_is_not_offered_is_refused_and_the_handshake_goes_on() {
+fn unsupported_options_are_refused_and_the_handshake_continues() {
     on_each_backend(|server| {
         let mut client = server.connect();
         client.greet(3);
@@ -244,7 +244,7 @@ fn contexts_are_those_selected_last_for_the_export_that_is_used() {
 }
 
 #[test]
-fn a_read_only_export_says_so() {
+fn a_read_only_export_is_reported() {
     on_each_backend(|server| {
         server.with(|fixture| fixture.disk.set_read_only(true));
         let mut client = server.connect();
@@ -262,7 +262,7 @@ fn a_client_may_abort() {
         assert_eq!(client.option(OPT_ABORT, b""), [(REP_ACK, Vec::new())]);
         assert!(client.is_closed());
         assert_eq!(server.end(), DisconnectReason::Disconnected);
-        // Or not wait for the answer.
+        // The client may not wait for the reply.
         let mut client = server.connect();
         client.greet(3);
         client.send_option(OPT_ABORT, b"");
@@ -292,7 +292,7 @@ fn requests_may_come_with_the_last_option() {
 }
 
 #[test]
-fn sectors_of_any_size_are_told() {
+fn sector_sizes_are_reported() {
     for sector in [512, 4096, 65536] {
         let server = Server::start(Backend::Auto, Default::default(), sector);
         let mut client = server.connect();
@@ -304,7 +304,7 @@ fn sectors_of_any_size_are_told() {
         client.write(0, 1, 0, &vec![1; sector as usize]);
         assert_eq!(client.result(1), 0);
     }
-    // Every kind of error a volume has is a different number to a client.
+    // Each kind of volume error has its own number.
     let server = Server::start(Backend::Auto, Default::default(), 512);
     let mut client = server.client();
     for (kind, expected) in [

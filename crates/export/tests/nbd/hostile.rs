@@ -1,4 +1,4 @@
-//! Clients that say nonsense, stop halfway, or never read.
+//! Clients that violate the protocol, stall, or never read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use reactor::Backend;
 use crate::client::*;
 use crate::server::{Server, on_each_backend, with_limits};
 
-/// Somebody who does nothing wrong, before and after.
+/// A well-behaved client, before and after.
 struct Bystander(Client);
 
 impl Bystander {
@@ -26,7 +26,7 @@ impl Bystander {
     }
 }
 
-/// A client does something to a server on each backend, and its connection is closed for that reason.
+/// Runs a client on each backend, and checks that its connection ends for this reason.
 fn ends_with(expected: &DisconnectReason, act: impl Fn(&Server) -> Option<Client>) {
     on_each_backend(|server| {
         let mut bystander = Bystander::new(&server);
@@ -47,10 +47,10 @@ fn greeted(server: &Server) -> Client {
 }
 
 #[test]
-fn something_else_than_the_protocol() {
+fn other_protocols() {
     ends_with(&ProtocolViolation::BadMagic(0x2f20_4854_5450_2f31).into(), |server| {
         let mut client = server.connect();
-        // The first four bytes are flags, and happen to be known ones.
+        // The first four bytes are taken as flags, and are valid.
         client.send(b"\0\0\0\0/ HTTP/1.1\r\nHost: x\r\n\r\n");
         Some(client)
     });
@@ -74,7 +74,7 @@ fn something_else_than_the_protocol() {
 }
 
 #[test]
-fn absurd_lengths() {
+fn excessive_lengths() {
     for length in [(64 << 10) + 1, u32::MAX] {
         ends_with(&ProtocolViolation::OptionLength(length).into(), |server| {
             let mut client = greeted(server);
@@ -102,7 +102,7 @@ fn absurd_lengths() {
 }
 
 #[test]
-fn a_handshake_without_an_end() {
+fn an_endless_handshake() {
     ends_with(&ProtocolViolation::TooManyOptions.into(), |server| {
         let mut client = greeted(server);
         for _ in 0..4096 {
@@ -113,7 +113,7 @@ fn a_handshake_without_an_end() {
 }
 
 #[test]
-fn gone_in_the_middle_of_anything() {
+fn disconnects_within_messages() {
     let option = [b"IHAVEOPT\0\0\0\x07\0\0\0\x0a", info("disk", &[]).as_slice()].concat();
     for length in [1, 4 + 1, 4 + 16, 4 + 16 + 5] {
         ends_with(&DisconnectReason::Truncated, |server| {
@@ -131,14 +131,14 @@ fn gone_in_the_middle_of_anything() {
             None
         });
     }
-    // In the middle of what is refused anyway.
+    // Within the payload of a refused request.
     ends_with(&DisconnectReason::Truncated, |server| {
         let mut client = server.client();
         client.send(&request(0, WRITE, 1, 1, 2 << 20));
         client.send(&[1; 1000]);
         None
     });
-    // Between messages is no offence.
+    // Closing between messages is allowed.
     ends_with(&DisconnectReason::Closed, |server| {
         let mut client = server.connect();
         client.receive(18);
@@ -155,7 +155,7 @@ fn gone_in_the_middle_of_anything() {
 }
 
 #[test]
-fn a_client_that_never_speaks_or_never_ends() {
+fn silent_and_endless_handshakes_time_out() {
     let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
     with_limits(&limits, |server| {
         let mut silent = server.connect();
@@ -170,11 +170,11 @@ fn a_client_that_never_speaks_or_never_ends() {
 }
 
 #[test]
-fn a_client_that_does_not_read_costs_itself_only() {
+fn a_client_that_does_not_read_affects_itself_only() {
     let limits = Limits { stalled: Duration::from_millis(100), payload_bytes: 4 << 20, ..Limits::default() };
     with_limits(&limits, |server| {
         let mut client = server.client();
-        // 10 GiB in all, if anybody let it.
+        // 10 GiB in total, if the server permitted it.
         for cookie in 0..10_000 {
             if !client.try_send(&request(DF, READ, cookie, 0, 1 << 20)) {
                 break;
@@ -184,24 +184,24 @@ fn a_client_that_does_not_read_costs_itself_only() {
         assert_eq!(server.end(), DisconnectReason::Stalled);
         bystander.look();
         let reads = server.with(|fixture| fixture.disk.counters().reads);
-        // What may be held, what the socket has taken, and the bystander's.
+        // The payload in flight, the socket's buffers, and the read of the bystander.
         assert!(reads < 20, "{reads} reads were begun");
     });
 }
 
 #[test]
-fn who_uses_up_what_all_share_leaves_the_others_their_own() {
+fn connections_keep_their_own_memory_when_the_shared_memory_is_used_up() {
     let limits = Limits { stalled: Duration::from_millis(100), shared_bytes: 8 << 20, ..Limits::default() };
     with_limits(&limits, |server| {
         let mut client = server.client();
         for cookie in 0..20 {
             client.request(DF, READ, cookie, 0, 1 << 20);
         }
-        // One from its own memory, the others from what all share.
+        // One read uses the connection's own memory, the others use the shared memory.
         server.wait_until(|fixture| fixture.disk.counters().reads == 9);
         let mut bystander = Bystander::new(&server);
         assert_eq!(bystander.0.read(0, 0, 1 << 20).map(|data| data.len()), Ok(1 << 20));
-        // More than its own: it has to wait until the other is gone.
+        // More than the connection's own memory: it waits for the other connection.
         bystander.0.request(DF, READ, 1, 0, 2 << 20);
         assert_eq!(server.end(), DisconnectReason::Stalled);
         assert_eq!(bystander.0.read_reply(1, 0, 2 << 20).map(|data| data.len()), Ok(2 << 20));
@@ -209,15 +209,15 @@ fn who_uses_up_what_all_share_leaves_the_others_their_own() {
 }
 
 #[test]
-fn writes_of_a_few_bytes_do_not_keep_much_more_than_they_are_charged_for() {
+fn small_writes_hold_little_more_memory_than_they_are_charged() {
     const WRITES: u64 = 100;
     const FILLER: u32 = 511 << 10;
     let limits = Limits { payload_bytes: 4 << 20, ..Limits::default() };
     with_limits(&limits, |server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
-        // Between two writes that wait, as behind a limit of the volume, one is refused: what it brings fills the memory
-        // into which the write was received.
+        // A refused request is sent between two writes that wait for the volume: its payload fills
+        // the receive memory of the write before.
         let mut sender = client.second_handle();
         let sending = std::thread::spawn(move || {
             for cookie in 0..WRITES {
@@ -226,7 +226,7 @@ fn writes_of_a_few_bytes_do_not_keep_much_more_than_they_are_charged_for() {
             }
         });
         server.wait_until(|fixture| fixture.disk.faults().held_writes() >= 8);
-        // While others are served, nothing more is received from it.
+        // While the other connections are served, nothing more is received from this one.
         let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
         for _ in 0..400 {
             for other in &mut others {
@@ -234,7 +234,7 @@ fn writes_of_a_few_bytes_do_not_keep_much_more_than_they_are_charged_for() {
             }
         }
         let held = server.with(|fixture| fixture.disk.faults().held_writes());
-        // 8 times 512 KiB, and what came before there was as much room for each.
+        // 8 times 512 KiB, and as much receive memory for each.
         assert!(held <= 20, "{held} writes keep up to {} KiB", held * 512);
         server.with(|fixture| fixture.disk.faults().release_writes());
         let mut answered: Vec<u64> = (0..2 * WRITES).map(|_| client.reply().cookie()).collect();
@@ -248,7 +248,7 @@ fn writes_of_a_few_bytes_do_not_keep_much_more_than_they_are_charged_for() {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
+fn a_client_that_does_not_read_errors_affects_itself_only() {
     let limits = Limits { stalled: Duration::from_millis(100), ..Limits::default() };
     with_limits(&limits, |server| {
         let mut client = server.client();
@@ -270,7 +270,7 @@ fn a_client_that_does_not_read_its_refusals_costs_itself_only() {
 }
 
 #[test]
-fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
+fn a_stalled_client_is_disconnected_and_an_idle_one_is_not() {
     let limits = Limits { stalled: Duration::from_millis(50), ..Limits::default() };
     with_limits(&limits, |server| {
         let mut idle = server.client();
@@ -278,7 +278,7 @@ fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
             let mut client = server.client();
             client.send(&[request(0, WRITE, 1, 0, 2 << 20), vec![1; 2 << 20]].concat()[..length]);
             if length == 28 + (1 << 20) {
-                // Between two parts of a payload, as much as in one.
+                // Between two parts of a payload, the timeout starts again.
                 client.send(&[1]);
             }
             assert_eq!(server.end(), DisconnectReason::Stalled);
@@ -286,7 +286,7 @@ fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
         }
         assert!(server.no_end());
         assert_eq!(idle.read(0, 0, 512).map(|data| data.len()), Ok(512));
-        // Nor is one whose volume takes its time.
+        // A slow volume is not a stall.
         server.with(|fixture| fixture.disk.faults().hold_writes());
         idle.write(0, 1, 0, &[1; 512]);
         let mut stalled = server.client();
@@ -298,8 +298,8 @@ fn a_client_that_stops_in_the_middle_is_given_up_and_an_idle_one_is_not() {
     });
 }
 
-/// Requests that are nearly right.
-fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
+/// Almost valid requests.
+fn almost_valid_requests() -> impl Strategy<Value = Vec<u8>> {
     let one = (0..64u16, 0..9u16, any::<u64>(), 0..1u64 << 27, 0..1u32 << 14, any::<bool>());
     let requests = prop::collection::vec(one, 1..50).prop_map(|requests| {
         let mut bytes = Vec::new();
@@ -324,12 +324,12 @@ fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn any_bytes_at_all() {
+fn arbitrary_bytes() {
     let server = Server::start(Backend::Auto, Limits::default(), 512);
     let mut bystander = Bystander::new(&server);
     let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = prop::test_runner::TestRunner::new(config);
-    let bytes = prop_oneof![prop::collection::vec(any::<u8>(), 0..2000), nearly_requests()];
+    let bytes = prop_oneof![prop::collection::vec(any::<u8>(), 0..2000), almost_valid_requests()];
     let in_use = any::<bool>();
     runner
         .run(&(bytes, in_use), |(bytes, in_use)| {

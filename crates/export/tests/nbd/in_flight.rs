@@ -1,4 +1,4 @@
-//! Requests under way together, and those whose client is gone.
+//! Concurrent requests, and requests of disconnected clients.
 
 use export::nbd::{DisconnectReason, Limits};
 
@@ -6,7 +6,7 @@ use crate::client::*;
 use crate::server::{on_each_backend, with_limits};
 
 #[test]
-fn a_request_that_takes_its_time_holds_nobody_up() {
+fn a_slow_request_delays_no_other() {
     on_each_backend(|server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
@@ -21,7 +21,7 @@ fn a_request_that_takes_its_time_holds_nobody_up() {
 }
 
 #[test]
-fn what_was_received_stays_until_it_is_written() {
+fn received_payload_is_held_until_it_is_written() {
     on_each_backend(|server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
@@ -45,7 +45,7 @@ fn what_was_received_stays_until_it_is_written() {
 }
 
 #[test]
-fn no_more_requests_are_begun_than_allowed() {
+fn requests_in_flight_are_limited() {
     with_limits(&Limits { requests: 4, ..Limits::default() }, |server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
@@ -54,7 +54,7 @@ fn no_more_requests_are_begun_than_allowed() {
         }
         client.request(0, READ, 6, 0, 512);
         server.wait_until(|fixture| fixture.disk.faults().held_writes() == 4);
-        // A refusal needs a place too. Another connection has its own.
+        // A refusal needs a slot too. Another connection has its own.
         let mut other = server.client();
         assert_eq!(other.read(0, 0, 512), Ok(vec![0; 512]));
         server.with(|fixture| {
@@ -69,7 +69,7 @@ fn no_more_requests_are_begun_than_allowed() {
 }
 
 #[test]
-fn no_more_payload_is_held_than_allowed() {
+fn payload_in_flight_is_limited() {
     with_limits(&Limits { payload_bytes: 1 << 20, ..Limits::default() }, |server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
@@ -78,7 +78,7 @@ fn no_more_payload_is_held_than_allowed() {
             for cookie in 0..4 {
                 sender.write(0, cookie, cookie << 20, &[1; 512 << 10]);
             }
-            // One that is larger than all that may be held.
+            // A write that is larger than the payload limit.
             sender.write(0, 4, 8 << 20, &[2; 5 << 20]);
         });
         server.wait_until(|fixture| fixture.disk.faults().held_writes() == 2);
@@ -96,7 +96,7 @@ fn no_more_payload_is_held_than_allowed() {
 }
 
 #[test]
-fn a_long_write_is_begun_before_it_has_come() {
+fn a_long_write_begins_before_it_is_received() {
     on_each_backend(|server| {
         let mut client = server.client();
         client.send(&request(0, WRITE, 1, 0, 4 << 20));
@@ -109,7 +109,7 @@ fn a_long_write_is_begun_before_it_has_come() {
 }
 
 #[test]
-fn a_goodbye_waits_for_what_was_begun() {
+fn a_disconnect_waits_for_requests_in_flight() {
     on_each_backend(|server| {
         for says_goodbye in [true, false] {
             let mut client = server.client();
@@ -136,7 +136,7 @@ fn a_goodbye_waits_for_what_was_begun() {
 }
 
 #[test]
-fn a_goodbye_before_the_replies_were_read_cuts_none_of_them() {
+fn a_disconnect_does_not_truncate_replies() {
     on_each_backend(|server| {
         let mut client = server.client();
         client.write(0, 1, 0, &[1; 1 << 20]);
@@ -146,7 +146,7 @@ fn a_goodbye_before_the_replies_were_read_cuts_none_of_them() {
             for cookie in 0..16 {
                 client.request(flags, READ, cookie, 0, 1 << 20);
             }
-            // Until the last reply waits to be sent, and the first is being sent.
+            // Until the last reply is queued, and the first is being sent.
             let reads = if flags == DF { 16 } else { 32 };
             server.wait_until(move |fixture| fixture.disk.counters().reads == reads);
             client.request(0, DISC, 99, 0, 0);
@@ -163,12 +163,12 @@ fn a_goodbye_before_the_replies_were_read_cuts_none_of_them() {
 }
 
 #[test]
-fn what_was_begun_is_finished_without_its_client() {
+fn requests_are_completed_without_their_client() {
     on_each_backend(|server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
         client.write(FUA, 1, 0, &[7; 4096]);
-        // And one that has not come whole.
+        // A write whose payload is incomplete.
         client.send(&request(0, WRITE, 2, 1 << 20, 3 << 20));
         client.send(&vec![8; 2 << 20]);
         server.wait_until(|fixture| fixture.disk.faults().held_writes() == 3);

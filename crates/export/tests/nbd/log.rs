@@ -1,4 +1,4 @@
-//! What is logged of a connection, once.
+//! The log of connections.
 
 use export::nbd::DisconnectReason;
 
@@ -58,7 +58,7 @@ fn each_connection_is_logged_with_one_reason() {
 }
 
 #[test]
-fn requests_that_fail_are_not_logged_one_by_one() {
+fn failed_requests_are_not_logged_one_by_one() {
     on_each_backend(|server| {
         let mut client = server.client();
         for _ in 0..100 {

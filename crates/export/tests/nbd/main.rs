@@ -1,4 +1,4 @@
-//! The NBD server over real sockets: spoken to by a client that is written here, and by those that people use.
+//! The NBD server over real sockets: with a driver of raw messages, and with common clients.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 

@@ -1,4 +1,4 @@
-//! The clients that people use.
+//! Common clients: libnbd, qemu and fio.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {arguments:?}: {}\n{out}\n{errors}", output.status);
-    // fio and qemu-io report some failures by words only.
+    // fio and qemu-io report some failures in their output alone.
     assert!(
         !out.contains("failed") && !errors.contains("failed"),
         "{program} {arguments:?}:\n{out}\n{errors}"
@@ -55,7 +55,7 @@ fn data_bytes(server: &Server) -> u64 {
 }
 
 #[test]
-fn nbdinfo_is_told_everything() {
+fn nbdinfo_shows_all_properties() {
     if !test_support::has_programs(&["nbdinfo"]) {
         return;
     }
@@ -103,7 +103,7 @@ fn nbdcopy_copies_both_ways_and_keeps_holes() {
         assert!((3 << 20..4 << 20).contains(&data), "{data} bytes of data");
         run("nbdcopy", &["--requests=64", "--connections=4", &disk, path(&back)]);
         assert!(same(&image, &back));
-        // From one server to another, over what was there.
+        // From one server to another, over existing data.
         let other = Server::start(reactor::Backend::Auto, Default::default(), 512);
         let garbage = directory.path().join("garbage");
         std::fs::write(&garbage, vec![0x55; SIZE as usize]).unwrap();
@@ -133,7 +133,7 @@ fn qemu_img_converts_and_compares() {
         let data = map.as_array().unwrap().iter().filter(|extent| extent["data"] == true);
         let data: u64 = data.map(|extent| extent["length"].as_u64().unwrap()).sum();
         assert!((3 << 20..4 << 20).contains(&data), "{map}");
-        // Several connections at once, out of order, into a format of their own.
+        // Several connections, out of order, into another format.
         let qcow = directory.path().join("qcow");
         run("qemu-img", &["convert", "-W", "-m", "16", "-f", "raw", "-O", "qcow2", &disk, path(&qcow)]);
         let compared = run("qemu-img", &["compare", "-f", "raw", "-F", "qcow2", path(&image), path(&qcow)]);
@@ -182,7 +182,7 @@ fn qemu_io_reads_what_it_wrote_zeroed_and_discarded() {
         arguments.extend(commands.iter().flat_map(|command| ["-c", *command]));
         let out = run("qemu-io", &arguments);
         assert!(!out.contains("verification"), "{out}");
-        // A pattern that is not there is noticed: the checks above check something.
+        // A wrong pattern is detected, so that the checks above can fail.
         let wrong =
             Command::new("qemu-io").args(["-f", "raw", &disk, "-c", "read -P 9 0 512"]).output().unwrap();
         assert!(String::from_utf8_lossy(&wrong.stdout).contains("verification failed"));

@@ -1,4 +1,4 @@
-//! A server of memory volumes on a thread of its own, which tests look into from outside.
+//! A server of memory volumes on a thread of its own.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
-/// Longer than anything takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step takes, on any machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is served under the name `disk`, unless a test says otherwise.
+/// Size of the volume `disk`, unless a test needs another one.
 pub(crate) const SIZE: u64 = 64 << 20;
 
-/// What a test's server has, on its own thread.
+/// The state of a test's server, on its own thread.
 pub(crate) struct Fixture {
     pub(crate) exports: MemoryExports,
     pub(crate) disk: MemoryVolume,
@@ -36,7 +36,7 @@ thread_local! {
     static FIXTURE: RefCell<Option<Rc<Fixture>>> = const { RefCell::new(None) };
 }
 
-/// What a server has logged.
+/// The log of a server.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -104,28 +104,28 @@ impl Server {
         self.address
     }
 
-    /// A client on the Unix socket that has said nothing yet.
+    /// Connects a client to the Unix socket.
     pub(crate) fn connect(&self) -> Client {
         Client::unix(&self.path())
     }
 
-    /// A client that uses `disk` with structured replies and the allocation context.
+    /// Connects a client, which opens `disk` with structured replies and the allocation context.
     pub(crate) fn client(&self) -> Client {
         let mut client = self.connect();
         client.negotiate();
         client
     }
 
-    /// Looks into the server.
+    /// Runs a function on the server's thread.
     pub(crate) fn with<T: Send + 'static>(&self, look: impl FnOnce(&Rc<Fixture>) -> T + Send + 'static) -> T {
         let (sender, receiver) = mpsc::channel();
         let job =
             move || FIXTURE.with_borrow(|fixture| sender.send(look(fixture.as_ref().unwrap())).unwrap());
         self.remote.post(job).unwrap();
-        receiver.recv_timeout(PATIENCE).unwrap()
+        receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// Waits until something is true in the server.
+    /// Waits for a condition on the server's thread.
     pub(crate) fn wait_until(&self, condition: impl Fn(&Fixture) -> bool + Send + 'static) {
         let (sender, receiver) = mpsc::channel();
         self.with(move |fixture| {
@@ -138,10 +138,10 @@ impl Server {
             };
             Reactor::current().spawn(task).detach();
         });
-        receiver.recv_timeout(PATIENCE).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap();
     }
 
-    /// The lines that were logged by now.
+    /// Returns the lines logged so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let log = self.log.0.lock().unwrap();
         String::from_utf8(log.clone()).unwrap().lines().map(str::to_owned).collect()
@@ -151,12 +151,12 @@ impl Server {
         self.with(|fixture| fixture.stop.raise());
     }
 
-    /// Why the next connection ended.
+    /// Returns the reason why the next connection ends.
     pub(crate) fn end(&self) -> DisconnectReason {
-        self.ends.recv_timeout(PATIENCE).unwrap()
+        self.ends.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// True if no connection has ended that was not asked for.
+    /// Returns true if no further connection has ended.
     pub(crate) fn no_end(&self) -> bool {
         self.ends.try_recv().is_err()
     }
@@ -210,7 +210,7 @@ fn serve(fixture: Rc<Fixture>, stream: Stream) {
     let task = async move {
         let Fixture { exports, limits, reserve, stop, .. } = &*fixture;
         let end = serve_connection(stream, exports, limits, reserve, stop).await;
-        // A test that does not look at the ends may be over.
+        // A test that ignores the reasons may have ended.
         let _ = fixture.ends.send(end);
     };
     Reactor::current().spawn(task).detach();

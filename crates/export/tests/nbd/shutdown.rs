@@ -1,4 +1,4 @@
-//! The end of a server with requests under way.
+//! Shutting a server down with requests in flight.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use export::{MemoryExports, MemoryVolume};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, SystemClock};
 
 use crate::client::*;
-use crate::server::{PATIENCE, on_each_backend, with_limits};
+use crate::server::{TIMEOUT, on_each_backend, with_limits};
 
 #[test]
 fn connections_without_work_are_closed() {
@@ -26,7 +26,7 @@ fn connections_without_work_are_closed() {
 }
 
 #[test]
-fn an_export_that_ends_takes_its_connections_with_it() {
+fn a_removed_export_closes_its_connections() {
     on_each_backend(|server| {
         server.with(|fixture| fixture.exports.insert("second", "", &MemoryVolume::new(1 << 20, 512)));
         let mut client = server.client();
@@ -49,7 +49,7 @@ fn an_export_that_ends_takes_its_connections_with_it() {
 }
 
 #[test]
-fn what_was_begun_is_answered_and_nothing_more_is_begun() {
+fn requests_in_flight_are_answered_and_no_more_begin() {
     on_each_backend(|server| {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
@@ -71,7 +71,7 @@ fn what_was_begun_is_answered_and_nothing_more_is_begun() {
 
 #[test]
 fn replies_arrive_although_requests_were_left_unread() {
-    // Closing a TCP connection with unread data takes back what the other end has not received.
+    // Closing a TCP connection with unread data discards data that the peer has not received.
     on_each_backend(|server| {
         let mut client = Client::tcp(server.address());
         client.negotiate();
@@ -98,7 +98,7 @@ fn replies_arrive_although_requests_were_left_unread() {
 }
 
 #[test]
-fn who_does_not_read_is_not_waited_for_long() {
+fn a_client_that_does_not_read_delays_the_shutdown_briefly() {
     with_limits(&Limits { drain: Duration::from_millis(100), ..Limits::default() }, |server| {
         let mut client = server.client();
         client.write(0, 1, 0, &[1; 1 << 20]);
@@ -113,12 +113,12 @@ fn who_does_not_read_is_not_waited_for_long() {
 }
 
 #[test]
-fn who_stops_in_the_middle_is_not_waited_for_long() {
+fn a_stalled_client_delays_the_shutdown_briefly() {
     with_limits(&Limits { drain: Duration::from_millis(100), ..Limits::default() }, |server| {
         let mut client = server.client();
         client.send(&request(0, WRITE, 1, 0, 4096));
         client.send(&[1; 100]);
-        // The request has been looked at when another one has been answered.
+        // The request has been received when a later one has been answered.
         let mut other = server.client();
         assert!(other.read(0, 0, 512).is_ok());
         server.stop();
@@ -128,13 +128,13 @@ fn who_stops_in_the_middle_is_not_waited_for_long() {
     });
 }
 
-/// What the thread of a whole server tells.
+/// The result of a server's shutdown.
 struct Report {
     left: usize,
     time: Duration,
 }
 
-/// A whole server on a thread of its own; sending a message to it shuts it down.
+/// Starts a server on a thread of its own; a message to it shuts it down.
 fn start(
     backend: Backend,
     limits: Limits,
@@ -166,7 +166,7 @@ fn start(
             let begun = Instant::now();
             let left = server.shut_down().await;
             report.send(Report { left, time: begun.elapsed() }).unwrap();
-            // Whoever is still there ends by itself.
+            // A connection that is left ends with the reactor.
             if held {
                 disk.faults().release_writes();
             }
@@ -176,7 +176,7 @@ fn start(
         });
         reactor.shut_down();
     });
-    is_ready.recv_timeout(PATIENCE).unwrap();
+    is_ready.recv_timeout(TIMEOUT).unwrap();
     (path, directory, stop, reports)
 }
 
@@ -191,7 +191,7 @@ fn a_server_stops_listening_and_closes_its_connections() {
             assert!(client.is_closed());
         }
         drop(clients);
-        assert_eq!(reports.recv_timeout(PATIENCE).unwrap().left, 0);
+        assert_eq!(reports.recv_timeout(TIMEOUT).unwrap().left, 0);
         let refused = UnixStream::connect(&path).unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused));
     }
@@ -206,18 +206,18 @@ fn a_server_does_not_wait_for_a_volume_forever() {
         client.negotiate();
         client.write(0, 1, 0, &[1; 512]);
         client.request(0, FLUSH, 2, 0, 0);
-        // The write has been begun when the flush behind it has been answered.
+        // The write has begun when the flush after it has been answered.
         assert_eq!(client.result(2), 0);
         stop.send(()).unwrap();
         assert!(client.is_closed());
-        let report = reports.recv_timeout(PATIENCE).unwrap();
+        let report = reports.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(report.left, 1);
-        assert!(report.time < PATIENCE / 2);
+        assert!(report.time < TIMEOUT / 2);
     }
 }
 
 #[test]
-fn a_full_server_takes_no_more() {
+fn a_full_server_accepts_no_more() {
     for backend in [Backend::Uring, Backend::Threads] {
         let (path, _directory, stop, _) =
             start(backend, Limits { connections: 2, ..Limits::default() }, false);
@@ -228,7 +228,7 @@ fn a_full_server_takes_no_more() {
         assert!(Client::unix(&path).is_closed());
         second.request(0, DISC, 1, 0, 0);
         assert!(second.is_closed());
-        // Its place is free once the server has noticed, which it may do a little later.
+        // The slot is free once the server has noticed the disconnect.
         let mut third = Client::unix(&path);
         while !third.try_greet(3) {
             third = Client::unix(&path);

@@ -45,7 +45,7 @@ fn a_drive_that_holds_something_is_refused_and_named() {
     assert!(ran.err.contains("XFS filesystem") && ran.err.contains("1 of 5 drives"), "{ran:?}");
     daemon.ok(&create(&drives, &["--wipe", "--yes"]));
     assert_eq!(daemon.pool("fast")["health"], "healthy");
-    assert!(daemon.log().contains("wiping a drive, as asked"), "{}", daemon.log());
+    assert!(daemon.log().contains("erasing a drive on request"), "{}", daemon.log());
     daemon.stop();
 }
 
@@ -105,7 +105,10 @@ fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
     let says = format!("{}: process {} (cat) has it open for writing", drives[1], writer.pid());
     for more in [&[][..], &["--wipe", "--yes"]] {
         let refusal = daemon.refused(&create(&drives, more));
-        assert!(refusal.contains(&says) && refusal.contains("--wipe does not change this"), "{refusal}");
+        assert!(
+            refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"),
+            "{refusal}"
+        );
         assert!(!refusal.contains(&drives[0]), "{refusal}");
     }
     let ran = run(&mut command(&["drive", "identify", &drives[1]]));

@@ -89,5 +89,6 @@ fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
     for offset in (0..capacity / 2 - piece as u64).step_by(piece) {
         thick.write(offset, &pattern(offset, piece)).unwrap();
     }
-    daemon.stop();
+    // The log can contain the error that the pool is full.
+    drop(daemon);
 }

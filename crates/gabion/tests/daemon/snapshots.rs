@@ -65,7 +65,7 @@ fn names_that_make_no_sense_are_refused() {
     let daemon = home.start();
     daemon.make_pool();
     for (arguments, message) in [
-        (&["volume", "snapshot", "fast/vm01"][..], "is not a snapshot name"),
+        (&["volume", "snapshot", "fast/vm01"][..], "is not the name of a snapshot"),
         (&["volume", "snapshot", "fast/none@one"], "no volume"),
         (&["volume", "snapshot", "fast/vm01@a b"], "name"),
         (&["volume", "clone", "fast/vm01@one", "copy"], "no snapshot 'vm01@one'"),

@@ -1,8 +1,8 @@
-//! Why a configuration is none.
+//! Errors of the configuration.
 
 use std::path::PathBuf;
 
-/// What is wrong with the configuration, and where.
+/// An invalid configuration: the place and the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -10,45 +10,45 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not valid TOML.
     #[error("{}: {message}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line and column, and what is wrong there.
+        /// The message of the parser, with line and column.
         message: String,
     },
-    /// There is no such key.
-    #[error("{}:{line}: there is no key '{key}'{}", path.display(), suggestion(near.as_deref()))]
+    /// A key that is not in the table of keys.
+    #[error("{}:{line}: unknown key '{key}'{}", path.display(), suggestion(near.as_deref()))]
     UnknownKey {
         /// The file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// The line of the key, counted from 1.
         line: usize,
         /// The key, with its section.
         key: String,
-        /// The key that was probably meant.
+        /// The known key with the most similar name.
         near: Option<String>,
     },
-    /// A value makes no sense. `place` is a line of the file, a variable or a flag.
-    #[error("{place}: {wrong}")]
+    /// An invalid value.
+    #[error("{place}: {reason}")]
     Value {
-        /// Where it stands.
+        /// The place of the value: line and key in the file, environment variable or flag.
         place: String,
-        /// What is wrong with it.
-        wrong: String,
+        /// The reason why the value is refused.
+        reason: String,
     },
-    /// Two settings cannot both hold.
+    /// Two settings that exclude each other.
     #[error("{0}")]
-    Contradiction(String),
+    Conflict(String),
 }
 
 impl ConfigError {
-    pub(super) fn value(place: String, wrong: String) -> Self {
-        Self::Value { place, wrong }
+    pub(super) fn value(place: String, reason: String) -> Self {
+        Self::Value { place, reason }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The configuration file: TOML with the sections of the table of keys, and one section for each pool.
+//! The configuration file: TOML with the sections of the table of keys, and a section for each
+//! pool.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +9,19 @@ use toml::de::{DeTable, DeValue};
 use super::keys::Shown;
 use super::{Config, ConfigError, KEYS};
 
-/// The section that holds the pools.
+/// The name of the section that lists the pools.
 const POOLS: &str = "pools";
-/// The one key of a pool.
+/// The only key of a pool.
 const DRIVES: &str = "drives";
 
-/// Reads a file into the settings.
+/// Applies the settings of a file.
 pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     apply_text(config, path, &text)
 }
 
-/// Reads the text of a file into the settings.
+/// Applies the settings in the text of a file.
 pub(super) fn apply_text(config: &mut Config, path: &Path, text: &str) -> Result<(), ConfigError> {
     File { path, text }.apply(config)
 }
@@ -56,13 +57,13 @@ impl File<'_> {
         keys: &DeTable<'_>,
     ) -> Result<(), ConfigError> {
         for (name, value) in keys {
-            let found = KEYS.iter().find(|key| key.section == section && key.name == name.get_ref().as_ref());
-            let Some(key) = found else {
+            let known = KEYS.iter().find(|key| key.section == section && key.name == name.get_ref().as_ref());
+            let Some(key) = known else {
                 return Err(self.unknown(name.span().start, format!("{section}.{}", name.get_ref())));
             };
-            let wrong = |wrong: String| self.wrong(value, &key.path(), wrong);
-            let text = as_text(value.get_ref()).map_err(wrong)?;
-            key.apply(config, &text).map_err(wrong)?;
+            let invalid = |reason: String| self.invalid(value, &key.path(), reason);
+            let text = as_text(value.get_ref()).map_err(invalid)?;
+            key.apply(config, &text).map_err(invalid)?;
         }
         Ok(())
     }
@@ -72,18 +73,18 @@ impl File<'_> {
             let path = format!("{POOLS}.{}", name.get_ref());
             let DeValue::Table(keys) = pool.get_ref() else {
                 let expected = format!("expected a section [{path}] with '{DRIVES}'");
-                return Err(self.wrong(pool, &path, expected));
+                return Err(self.invalid(pool, &path, expected));
             };
             for (key, value) in keys {
                 if key.get_ref() != DRIVES {
                     return Err(self.unknown(key.span().start, format!("{path}.{}", key.get_ref())));
                 }
-                let wrong = |wrong: String| self.wrong(value, &format!("{path}.{DRIVES}"), wrong);
-                let drives = as_paths(value.get_ref()).map_err(wrong)?;
+                let invalid = |reason: String| self.invalid(value, &format!("{path}.{DRIVES}"), reason);
+                let drives = as_paths(value.get_ref()).map_err(invalid)?;
                 config.pools.insert(name.get_ref().to_string(), drives);
             }
             if !config.pools.contains_key(name.get_ref().as_ref()) {
-                return Err(self.wrong(
+                return Err(self.invalid(
                     pool,
                     &path,
                     format!("the pool needs '{DRIVES}', the list of its drives"),
@@ -93,22 +94,22 @@ impl File<'_> {
         Ok(())
     }
 
-    fn wrong<T>(&self, value: &Spanned<T>, key: &str, wrong: String) -> ConfigError {
+    fn invalid<T>(&self, value: &Spanned<T>, key: &str, reason: String) -> ConfigError {
         let place = format!("{}:{}: {key}", self.path.display(), self.line(value.span().start));
-        ConfigError::value(place, wrong)
+        ConfigError::value(place, reason)
     }
 
-    fn unknown(&self, at: usize, key: String) -> ConfigError {
+    fn unknown(&self, offset: usize, key: String) -> ConfigError {
         let near = nearest(&key);
-        ConfigError::UnknownKey { path: self.path.to_owned(), line: self.line(at), key, near }
+        ConfigError::UnknownKey { path: self.path.to_owned(), line: self.line(offset), key, near }
     }
 
-    fn line(&self, at: usize) -> usize {
-        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+    fn line(&self, offset: usize) -> usize {
+        self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
 }
 
-/// The key that was probably meant.
+/// Returns the known key or section with the most similar name, if it is similar enough.
 fn nearest(key: &str) -> Option<String> {
     let mut known: Vec<String> = KEYS.iter().map(super::Key::path).collect();
     known.extend(KEYS.iter().map(|key| key.section.to_owned()));
@@ -116,7 +117,7 @@ fn nearest(key: &str) -> Option<String> {
     if let Some((pool, _)) = key.strip_prefix("pools.").and_then(|rest| rest.split_once('.')) {
         known = vec![format!("{POOLS}.{pool}.{DRIVES}")];
     } else if !key.contains('.') {
-        // A key outside of its section, or a section's name misspelt.
+        // A key outside its section, or a misspelt section.
         let named = KEYS.iter().find(|known| known.name == key).map(super::Key::path);
         if named.is_some() {
             return named;
@@ -128,7 +129,7 @@ fn nearest(key: &str) -> Option<String> {
     (distance(&best) <= 2 + key.len() / 6).then_some(best)
 }
 
-/// A value as the text that a flag would have.
+/// Converts a value to the text that a flag would have.
 fn as_text(value: &DeValue<'_>) -> Result<String, String> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -137,22 +138,23 @@ fn as_text(value: &DeValue<'_>) -> Result<String, String> {
             let texts: Result<Vec<_>, _> = values.iter().map(|value| as_text(value.get_ref())).collect();
             Ok(texts?.join(","))
         }
-        _ => Err("expected a text, a number or a list of them".into()),
+        _ => Err("expected a string, a number, or a list of strings or numbers".into()),
     }
 }
 
 fn as_paths(value: &DeValue<'_>) -> Result<Vec<PathBuf>, String> {
-    let wrong = || "expected a list of absolute paths, for example [\"/dev/disk/by-id/nvme-...\"]".to_owned();
-    let DeValue::Array(values) = value else { return Err(wrong()) };
+    let expected =
+        || "expected a list of absolute paths, for example [\"/dev/disk/by-id/nvme-...\"]".to_owned();
+    let DeValue::Array(values) = value else { return Err(expected()) };
     let path = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(path) if path.starts_with('/') => Ok(PathBuf::from(path.as_ref())),
-        _ => Err(wrong()),
+        _ => Err(expected()),
     };
     let paths: Vec<_> = values.iter().map(path).collect::<Result<_, _>>()?;
-    if paths.is_empty() { Err(wrong()) } else { Ok(paths) }
+    if paths.is_empty() { Err(expected()) } else { Ok(paths) }
 }
 
-/// The settings as a file.
+/// Renders the settings as a configuration file with the help text of every key.
 pub(super) fn render(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -163,7 +165,7 @@ pub(super) fn render(config: &Config) -> String {
         }
         text.push_str(&format!("# {}\n", key.help));
         match key.shown(config) {
-            Shown::Unset(then) => text.push_str(&format!("# {} is not set: {then}.\n", key.name)),
+            Shown::Unset(default) => text.push_str(&format!("# {} is not set: {default}.\n", key.name)),
             shown => text.push_str(&format!("{} = {}\n", key.name, as_toml(shown))),
         }
     }

@@ -1,4 +1,4 @@
-//! Fuzz targets: configuration files, and values of flags and of the environment.
+//! Fuzz targets for configuration files and for the values of flags and environment variables.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::keys::Shown;
 use super::*;
 
 ::fuzz::target!(
-    /// A file that is understood is printed as a file that means the same.
+    /// A valid file, parsed and rendered, parses to the same settings.
     config_file,
     |bytes| {
         let Ok(text) = str::from_utf8(bytes) else { return };
@@ -17,17 +17,17 @@ use super::*;
     }
 );
 
-/// The settings of a file, if they make sense.
+/// Returns the settings of a file if they are valid.
 fn parsed(text: &str) -> Option<Config> {
     let mut config = Config::defaults();
     let path = Path::new("gabion.toml");
-    // The tables of a TOML parser take far more than the text.
+    // The tables of the TOML parser are much larger than the text.
     let applied = within(1024 * text.len() + (1 << 20), || file::apply_text(&mut config, path, text));
     (applied.is_ok() && config.check().is_ok()).then_some(config)
 }
 
 ::fuzz::target!(
-    /// A value that is taken is shown as one that means the same.
+    /// A valid value, applied and shown, applies to the same setting.
     config_value,
     |bytes| {
         let [key, text @ ..] = bytes else { return };

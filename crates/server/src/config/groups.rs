@@ -1,27 +1,27 @@
-//! Groups of the host, by name or number.
+//! Lookup of the host's groups by name or number.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The host's own groups (group(5)).
-const TABLE: &str = "/etc/group";
+/// The group database of the host (group(5)).
+const GROUP_FILE: &str = "/etc/group";
 
-/// The number of a group.
+/// Returns the number (GID) of a group.
 ///
 /// # Errors
-/// `Invalid` when the host's table has no group of that name.
+/// `Invalid` when the group file has no group of that name.
 pub(super) fn find(name: &str) -> Result<u32> {
-    // The largest number stands for no group.
+    // The largest number means "no group".
     if let Some(number) = name.parse().ok().filter(|number| *number != u32::MAX) {
         return Ok(number);
     }
-    let table = std::fs::read_to_string(TABLE).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot read {TABLE}: {error}"))
-            .hint("--export-group takes the number of a group as well")
+    let table = std::fs::read_to_string(GROUP_FILE).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot read {GROUP_FILE}: {error}"))
+            .hint("give --export-group the number of the group instead")
     })?;
     find_in(&table, name).ok_or_else(|| {
-        let message = format!("daemon.export_group: {TABLE} has no group '{name}'");
+        let message = format!("daemon.export_group: {GROUP_FILE} has no group '{name}'");
         Error::new(ErrorKind::Invalid, message)
-            .hint("'groupadd' makes one; a group of a directory service is given by its number ('getent group NAME')")
+            .hint("create it with 'groupadd'; for a group of a directory service, use its number ('getent group NAME')")
     })
 }
 

@@ -1,5 +1,5 @@
-//! The one table of settings: name, explanation, and how a text becomes the value. The file, the environment, the flags,
-//! the manual and the tests are made of it.
+//! The table of settings: name, help text, parser and default. The configuration file, environment
+//! variables, flags, the manual and the tests are generated from it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,57 +10,57 @@ use api::Size;
 
 /// A setting.
 pub struct Key {
-    /// Its section of the file.
+    /// The section of the file.
     pub section: &'static str,
-    /// Its name within the section.
+    /// The name within the section.
     pub name: &'static str,
-    /// What stands for the value in the manual.
+    /// The placeholder of the value in the manual.
     pub value: &'static str,
-    /// What it does, in sentences.
+    /// The help text, in sentences.
     pub help: &'static str,
-    /// A value other than the default, as text.
+    /// A valid value other than the default, as text.
     pub example: &'static str,
     set: fn(&mut Config, &str) -> Result<(), String>,
     show: fn(&Config) -> Shown,
 }
 
-/// A value as it stands in a file.
+/// A value as the configuration file shows it.
 pub(super) enum Shown {
-    /// In quotes.
+    /// A string.
     Text(String),
     /// A number.
     Number(u64),
-    /// A list of quoted texts.
+    /// A list of strings.
     Texts(Vec<String>),
     /// A list of numbers.
     Numbers(Vec<u64>),
-    /// Not set; what happens then.
+    /// No value; the text describes the default behaviour.
     Unset(&'static str),
 }
 
 impl Key {
-    /// Its name in the file: `daemon.socket`.
+    /// Returns the name in the file, such as `daemon.socket`.
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The name of its flag, without the dashes.
+    /// Returns the name of the flag without the leading dashes.
     pub fn flag(&self) -> String {
         let name = self.name.replace('_', "-");
         if self.section == "daemon" { name } else { format!("{}-{name}", self.section) }
     }
 
-    /// The name of its environment variable.
+    /// Returns the name of the environment variable.
     pub fn variable(&self) -> String {
         format!("GABION_{}", self.flag().replace('-', "_").to_ascii_uppercase())
     }
 
-    /// Sets it from text.
+    /// Sets the value from text.
     pub(super) fn apply(&self, config: &mut Config, text: &str) -> Result<(), String> {
         (self.set)(config, text.trim())
     }
 
-    /// Its value as it stands in a file.
+    /// Returns the value as the configuration file shows it.
     pub(super) fn shown(&self, config: &Config) -> Shown {
         (self.show)(config)
     }
@@ -72,7 +72,7 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "socket",
         value: "PATH",
-        help: "Unix socket of the API, for the other commands. Only the daemon's user may connect to it (mode 0600).",
+        help: "Unix socket of the API, which the other commands connect to. Only the daemon's user may connect (mode 0600).",
         example: "/tmp/elsewhere/gabion.sock",
         set: |config, text| set(&mut config.socket, path(text)),
         show: |config| shown_path(&config.socket),
@@ -81,7 +81,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "state_dir",
         value: "DIR",
-        help: "Directory in which the daemon remembers which pools to open and what is exported. One daemon uses it.",
+        help: "Directory of the daemon's persistent state: the pools to open at start, and the exports. Each daemon needs a \
+               directory of its own.",
         example: "/tmp/elsewhere/state",
         set: |config, text| set(&mut config.state_dir, path(text)),
         show: |config| shown_path(&config.state_dir),
@@ -90,8 +91,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "export_group",
         value: "GROUP",
-        help: "Group of the host, by name or number, whose members may use exports: sockets of NBD and vhost-user get mode \
-               0660, directories that are made for exports 0750. Without it only the daemon's user may: 0600 and 0700.",
+        help: "Group of the host, by name or number, that may use exports: NBD and vhost-user sockets get mode 0660, and \
+               directories created for exports get mode 0750. Default: only the daemon's user, modes 0600 and 0700.",
         example: "disk",
         set: |config, text| set(&mut config.export_group, group(text).map(Some)),
         show: |config| match &config.export_group {
@@ -103,7 +104,7 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "log_level",
         value: "LEVEL",
-        help: "What is logged: error, warn, info, debug or trace; also by room, as in 'info,engine=debug'.",
+        help: "Log level: error, warn, info, debug or trace; levels of single crates can be added, as in 'info,engine=debug'.",
         example: "debug",
         set: |config, text| set(&mut config.log_level, level(text)),
         show: |config| Shown::Text(config.log_level.clone()),
@@ -112,13 +113,13 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "log_format",
         value: "text|json",
-        help: "How logs are written: text for people, or one JSON object a line.",
+        help: "Log format: 'text', or 'json' for one JSON object per line.",
         example: "json",
         set: |config, text| {
             let format = match text {
                 "text" => Ok(LogFormat::Text),
                 "json" => Ok(LogFormat::Json),
-                _ => Err(format!("there is no log format '{text}': text or json")),
+                _ => Err(format!("'{text}' is not a log format: use text or json")),
             };
             set(&mut config.log_format, format)
         },
@@ -134,7 +135,7 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "threads",
         value: "N",
-        help: "Reactor threads, each of which may use a core of its own. Without it: one for every two CPUs.",
+        help: "Number of reactor threads; each one can use a full core. Default: one for every two CPUs.",
         example: "3",
         set: |config, text| set(&mut config.threads, count(text).map(Some)),
         show: |config| match config.threads {
@@ -146,12 +147,12 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "cores",
         value: "LIST",
-        help: "Cores that reactor threads stay on, one thread each: numbers and ranges, as in '0,2-3'. Without it they \
-               are not tied to cores.",
+        help: "Cores that reactor threads are pinned to, one thread per core: numbers and ranges, as in '0,2-3'. Default: \
+               threads are not pinned.",
         example: "0,2-3",
         set: |config, text| set(&mut config.cores, cores(text)),
         show: |config| match config.cores.as_slice() {
-            [] => Shown::Unset("threads are not tied to cores"),
+            [] => Shown::Unset("threads are not pinned to cores"),
             cores => Shown::Numbers(cores.iter().map(|core| *core as u64).collect()),
         },
     },
@@ -159,8 +160,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "poll",
         value: "DURATION",
-        help: "How long a reactor with nothing to do polls before it sleeps. Longer saves some latency under light \
-               load and costs CPU time; 0 sleeps at once.",
+        help: "Time that an idle reactor polls before it sleeps. A longer time lowers latency under light load and uses \
+               more CPU time; 0 disables polling.",
         example: "1ms",
         set: |config, text| set(&mut config.poll, duration(text)),
         show: |config| Shown::Text(show_duration(config.poll)),
@@ -169,9 +170,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "gather",
         value: "DURATION",
-        help: "How long requests of a machine's disk may gather, to be done together, where they keep a core busy for a \
-               part of the time only; no longer than 'poll'. Saves CPU time and costs as much latency under such load; \
-               0 does each at once.",
+        help: "Longest time that requests of a vhost-user disk are coalesced into a batch when the load does not keep a \
+               core busy; at most 'poll'. Coalescing saves CPU time and adds up to this time to the latency; 0 disables it.",
         example: "20us",
         set: |config, text| set(&mut config.gather, duration(text)),
         show: |config| Shown::Text(show_duration(config.gather)),
@@ -180,7 +180,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "io",
         value: "auto|io_uring|threads",
-        help: "How drives and sockets are read and written. Threads are slower and work where io_uring is forbidden.",
+        help: "I/O backend for drives and sockets. 'threads' is slower and works where io_uring is forbidden; 'auto' uses \
+               io_uring if the kernel allows it.",
         example: "threads",
         set: |config, text| {
             let backend = text.parse().map_err(|error: reactor::UnknownBackend| error.to_string());
@@ -192,14 +193,14 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "map_memory",
         value: "SIZE",
-        help: "Memory for each pool's block map. The map of 1 TiB of randomly written data takes 4 GiB; what does not \
-               fit is read from the drives when it is needed.",
+        help: "Memory for the block map of each pool. The map of 1 TiB of randomly written data takes 4 GiB; parts that do \
+               not fit are read from the drives on demand.",
         example: "256MiB",
         set: |config, text| {
             let least = Size(1 << 20);
             let memory = size(text).and_then(|size| {
                 if size < least {
-                    Err(format!("{size} is less than the {least} that a map needs"))
+                    Err(format!("{size} is less than the minimum of {least}"))
                 } else {
                     Ok(size)
                 }
@@ -212,12 +213,16 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "checkpoint_after",
         value: "SIZE",
-        help: "Bytes of log after which a checkpoint is made: what a shard reads at most after a crash.",
+        help: "Amount of log after which a shard writes a checkpoint. It limits the log that recovery replays after a crash.",
         example: "256MiB",
         set: |config, text| {
             let least = Size(1 << 20);
             let length = size(text).and_then(|size| {
-                if size < least { Err(format!("{size} is less than {least}")) } else { Ok(size) }
+                if size < least {
+                    Err(format!("{size} is less than the minimum of {least}"))
+                } else {
+                    Ok(size)
+                }
             });
             set(&mut config.checkpoint_after, length)
         },
@@ -227,8 +232,7 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "drive_wait",
         value: "DURATION",
-        help: "How long the daemon waits at start for drives that are not there yet, before it opens a pool without \
-               them.",
+        help: "Time that the daemon waits at start for missing drives before it opens a pool in degraded mode.",
         example: "5s",
         set: |config, text| set(&mut config.drive_wait, duration(text)),
         show: |config| Shown::Text(show_duration(config.drive_wait)),
@@ -237,7 +241,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "warn_at",
         value: "PERCENT,...|none",
-        help: "How full a pool may be before its status, its event log and the daemon's log warn of it: one or several numbers.",
+        help: "Space usage in percent, one or more thresholds, from which the pool's status, its event log and the daemon's \
+               log warn; 'none' disables the warnings.",
         example: "70,85,95",
         set: |config, text| set(&mut config.warn_at, thresholds(text)),
         show: |config| match config.warn_at.as_slice() {
@@ -249,8 +254,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "retire_after",
         value: "ZONES",
-        help: "In how many of its zones a drive may fail reads, or answer them wrongly, within a day before it counts as failing and is \
-               emptied, if the others have room. A zone is a 2048th of the pool's smallest drive, 1 to 64 MiB. 0: however many.",
+        help: "Remove a drive after read errors or checksum errors in this many of its zones within 24 h, if the other drives \
+               have enough free space. A zone is 1/2048 of the pool's smallest drive, 1 to 64 MiB. 0 disables automatic removal.",
         example: "100",
         set: |config, text| {
             let zones = text.parse().map_err(|_| format!("'{text}' is not a number of zones"));
@@ -262,11 +267,12 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "slowdown",
         value: "PERCENT",
-        help: "How long operations may take in the mean beside those of other volumes, in percent of what they take by themselves, before \
-               the volume that asks for most is held back: more lets it do more, and the others wait longer. 0: however long.",
+        help: "Target mean latency under contention, in percent of the uncontended latency. Above it, the volume with the most \
+               I/O is throttled: a higher target gives more throughput to busy volumes and more latency to the others. \
+               0 disables throttling.",
         example: "300",
         set: |config, text| {
-            let refusal = || format!("'{text}' is not a number of percent from 110 to 10000, or 0");
+            let refusal = || format!("'{text}' is not a percentage from 110 to 10000, or 0");
             let percent =
                 text.parse().ok().filter(|percent| *percent == 0 || (110..=10_000).contains(percent));
             set(&mut config.slowdown, percent.ok_or_else(refusal))
@@ -277,7 +283,7 @@ pub const KEYS: &[Key] = &[
         section: "nbd",
         name: "socket",
         value: "PATH|none",
-        help: "Unix socket on which volumes are served by NBD.",
+        help: "Unix socket on which volumes are exported over NBD.",
         example: "/tmp/elsewhere/nbd.sock",
         set: |config, text| {
             let socket = if text == "none" { Ok(None) } else { path(text).map(Some) };
@@ -292,12 +298,12 @@ pub const KEYS: &[Key] = &[
         section: "nbd",
         name: "listen",
         value: "ADDRESS:PORT",
-        help: "TCP addresses on which volumes are served by NBD, separated by commas. There is neither encryption nor \
-               a password: use networks that only trusted hosts reach.",
+        help: "TCP addresses, separated by commas, on which volumes are exported over NBD. Connections are neither encrypted \
+               nor authenticated: use only networks on which every host is trusted.",
         example: "127.0.0.1:10809,[::1]:10809",
         set: |config, text| set(&mut config.nbd_listen, addresses(text)),
         show: |config| match config.nbd_listen.as_slice() {
-            [] => Shown::Unset("NBD is not served over TCP"),
+            [] => Shown::Unset("volumes are not exported over TCP"),
             addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
         },
     },
@@ -305,8 +311,7 @@ pub const KEYS: &[Key] = &[
         section: "vhost",
         name: "directory",
         value: "DIR",
-        help: "Directory in which each disk of a virtual machine has its vhost-user socket, POOL/VOLUME.sock. It is made \
-               if need be.",
+        help: "Directory of the vhost-user sockets for virtual machines, POOL/VOLUME.sock. It is created if it does not exist.",
         example: "/tmp/elsewhere/vhost",
         set: |config, text| set(&mut config.vhost_directory, path(text)),
         show: |config| shown_path(&config.vhost_directory),
@@ -315,7 +320,7 @@ pub const KEYS: &[Key] = &[
         section: "fuse",
         name: "directory",
         value: "DIR",
-        help: "Directory in which each volume that is served as a file is seen, as POOL/VOLUME. It is made if need be.",
+        help: "Directory of the volumes exported as files over FUSE, POOL/VOLUME. It is created if it does not exist.",
         example: "/tmp/elsewhere/fuse",
         set: |config, text| set(&mut config.fuse_directory, path(text)),
         show: |config| shown_path(&config.fuse_directory),
@@ -324,8 +329,7 @@ pub const KEYS: &[Key] = &[
         section: "ublk",
         name: "directory",
         value: "DIR",
-        help: "Directory in which each volume that is served as a block device has a link to it, as POOL/VOLUME. It is made \
-               if need be.",
+        help: "Directory of links to the volumes exported as ublk block devices, POOL/VOLUME. It is created if it does not exist.",
         example: "/tmp/elsewhere/ublk",
         set: |config, text| set(&mut config.ublk_directory, path(text)),
         show: |config| shown_path(&config.ublk_directory),
@@ -351,16 +355,18 @@ fn group(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.bytes().all(is_plain) {
         Ok(text.to_owned())
     } else {
-        Err(format!("'{text}' is not the name or number of a group"))
+        Err(format!("'{text}' is not a valid group name or number"))
     }
 }
 
 fn level(text: &str) -> Result<String, String> {
     let known = |level: &str| ["error", "warn", "info", "debug", "trace", "off"].contains(&level);
-    let wrong = text.split(',').map(|part| part.split_once('=').map_or(part, |(_, level)| level).trim());
-    match wrong.into_iter().find(|level| !known(level)) {
+    let mut levels = text.split(',').map(|part| part.split_once('=').map_or(part, |(_, level)| level).trim());
+    match levels.find(|level| !known(level)) {
         None => Ok(text.to_owned()),
-        Some(level) => Err(format!("there is no log level '{level}': error, warn, info, debug or trace")),
+        Some(level) => {
+            Err(format!("'{level}' is not a log level: use error, warn, info, debug, trace or off"))
+        }
     }
 }
 
@@ -372,7 +378,7 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 fn cores(text: &str) -> Result<Vec<usize>, String> {
-    let wrong = || format!("'{text}' is not a list of cores: write for example 0,2-3");
+    let wrong = || format!("'{text}' is not a list of cores: use, for example, 0,2-3");
     let mut cores = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -408,7 +414,7 @@ fn thresholds(text: &str) -> Result<Vec<u8>, String> {
 const DURATIONS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a duration: write for example 50us, 20ms, 30s or 2min");
+    let wrong = || format!("'{text}' is not a duration: use, for example, 50us, 20ms, 30s or 2min");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -435,14 +441,14 @@ fn size(text: &str) -> Result<Size, String> {
 
 fn shown_size(size: Size) -> Shown {
     let text = size.to_string().replace(' ', "");
-    // What is shown for people may be rounded.
+    // The text form may be rounded; a rounded size is shown as a number of bytes.
     if text.parse() == Ok(size) { Shown::Text(text) } else { Shown::Number(size.0) }
 }
 
 fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     let address = |part: &str| {
         let wrong =
-            || format!("'{}' is not an address and port: write for example 127.0.0.1:10809", part.trim());
+            || format!("'{}' is not an address and port: use, for example, 127.0.0.1:10809", part.trim());
         part.trim().parse().map_err(|_| wrong())
     };
     text.split(',').map(address).collect()

@@ -1,7 +1,7 @@
-//! The daemon's configuration: from a file, the environment and flags, which all know the same keys.
+//! The daemon's configuration, from a file, environment variables and flags with the same keys.
 //!
-//! A flag wins over the environment, that over the file, and that over the default. Unknown keys are errors: a setting
-//! that is silently ignored is found out about on the worst day.
+//! Precedence: flag, environment variable, file, default. Unknown keys are errors, because a
+//! setting that is silently ignored is noticed only when it matters.
 
 mod error;
 mod file;
@@ -25,20 +25,20 @@ pub use keys::{KEYS, Key};
 use crate::reactors;
 use api::Size;
 
-/// Where the file is looked for if none is named.
+/// The configuration file that is read if no other is given.
 pub const DEFAULT_FILE: &str = "/etc/gabion/gabion.toml";
 
-/// How logs are written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The daemon's settings; each is described in [`KEYS`].
+/// The daemon's settings, described in [`KEYS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table of keys describes them, for the manual as well")]
 pub struct Config {
@@ -62,16 +62,16 @@ pub struct Config {
     pub nbd_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
     pub fuse_directory: PathBuf,
-    /// Where links to the volumes that are served as devices are.
+    /// The directory of links to the ublk devices.
     pub ublk_directory: PathBuf,
-    /// Pools to open at start, by name, with their drives.
+    /// The pools to open at start, by name, with their drives.
     pub pools: BTreeMap<String, Vec<PathBuf>>,
 }
 
 impl Config {
-    /// The settings of a daemon that nobody has configured, for the user that runs this process.
+    /// Returns the default settings for the user of this process.
     pub fn defaults() -> Self {
-        let places = Places::of_this_user();
+        let places = DefaultPaths::of_this_user();
         Self {
             socket: places.runtime.join("gabion.sock"),
             nbd_socket: Some(places.runtime.join(places.nbd_name)),
@@ -98,11 +98,12 @@ impl Config {
         }
     }
 
-    /// Puts the settings together. `file` is the file that was asked for; without one the default file is read if it
-    /// is there. `environment` and `flags` give the text of a variable or flag by its name.
+    /// Loads the settings. Without `file`, [`DEFAULT_FILE`] is read if it exists. `environment` and
+    /// `flags` return the text of a variable or flag by name.
     ///
     /// # Errors
-    /// For a file that cannot be read or parsed, an unknown key, a value that makes no sense: saying where it stands.
+    /// For a file that cannot be read or parsed, an unknown key or an invalid value, with its
+    /// place.
     pub fn load(
         file: Option<&Path>,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -116,13 +117,13 @@ impl Config {
         }
         for key in KEYS {
             if let Some(text) = environment(&key.variable()) {
-                key.apply(&mut config, &text).map_err(|wrong| ConfigError::value(key.variable(), wrong))?;
+                key.apply(&mut config, &text).map_err(|reason| ConfigError::value(key.variable(), reason))?;
             }
         }
         for key in KEYS {
             if let Some(text) = flags(&key.flag()) {
                 let flag = format!("--{}", key.flag());
-                key.apply(&mut config, &text).map_err(|wrong| ConfigError::value(flag, wrong))?;
+                key.apply(&mut config, &text).map_err(|reason| ConfigError::value(flag, reason))?;
             }
         }
         config.check()?;
@@ -132,8 +133,8 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         match self.threads {
             Some(threads) if !self.cores.is_empty() && threads != self.cores.len() => {
-                Err(ConfigError::Contradiction(format!(
-                    "'threads' says {threads} and 'cores' lists {}: give one of them",
+                Err(ConfigError::Conflict(format!(
+                    "daemon.threads is {threads}, but daemon.cores lists {} cores: set only one of them",
                     self.cores.len()
                 )))
             }
@@ -141,22 +142,22 @@ impl Config {
         }
     }
 
-    /// The settings as a file that has them, with every key explained.
+    /// Renders the settings as a configuration file with the help text of every key.
     pub fn to_file(&self) -> String {
         file::render(self)
     }
 
-    /// The users who may use exports.
+    /// Returns the access rights of exports.
     ///
     /// # Errors
-    /// `Invalid` when this host has no such group.
+    /// `Invalid` when the host does not have the configured group.
     pub(crate) fn export_access(&self) -> crate::Result<Access> {
         self.export_group
             .as_deref()
             .map_or(Ok(Access::OWNER), |group| groups::find(group).map(Access::with_group))
     }
 
-    /// The threads that the reactors run on.
+    /// Returns the settings of the reactor threads.
     pub(crate) fn reactors(&self) -> reactors::Settings {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = match self.cores.as_slice() {
@@ -167,8 +168,8 @@ impl Config {
     }
 }
 
-/// Where this user's daemon keeps its things.
-struct Places {
+/// The default paths of the daemon for a user.
+struct DefaultPaths {
     runtime: PathBuf,
     nbd_name: &'static str,
     vhost_name: &'static str,
@@ -177,7 +178,7 @@ struct Places {
     state: PathBuf,
 }
 
-impl Places {
+impl DefaultPaths {
     fn of_this_user() -> Self {
         if rustix::process::geteuid().is_root() {
             let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
@@ -192,7 +193,7 @@ impl Places {
         }
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {
-            // Without a directory of our own: a name that no other user's daemon has.
+            // The user has no runtime directory: the user number makes the name unique.
             std::env::temp_dir().join(format!("gabion-{}", rustix::process::geteuid().as_raw()))
         });
         let state = variable("XDG_STATE_HOME")

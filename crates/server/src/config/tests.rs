@@ -1,4 +1,4 @@
-//! Every key in every place that it can be set from, and everything that is no configuration.
+//! Tests: every key from every source, precedence, and invalid configurations.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn every_key_is_read_from_the_file_the_environment_and_a_flag() {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let file = "[daemon]\nthreads = 2";
     let threads = |environment, flags| load(Some(file), environment, flags).unwrap().threads;
     assert_eq!(threads(&[], &[]), Some(2));
@@ -61,7 +61,7 @@ fn names_are_unique() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_again() {
+fn a_rendered_file_parses_to_the_same_settings() {
     let flags: Vec<(String, &str)> =
         KEYS.iter().filter(|key| key.name != "threads").map(|key| (key.flag(), key.example)).collect();
     let flags: Vec<(&str, &str)> = flags.iter().map(|(name, value)| (name.as_str(), *value)).collect();
@@ -83,36 +83,33 @@ fn lists_and_numbers_need_no_quotes() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_one_that_was_meant() {
-    for (file, says) in [
-        ("[daemon]\n\nsokcet = \"/a\"", ":3: there is no key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
-        ("[deamon]\nsocket = \"/a\"", ":1: there is no key 'deamon'; did you mean 'daemon'?"),
-        ("socket = \"/a\"", ":1: there is no key 'socket'; did you mean 'daemon.socket'?"),
-        ("[nbd]\nlisten_on = \"\"", ":2: there is no key 'nbd.listen_on'; did you mean 'nbd.listen'?"),
-        (
-            "[pools.a]\ndrive = [\"/a\"]",
-            ":2: there is no key 'pools.a.drive'; did you mean 'pools.a.drives'?",
-        ),
-        ("\n[something.else]\nx = 1", ":2: there is no key 'something'"),
-        ("[daemon]\nquite_another = 1", ":2: there is no key 'daemon.quite_another'"),
+fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
+    for (file, message) in [
+        ("[daemon]\n\nsokcet = \"/a\"", ":3: unknown key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
+        ("[deamon]\nsocket = \"/a\"", ":1: unknown key 'deamon'; did you mean 'daemon'?"),
+        ("socket = \"/a\"", ":1: unknown key 'socket'; did you mean 'daemon.socket'?"),
+        ("[nbd]\nlisten_on = \"\"", ":2: unknown key 'nbd.listen_on'; did you mean 'nbd.listen'?"),
+        ("[pools.a]\ndrive = [\"/a\"]", ":2: unknown key 'pools.a.drive'; did you mean 'pools.a.drives'?"),
+        ("\n[something.else]\nx = 1", ":2: unknown key 'something'"),
+        ("[daemon]\nquite_another = 1", ":2: unknown key 'daemon.quite_another'"),
     ] {
-        assert_eq!(refusal(file), says);
+        assert_eq!(refusal(file), message);
     }
 }
 
 #[test]
-fn a_value_that_makes_no_sense_is_named_with_its_place() {
-    for (file, says) in [
+fn an_invalid_value_is_reported_with_its_place() {
+    for (file, message) in [
         ("[daemon]\nthreads = 0", ":2: daemon.threads: '0' is not a number from 1 to 1024"),
         ("[daemon]\nthreads = -1", ":2: daemon.threads: '-1' is not"),
         ("[daemon]\npoll = 3", ":2: daemon.poll: '3' is not a duration"),
-        ("[daemon]\npoll = true", ":2: daemon.poll: expected a text"),
+        ("[daemon]\npoll = true", ":2: daemon.poll: expected a string"),
         ("[daemon]\ncores = [1, 1]", ":2: daemon.cores: core 1 is listed twice"),
         ("[daemon]\nsocket = \"here\"", ":2: daemon.socket: 'here' is not an absolute path"),
         ("[daemon]\nio = \"uring\"", ":2: daemon.io: unknown I/O backend"),
-        ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: there is no log level 'loud'"),
+        ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: 'loud' is not a log level"),
         ("[daemon]\nmap_memory = \"1K\"", ":2: daemon.map_memory: 1 KiB is less"),
-        ("[daemon]\nslowdown = 100", ":2: daemon.slowdown: '100' is not a number of percent from 110"),
+        ("[daemon]\nslowdown = 100", ":2: daemon.slowdown: '100' is not a percentage from 110"),
         ("[nbd]\nlisten = \"localhost\"", ":2: nbd.listen: 'localhost' is not an address"),
         ("[pools]\nfast = 3", ":2: pools.fast: expected a section [pools.fast]"),
         ("[pools.fast]", ":1: pools.fast: the pool needs 'drives'"),
@@ -120,18 +117,18 @@ fn a_value_that_makes_no_sense_is_named_with_its_place() {
         ("[pools.fast]\ndrives = []", ":2: pools.fast.drives: expected a list"),
         ("[daemon", ": TOML parse error at line 1"),
     ] {
-        assert!(refusal(file).starts_with(says), "{}", refusal(file));
+        assert!(refusal(file).starts_with(message), "{}", refusal(file));
     }
     let error = load(None, &[("GABION_POLL", "soon")], &[]).unwrap_err().to_string();
     assert!(error.starts_with("GABION_POLL: 'soon' is not a duration"), "{error}");
     let error = load(None, &[], &[("nbd-listen", "x")]).unwrap_err().to_string();
     assert!(error.starts_with("--nbd-listen: 'x' is not an address"), "{error}");
     let error = load(Some("[daemon]\ncores = [0]\nthreads = 2"), &[], &[]).unwrap_err().to_string();
-    assert!(error.contains("give one of them"), "{error}");
+    assert!(error.contains("set only one of them"), "{error}");
 }
 
 #[test]
-fn a_file_that_was_asked_for_must_be_there() {
+fn a_file_given_by_flag_must_exist() {
     let error = Config::load(Some(Path::new("/nonexistent/gabion.toml")), &|_| None, &|_| None).unwrap_err();
     assert!(error.to_string().starts_with("cannot read /nonexistent/gabion.toml"), "{error}");
 }

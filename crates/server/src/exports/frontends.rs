@@ -1,7 +1,7 @@
 //! The frontends of the daemon: the only place that knows which protocols exist.
 //!
-//! A new protocol is a module in `export`, a variant of [`Protocol`], and a line in [`Frontends::start`] with the
-//! protocol's configuration keys.
+//! A new protocol is a module in `export`, a variant of [`Protocol`], and a line in
+//! [`Frontends::start`] with the protocol's configuration keys.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

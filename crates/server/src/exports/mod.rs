@@ -1,7 +1,8 @@
 //! Exports: which volumes are served to clients, and whether they are at the moment.
 //!
-//! Owns the table of exports and its persistence. Always true: an export of the table is persisted; it runs only while its
-//! pool is open, and starts again automatically with the pool. Must not know: how a protocol works.
+//! Owns the table of exports and its persistence. Always true: an export of the table is persisted;
+//! it runs only while its pool is open, and starts again automatically with the pool. Must not
+//! know: how a protocol works.
 
 mod frontends;
 mod pool_volume;
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::request::shown;
-use crate::state::{RememberedExport, State};
+use crate::state::{ExportRecord, State};
 use api::types::{CreateExport, DeleteExportQuery, Export, ExportState};
 use frontends::Frontends;
 use pool_volume::PoolVolume;
@@ -92,8 +93,8 @@ impl Exports {
     /// Exports a volume.
     ///
     /// # Errors
-    /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this one; when the frontend
-    /// refuses.
+    /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this
+    /// one; when the frontend refuses.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
         let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors } = request;
         // Snapshots are read-only.
@@ -105,8 +106,8 @@ impl Exports {
         check_coexistence(&others, &format!("{pool}/{volume}"), read_only, shared)?;
         let key = new_key(&others, &pool, &volume, protocol);
         let running = self.start_one(&key, &config, source).await?;
-        let remembered = to_state(&key, &config, shared);
-        if let Err(error) = self.state.update(|state| state.exports.push(remembered)) {
+        let record = to_state(&key, &config, shared);
+        if let Err(error) = self.state.update(|state| state.exports.push(record)) {
             stop(&key, &*running, StopMode::Forced).await;
             self.frontends.get(protocol).release(&key.name()).await;
             return Err(error);
@@ -129,11 +130,12 @@ impl Exports {
         frontend.start(&name, config, Arc::new(source)).await.map_err(convert)
     }
 
-    /// Deletes an export of a volume. Its clients' requests fail from then on. An export that this host uses stays unless
-    /// the request forces it, because file systems may be mounted on it.
+    /// Deletes an export of a volume. Its clients' requests fail from then on. An export that this
+    /// host uses stays unless the request forces it, because file systems may be mounted on it.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot be persisted.
+    /// `NotFound`; `Invalid` when the request fits several exports; `Busy`; when the state cannot
+    /// be persisted.
     pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<()> {
         let _changing = self.changing.lock().await;
         let (key, entry) = self.select(pool, volume, request)?;
@@ -142,8 +144,8 @@ impl Exports {
             let mode = if request.force { StopMode::Forced } else { StopMode::Orderly };
             running.stop(mode).await.map_err(convert)?;
         }
-        let remembered = to_state(&key, &entry.config, entry.shared);
-        if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != remembered)) {
+        let record = to_state(&key, &entry.config, entry.shared);
+        if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != record)) {
             self.activate_one(&key, &entry.config).await;
             return Err(error);
         }
@@ -294,15 +296,15 @@ async fn stop(key: &ExportKey, running: &dyn RunningExport, mode: StopMode) {
 }
 
 /// An export as the state file has it.
-fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> RememberedExport {
+fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> ExportRecord {
     let ExportKey { pool, volume, protocol, number } = key.clone();
     let ExportConfig { read_only, queues, reactors } = config.clone();
-    RememberedExport { pool, volume, protocol, number, read_only, shared, queues, reactors }
+    ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors }
 }
 
 /// An export of the state file, which waits for its pool.
-fn from_state(export: RememberedExport) -> (ExportKey, Entry) {
-    let RememberedExport { pool, volume, protocol, number, read_only, shared, queues, reactors } = export;
+fn from_state(export: ExportRecord) -> (ExportKey, Entry) {
+    let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors } = export;
     let config = ExportConfig { read_only, queues, reactors };
     let key = ExportKey { pool, volume, protocol, number };
     (key, Entry { config, shared, running: Err(waiting()) })

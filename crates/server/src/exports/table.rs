@@ -1,6 +1,7 @@
 //! The table of exports: which exist, how they are configured, and whether they run.
 //!
-//! Always true: a volume's exports have different keys; [`check_coexistence`] holds for each pair of them.
+//! Always true: a volume's exports have different keys; [`check_coexistence`] holds for each pair
+//! of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,10 +111,11 @@ pub(super) fn new_key(
     ExportKey { pool: pool.to_owned(), volume: volume.to_owned(), protocol, number }
 }
 
-/// Checks that an export may exist beside the others of its volume: all of them read, or all are shared.
+/// Checks that an export may exist beside the others of its volume: all of them read, or all are
+/// shared.
 ///
-/// A client that reads a volume caches it, and a client that writes a volume caches its file system: neither notices the
-/// writes of another one, unless both expect them.
+/// A client that reads a volume caches it, and a client that writes a volume caches its file
+/// system: neither notices the writes of another one, unless both expect them.
 ///
 /// # Errors
 /// `Busy`, which names the other export.

@@ -59,7 +59,7 @@ pub(super) async fn close(
     PathParameters(name): PathParameters<String>,
     JsonBody(request): JsonBody<ClosePool>,
 ) -> Result<Started> {
-    services.pools.check_known(&name)?;
+    services.pools.check_registered(&name)?;
     services.exports.check_unused(&name, request.force)?;
     let (inside, pool) = (services.clone(), name.clone());
     let close = move |progress| async move {

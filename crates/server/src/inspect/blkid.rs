@@ -1,6 +1,7 @@
-//! The system's own look at a drive, by util-linux's `blkid`: it knows more marks than our table does.
+//! Probing a drive with util-linux's `blkid`, which knows more signatures than the built-in table.
 //!
-//! Always true: a host without it, and one on which it does not answer, is as if it had found nothing.
+//! Invariant: if `blkid` is missing or does not end in time, the result is the same as no
+//! signature.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,24 +9,24 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, where administrators' programs are looked for.
+/// The program, searched for in `PATH` and in [`SYSTEM_PATH`].
 pub(super) const PROGRAM: &str = "blkid";
-/// Directories of administrators' programs, which the PATH of a service may lack.
-const PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
-/// How long it may take: it reads some MiB.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Pause between two looks whether it has ended.
-const PAUSE: Duration = Duration::from_millis(2);
-/// Bytes of its answer that are read.
-const ANSWER_MAX: u64 = 64 << 10;
-/// Its exit status for several marks that exclude each other.
+/// Directories of system programs, which may be missing from the PATH of a service.
+const SYSTEM_PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+/// Time limit of the program, which reads some MiB.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two checks whether the program has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum number of bytes of its output that are read.
+const OUTPUT_MAX: u64 = 64 << 10;
+/// The exit status for several conflicting signatures.
 const AMBIVALENT: i32 = 8;
 
-/// The mark that `program` finds on a drive, if it finds any.
-pub(super) fn ask(program: impl AsRef<OsStr>, drive: &Path) -> Option<String> {
+/// Returns the signature that `program` finds on a drive, if any.
+pub(super) fn probe(program: impl AsRef<OsStr>, drive: &Path) -> Option<String> {
     let path = match std::env::var("PATH") {
-        Ok(path) => format!("{path}:{PLACES}"),
-        Err(_) => PLACES.into(),
+        Ok(path) => format!("{path}:{SYSTEM_PATH}"),
+        Err(_) => SYSTEM_PATH.into(),
     };
     let spawned = Command::new(program)
         .args(["--probe", "--output", "export"])
@@ -39,29 +40,30 @@ pub(super) fn ask(program: impl AsRef<OsStr>, drive: &Path) -> Option<String> {
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
-            tracing::debug!(%error, "blkid is not asked what a drive holds");
+            tracing::debug!(%error, "cannot run blkid");
             return None;
         }
     };
-    let Some(status) = ended(&mut child) else {
-        tracing::warn!(drive = %drive.display(), "blkid did not say within {PATIENCE:?} what a drive holds");
+    let Some(status) = wait_with_timeout(&mut child) else {
+        tracing::warn!(drive = %drive.display(), "blkid did not end within {TIMEOUT:?} and was killed");
         return None;
     };
-    let mut answer = String::new();
-    // What it prints is shorter than a pipe, so that it ended without being read. Text that is none names nothing.
-    let _ = child.stdout.take()?.take(ANSWER_MAX).read_to_string(&mut answer);
-    name(status, &answer)
+    let mut output = String::new();
+    // The output fits into the pipe buffer, so that the program ends before it is read. Output that
+    // is not UTF-8 counts as no signature.
+    let _ = child.stdout.take()?.take(OUTPUT_MAX).read_to_string(&mut output);
+    parse(status, &output)
 }
 
-/// Waits for its end; kills it when that takes too long.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
-    let end = Instant::now() + PATIENCE;
+/// Waits until the program ends, and kills it after [`TIMEOUT`].
+fn wait_with_timeout(child: &mut Child) -> Option<ExitStatus> {
+    let end = Instant::now() + TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Ok(None) if Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
             _ => {
-                // It may end by itself at this moment.
+                // An error means that the program has just ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return None;
@@ -70,9 +72,9 @@ fn ended(child: &mut Child) -> Option<ExitStatus> {
     }
 }
 
-fn name(status: ExitStatus, answer: &str) -> Option<String> {
+fn parse(status: ExitStatus, output: &str) -> Option<String> {
     if status.code() == Some(AMBIVALENT) {
-        return Some("several signatures that exclude each other, says blkid".into());
+        return Some("several conflicting signatures (according to blkid)".into());
     }
     if !status.success() {
         return None;
@@ -81,14 +83,14 @@ fn name(status: ExitStatus, answer: &str) -> Option<String> {
         let value = |line: &str| {
             line.split_once('=').filter(|(name, _)| *name == key).map(|(_, value)| value.to_owned())
         };
-        answer.lines().find_map(value).filter(|value| !value.is_empty())
+        output.lines().find_map(value).filter(|value| !value.is_empty())
     };
-    let what = match (value("TYPE"), value("PTTYPE")) {
+    let kind = match (value("TYPE"), value("PTTYPE")) {
         (Some(kind), _) => kind,
         (None, Some(table)) => format!("partition table of type {table}"),
         (None, None) => return None,
     };
-    Some(format!("{what}, says blkid"))
+    Some(format!("{kind} (according to blkid)"))
 }
 
 #[cfg(test)]
@@ -97,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// A program that answers so.
-    fn answering(directory: &tempfile::TempDir, script: &str) -> std::path::PathBuf {
+    /// Returns a program that runs a shell script.
+    fn program(directory: &tempfile::TempDir, script: &str) -> std::path::PathBuf {
         let path = directory.path().join("blkid");
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -106,21 +108,21 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_counts_and_its_silence_does_not() {
+    fn output_is_parsed_and_failures_mean_no_signature() {
         let directory = tempfile::tempdir().unwrap();
         let drive = Path::new("/dev/null");
-        for (script, says) in [
-            ("echo DEVNAME=$4; echo TYPE=newfs; echo USAGE=filesystem", Some("newfs, says blkid")),
-            ("echo PTTYPE=atari", Some("partition table of type atari, says blkid")),
-            ("exit 8", Some("several signatures that exclude each other, says blkid")),
+        for (script, signature) in [
+            ("echo DEVNAME=$4; echo TYPE=newfs; echo USAGE=filesystem", Some("newfs (according to blkid)")),
+            ("echo PTTYPE=atari", Some("partition table of type atari (according to blkid)")),
+            ("exit 8", Some("several conflicting signatures (according to blkid)")),
             ("exit 2", None),
             ("echo TYPE=newfs; exit 4", None),
             ("echo TYPE=", None),
             ("printf 'TYPE=\\377'", None),
         ] {
-            let program = answering(&directory, script);
-            assert_eq!(ask(&program, drive).as_deref(), says, "{script}");
+            let program = program(&directory, script);
+            assert_eq!(probe(&program, drive).as_deref(), signature, "{script}");
         }
-        assert_eq!(ask("no-such-program-here", drive), None);
+        assert_eq!(probe("no-such-program-here", drive), None);
     }
 }

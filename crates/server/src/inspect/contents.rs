@@ -1,7 +1,8 @@
-//! Bytes on a drive that no known mark explains: whether it holds anything but zeros, and what that looks like.
+//! Detection of data without a known signature: non-zero bytes, and a guess at their kind.
 //!
-//! Always true: what is read of a drive is bounded, whatever its size. A drive is called empty when all that was looked at
-//! is zeros or holes: its first and last MiB, and places spread over the rest, or over what a sparse file has allocated.
+//! Invariant: the amount that is read does not grow with the size of the drive. A drive counts as
+//! empty if all samples are zeros or holes: the first and last MiB, and samples spread over the
+//! rest, or over the allocated ranges of a sparse file.
 
 use std::fs::File;
 use std::io;
@@ -13,21 +14,21 @@ use rustix::io::Errno;
 
 use super::signatures::Signature;
 
-/// Bytes that are looked at as a whole at both ends of a drive.
+/// Bytes that are read completely at each end of a drive.
 const ENDS: u64 = 1 << 20;
-/// Bytes of a drive, or of what a file has allocated, up to which all of it is looked at.
+/// Size of a drive, or of the allocated ranges of a file, up to which it is read completely.
 const WHOLE_MAX: u64 = 16 << 20;
-/// Places that are looked at where that is more.
-const PLACES: u64 = 512;
-/// Bytes of such a place.
-const PLACE: u64 = 4096;
-/// Allocated ranges of a file that are told apart; what lies behind counts as one.
+/// Number of samples of a larger drive.
+const SAMPLES: u64 = 512;
+/// Bytes of a sample.
+const SAMPLE: u64 = 4096;
+/// Maximum number of allocated ranges of a file; the rest of the file counts as one more range.
 const RANGES_MAX: usize = 1024;
-/// Different bytes in a place from which on it looks random.
+/// Number of distinct byte values in a sample from which on it looks random.
 const RANDOM_MIN: usize = 240;
 
-/// How files begin that people would not want to lose. Where a mark lies behind the first byte, its place.
-const BEGINNINGS: &[(&str, usize, &[u8])] = &[
+/// Magic numbers of valuable file formats: description, offset, bytes.
+const FILE_MAGICS: &[(&str, usize, &[u8])] = &[
     ("SQLite database", 0, b"SQLite format 3\0"),
     ("qcow2 image", 0, b"QFI\xFB"),
     ("QED image", 0, b"QED\0"),
@@ -62,41 +63,42 @@ const BEGINNINGS: &[(&str, usize, &[u8])] = &[
     ("LMDB database", 16, &[0xDE, 0xC0, 0xEF, 0xBE]),
 ];
 
-/// The first thing on a drive of `size` bytes that is not zeros, by what it looks like.
+/// Returns the first non-zero data in the samples of a drive of `size` bytes, with a guess at its
+/// kind.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the drive cannot be read.
 pub(super) fn find(file: &File, size: u64) -> io::Result<Option<Signature>> {
     let mut buffer = vec![0; ENDS as usize];
-    for place in places(&allocated(file, size)?, size) {
-        let length = usize::try_from(place.end - place.start).unwrap_or(0);
+    for sample in samples(&allocated(file, size)?, size) {
+        let length = usize::try_from(sample.end - sample.start).unwrap_or(0);
         let Some(bytes) = buffer.get_mut(..length) else { continue };
-        file.read_exact_at(bytes, place.start)?;
+        file.read_exact_at(bytes, sample.start)?;
         if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-            let what = if place.start == 0 { looks_like(bytes, size) } else { data_like(bytes.get(at..)) };
-            return Ok(Some(Signature { what: what.into(), offset: Some(place.start + at as u64) }));
+            let kind =
+                if sample.start == 0 { kind_of_start(bytes, size) } else { kind_of_data(bytes.get(at..)) };
+            return Ok(Some(Signature { description: kind.into(), offset: Some(sample.start + at as u64) }));
         }
     }
     Ok(None)
 }
 
-/// The ranges of a file that are not holes. A block device is one range.
+/// Returns the ranges of a file that are not holes. A block device is one range.
 fn allocated(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while at < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // Nothing but a hole is left.
+            // The rest of the file is a hole.
             Err(Errno::NXIO) => break,
-            // Devices and some file systems have no holes.
+            // Devices and some file systems do not support holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
             Err(errno) => return Err(errno.into()),
         };
-        let told_apart = ranges.len() + 1 < RANGES_MAX;
-        let end =
-            if told_apart { rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size) } else { size };
-        // A file may grow and shrink meanwhile.
+        let is_last = ranges.len() + 1 >= RANGES_MAX;
+        let end = if is_last { size } else { rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size) };
+        // The file may change its size in the meantime.
         let end = end.min(size);
         if end <= start {
             break;
@@ -107,39 +109,40 @@ fn allocated(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
     Ok(ranges)
 }
 
-/// The places to look at, each of at most [`ENDS`] bytes, the first and last of the drive before the others.
-pub(super) fn places(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
-    let mut places = Vec::new();
+/// Returns the ranges to read, each of up to [`ENDS`] bytes, beginning with both ends of the drive.
+pub(super) fn samples(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
+    let mut samples = Vec::new();
     let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     if total == 0 {
-        return places;
+        return samples;
     }
-    cut(0..size.min(ENDS), &mut places);
-    cut(size.saturating_sub(ENDS).max(size.min(ENDS))..size, &mut places);
+    split(0..size.min(ENDS), &mut samples);
+    split(size.saturating_sub(ENDS).max(size.min(ENDS))..size, &mut samples);
     if total <= WHOLE_MAX {
         for range in ranges {
-            cut(range.clone(), &mut places);
+            split(range.clone(), &mut samples);
         }
-        return places;
+        return samples;
     }
-    // The allocated bytes are numbered through, and one place is taken of each of as many equal parts.
-    let part = total / PLACES;
+    // The allocated bytes are divided into equal parts, with one sample in each.
+    let part = total / SAMPLES;
     let (mut before, mut ranges) = (0, ranges.iter().peekable());
-    for index in 0..PLACES {
-        let number = index * part + scatter(index) % part.saturating_sub(PLACE).max(1);
+    for index in 0..SAMPLES {
+        let number = index * part + scatter(index) % part.saturating_sub(SAMPLE).max(1);
         while let Some(range) = ranges.next_if(|range| before + (range.end - range.start) <= number) {
             before += range.end - range.start;
         }
         let Some(range) = ranges.peek() else { break };
         let start = range.start + (number - before);
-        // At whole blocks, as far as the range has them.
-        let start = (start - start % PLACE).max(range.start);
-        places.push(start..(start + PLACE).min(range.end));
+        // Aligned to blocks, within the range.
+        let start = (start - start % SAMPLE).max(range.start);
+        samples.push(start..(start + SAMPLE).min(range.end));
     }
-    places
+    samples
 }
 
-fn cut(range: Range<u64>, into: &mut Vec<Range<u64>>) {
+/// Splits a range into parts of up to [`ENDS`] bytes.
+fn split(range: Range<u64>, into: &mut Vec<Range<u64>>) {
     let mut at = range.start;
     while at < range.end {
         let end = (at + ENDS).min(range.end);
@@ -148,7 +151,8 @@ fn cut(range: Range<u64>, into: &mut Vec<Range<u64>>) {
     }
 }
 
-/// A number that looks random, the same for ever (splitmix64): places in step with what a drive holds could miss all of it.
+/// Returns a deterministic pseudo-random number (splitmix64). Equally spaced samples could miss all
+/// data of a drive with a regular layout.
 fn scatter(index: u64) -> u64 {
     let mut mixed = index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -156,18 +160,19 @@ fn scatter(index: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What the beginning of a drive looks like.
-fn looks_like(bytes: &[u8], size: u64) -> &'static str {
-    let known = BEGINNINGS.iter().find(|(_, at, mark)| bytes.get(*at..at + mark.len()) == Some(*mark));
-    if let Some((what, _, _)) = known {
-        return what;
+/// Returns the likely kind of the data at the start of a drive.
+fn kind_of_start(bytes: &[u8], size: u64) -> &'static str {
+    let known = FILE_MAGICS.iter().find(|(_, at, magic)| bytes.get(*at..at + magic.len()) == Some(*magic));
+    if let Some((description, _, _)) = known {
+        return description;
     }
-    let shown = bytes.get(..512).unwrap_or(bytes);
-    let is_whole = size <= shown.len() as u64;
-    if is_text(shown, is_whole) { "text" } else { data_like(Some(bytes)) }
+    let start = bytes.get(..512).unwrap_or(bytes);
+    let is_whole = size <= start.len() as u64;
+    if is_text(start, is_whole) { "text" } else { kind_of_data(Some(bytes)) }
 }
 
-/// True if all of it is printable. What is cut off at the end may cut a character in two.
+/// Returns true if all bytes are printable text. Unless `is_whole`, the last character may be
+/// incomplete.
 fn is_text(bytes: &[u8], is_whole: bool) -> bool {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -181,10 +186,10 @@ fn is_text(bytes: &[u8], is_whole: bool) -> bool {
     !text.is_empty() && text.chars().all(printable)
 }
 
-/// What bytes that nothing is known of look like.
-fn data_like(bytes: Option<&[u8]>) -> &'static str {
+/// Returns the likely kind of data without a known magic number.
+fn kind_of_data(bytes: Option<&[u8]>) -> &'static str {
     let bytes = bytes.unwrap_or(&[]);
-    let bytes = bytes.get(..PLACE as usize).unwrap_or(bytes);
+    let bytes = bytes.get(..SAMPLE as usize).unwrap_or(bytes);
     let mut seen = [false; 256];
     for byte in bytes {
         if let Some(seen) = seen.get_mut(usize::from(*byte)) {

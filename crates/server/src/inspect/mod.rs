@@ -1,6 +1,6 @@
-//! Looking at a drive before it is used: what it is, who uses it, what it holds.
+//! Inspection of a drive before it is used: its kind, its users and its contents.
 //!
-//! Owns every reason not to take a drive. Always true: nothing here writes, but [`wipe`]. Must not know: pools in service.
+//! Owns all reasons to refuse a drive. Invariant: only [`wipe`] writes. Must not know: open pools.
 
 mod blkid;
 mod contents;
@@ -23,110 +23,111 @@ pub(crate) use wipe::wipe;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What two names of the same drive have in common.
+/// A key that is the same for all paths of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Sameness {
-    /// A block device, by its number.
+pub(crate) enum DriveKey {
+    /// A block device, by its device number.
     Device(u64),
-    /// A file, by its filesystem and inode.
+    /// A file, by the device number of its file system and its inode number.
     File(u64, u64),
 }
 
-/// What was seen of a drive.
+/// The result of an inspection.
 #[derive(Clone, Debug)]
 pub(crate) struct Inspection {
     /// The path as it was given.
     pub(crate) path: PathBuf,
-    /// Which drive it is, whatever it is called.
-    pub(crate) same: Sameness,
-    /// Capacity in bytes.
+    /// The key of the drive.
+    pub(crate) key: DriveKey,
+    /// The capacity in bytes.
     pub(crate) size: u64,
-    /// Who uses it: such a drive cannot be had.
+    /// The users of the drive. A drive with users is refused.
     pub(crate) users: Vec<String>,
-    /// What it holds: that would be destroyed.
-    pub(crate) holds: Vec<Signature>,
+    /// The contents of the drive. A drive with contents is refused unless they may be erased.
+    pub(crate) contents: Vec<Signature>,
 }
 
 impl Inspection {
-    /// `block device` or `file`.
+    /// Returns `block device` or `file`.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.same {
-            Sameness::Device(_) => "block device",
-            Sameness::File(..) => "file",
+        match self.key {
+            DriveKey::Device(_) => "block device",
+            DriveKey::File(..) => "file",
         }
     }
 
-    /// What it holds, in words.
-    pub(crate) fn holdings(&self) -> String {
-        let one = |found: &Signature| match found.offset {
-            Some(offset) => format!("{} (at byte {offset})", found.what),
-            None => found.what.to_string(),
+    /// Describes the contents for messages.
+    pub(crate) fn contents_text(&self) -> String {
+        let text = |signature: &Signature| match signature.offset {
+            Some(offset) => format!("{} (at byte {offset})", signature.description),
+            None => signature.description.to_string(),
         };
-        self.holds.iter().map(one).collect::<Vec<_>>().join(", ")
+        self.contents.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Looks at a drive. Blocks the thread.
+/// Inspects a drive. Blocks the thread.
 ///
 /// # Errors
-/// When it is not there, is no drive, or cannot be read.
+/// When the path does not exist, is neither a block device nor a file, or cannot be read.
 pub(crate) fn inspect(path: &Path, openers: &Openers) -> Result<Inspection> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    let same = sameness(path, &metadata)?;
+    let key = key_of(path, &metadata)?;
     let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let size = size_of(&mut file).map_err(|error| unreadable(path, &error))?;
-    let users = users_of(same, &file, openers);
-    let holds = holdings(path, &file, size).map_err(|error| unreadable(path, &error))?;
-    Ok(Inspection { path: path.to_owned(), same, size, users, holds })
+    let users = users_of(key, &file, openers);
+    let contents = contents_of(path, &file, size).map_err(|error| unreadable(path, &error))?;
+    Ok(Inspection { path: path.to_owned(), key, size, users, contents })
 }
 
-/// Who uses a drive, in words that name them.
+/// Returns descriptions of the users of a drive.
 ///
 /// # Errors
-/// When it is not there, or is no drive.
+/// When the path does not exist, or is neither a block device nor a file.
 pub(crate) fn users(path: &Path, openers: &Openers) -> Result<Vec<String>> {
-    Ok(usage::users(which(path)?, openers))
+    Ok(usage::users(drive_key(path)?, openers))
 }
 
-fn users_of(same: Sameness, file: &File, openers: &Openers) -> Vec<String> {
-    let mut users = usage::users(same, openers);
-    // The kernel knows of processes that we may not look into. What this daemon has open is its own concern.
-    if users.is_empty() && !openers.is_own(same) && reactor::is_open_for_writing(file) == Some(true) {
+fn users_of(key: DriveKey, file: &File, openers: &Openers) -> Vec<String> {
+    let mut users = usage::users(key, openers);
+    // The kernel also knows about processes that this one may not inspect. Drives that this process
+    // has open itself are not counted.
+    if users.is_empty() && !openers.is_own(key) && reactor::is_open_for_writing(file) == Some(true) {
         users.push("a process has it open for writing".into());
     }
     users
 }
 
-/// What a drive holds: known marks, or what the system finds, or whatever is not zeros.
-fn holdings(path: &Path, file: &File, size: u64) -> std::io::Result<Vec<Signature>> {
+/// Returns the contents of a drive: known signatures, else the result of blkid, else non-zero data.
+fn contents_of(path: &Path, file: &File, size: u64) -> std::io::Result<Vec<Signature>> {
     let known = signatures::find(file, size)?;
     if !known.is_empty() {
         return Ok(known);
     }
-    if let Some(what) = blkid::ask(blkid::PROGRAM, path) {
-        return Ok(vec![Signature { what: what.into(), offset: None }]);
+    if let Some(description) = blkid::probe(blkid::PROGRAM, path) {
+        return Ok(vec![Signature { description: description.into(), offset: None }]);
     }
     Ok(contents::find(file, size)?.into_iter().collect())
 }
 
-/// Which drive a path names.
+/// Returns the key of the drive at a path.
 ///
 /// # Errors
-/// When it is not there, or is no drive.
-pub(crate) fn which(path: &Path) -> Result<Sameness> {
+/// When the path does not exist, or is neither a block device nor a file.
+pub(crate) fn drive_key(path: &Path) -> Result<DriveKey> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    sameness(path, &metadata)
+    key_of(path, &metadata)
 }
 
-fn sameness(path: &Path, metadata: &Metadata) -> Result<Sameness> {
+fn key_of(path: &Path, metadata: &Metadata) -> Result<DriveKey> {
     let kind = metadata.file_type();
     if kind.is_block_device() {
-        return Ok(Sameness::Device(metadata.rdev()));
+        return Ok(DriveKey::Device(metadata.rdev()));
     }
     if kind.is_file() {
-        return Ok(Sameness::File(metadata.dev(), metadata.ino()));
+        return Ok(DriveKey::File(metadata.dev(), metadata.ino()));
     }
-    let what = if kind.is_dir() {
+    let noun = if kind.is_dir() {
         "a directory"
     } else if kind.is_char_device() {
         "a character device"
@@ -134,11 +135,11 @@ fn sameness(path: &Path, metadata: &Metadata) -> Result<Sameness> {
         "neither a block device nor a file"
     };
     let hint = if kind.is_char_device() && path.to_string_lossy().contains("nvme") {
-        "an NVMe drive's data is behind its namespace: /dev/nvme0n1, not /dev/nvme0"
+        "use the NVMe namespace, such as /dev/nvme0n1, instead of the controller /dev/nvme0"
     } else {
-        "give block devices, or files made for the purpose"
+        "use a block device, or a regular file created for the pool"
     };
-    Err(Error::new(ErrorKind::Invalid, format!("{} is {what}", path.display())).hint(hint))
+    Err(Error::new(ErrorKind::Invalid, format!("{} is {noun}", path.display())).hint(hint))
 }
 
 fn size_of(file: &mut File) -> std::io::Result<u64> {
@@ -149,9 +150,11 @@ fn size_of(file: &mut File) -> std::io::Result<u64> {
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     let (kind, hint) = match error.kind() {
-        Io::NotFound => (ErrorKind::NotFound, "'lsblk' lists the drives that this machine has"),
-        Io::PermissionDenied => (ErrorKind::Denied, "the daemon's user must be able to read and write it"),
-        _ => (ErrorKind::Io, "the kernel log ('dmesg') says more"),
+        Io::NotFound => (ErrorKind::NotFound, "'lsblk' lists the drives of this host"),
+        Io::PermissionDenied => {
+            (ErrorKind::Denied, "give the daemon's user permission to read and write the drive")
+        }
+        _ => (ErrorKind::Io, "see the kernel log ('dmesg') for details"),
     };
-    Error::new(kind, format!("cannot look at {}: {error}", path.display())).hint(hint)
+    Error::new(kind, format!("cannot inspect {}: {error}", path.display())).hint(hint)
 }

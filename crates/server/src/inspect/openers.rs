@@ -1,6 +1,6 @@
-//! Processes that have drives open for writing, as far as this process may look into others.
+//! Processes that have drives open for writing, as far as this process may inspect them.
 //!
-//! Always true: nothing here waits for a file system that does not answer.
+//! Invariant: nothing here waits for a file system that does not respond.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,74 +8,75 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
-use super::Sameness;
+use super::DriveKey;
 
-/// Everything that processes of this host have open for writing and that a drive could be.
+/// The block devices and files that processes of this host have open for writing.
 #[derive(Debug, Default)]
 pub(crate) struct Openers {
-    /// Processes by drive, each named once.
-    of: BTreeMap<Sameness, BTreeMap<u32, String>>,
+    /// Process names by process number, for each drive.
+    by_drive: BTreeMap<DriveKey, BTreeMap<u32, String>>,
 }
 
 impl Openers {
-    /// Looks at all processes once. Processes of other users are left out where this one may not look into them.
+    /// Scans all processes once. Processes that this one may not inspect are omitted.
     pub(crate) fn scan() -> Self {
         let mut openers = Self::default();
         for process in numbers(Path::new("/proc")) {
-            let place = PathBuf::from(format!("/proc/{process}"));
-            for descriptor in numbers(&place.join("fd")) {
-                // It may be closed, and the process gone, at any moment.
-                let Some(drive) = which(&place.join(format!("fd/{descriptor}"))) else { continue };
-                if is_for_writing(&place.join(format!("fdinfo/{descriptor}"))) {
-                    let names = openers.of.entry(drive).or_default();
-                    names.entry(process).or_insert_with(|| name_of(&place));
+            let directory = PathBuf::from(format!("/proc/{process}"));
+            for descriptor in numbers(&directory.join("fd")) {
+                // The descriptor may be closed, and the process may end, at any time.
+                let Some(drive) = key_of_open(&directory.join(format!("fd/{descriptor}"))) else { continue };
+                if is_for_writing(&directory.join(format!("fdinfo/{descriptor}"))) {
+                    let names = openers.by_drive.entry(drive).or_default();
+                    names.entry(process).or_insert_with(|| name_of(&directory));
                 }
             }
         }
         openers
     }
 
-    /// Other processes that have a drive open for writing: number and name.
-    pub(super) fn others(&self, drive: Sameness) -> impl Iterator<Item = (u32, &str)> {
-        let all = self.of.get(&drive).into_iter().flatten();
+    /// Returns the numbers and names of other processes that have a drive open for writing.
+    pub(super) fn others(&self, drive: DriveKey) -> impl Iterator<Item = (u32, &str)> {
+        let all = self.by_drive.get(&drive).into_iter().flatten();
         all.filter(|(process, _)| **process != std::process::id())
             .map(|(process, name)| (*process, name.as_str()))
     }
 
-    /// True if this process has it open for writing.
-    pub(super) fn is_own(&self, drive: Sameness) -> bool {
-        self.of.get(&drive).is_some_and(|processes| processes.contains_key(&std::process::id()))
+    /// Returns true if this process has the drive open for writing.
+    pub(super) fn is_own(&self, drive: DriveKey) -> bool {
+        self.by_drive.get(&drive).is_some_and(|processes| processes.contains_key(&std::process::id()))
     }
 }
 
-/// The entries of a directory that are numbers; none if it cannot be read.
+/// Returns the numeric entries of a directory; none if it cannot be read.
 fn numbers(directory: &Path) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Which drive a descriptor of a process is open on, if that could be one.
-fn which(descriptor: &Path) -> Option<Sameness> {
-    // Without this flag a file on a server that is gone would keep us waiting for as long.
+/// Returns the key of the block device or file that a descriptor of a process refers to.
+fn key_of_open(descriptor: &Path) -> Option<DriveKey> {
+    // Without this flag, a file on an unreachable file server would block the thread.
     let flags = AtFlags::STATX_DONT_SYNC;
-    let found = rustix::fs::statx(CWD, descriptor, flags, StatxFlags::TYPE | StatxFlags::INO).ok()?;
-    match FileType::from_raw_mode(found.stx_mode.into()) {
+    let status = rustix::fs::statx(CWD, descriptor, flags, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+    match FileType::from_raw_mode(status.stx_mode.into()) {
         FileType::BlockDevice => {
-            Some(Sameness::Device(rustix::fs::makedev(found.stx_rdev_major, found.stx_rdev_minor)))
+            Some(DriveKey::Device(rustix::fs::makedev(status.stx_rdev_major, status.stx_rdev_minor)))
         }
-        FileType::RegularFile => {
-            Some(Sameness::File(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
-        }
+        FileType::RegularFile => Some(DriveKey::File(
+            rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor),
+            status.stx_ino,
+        )),
         _ => None,
     }
 }
 
-/// True if a descriptor may be written to (proc_pid_fdinfo(5)).
+/// Returns true if a descriptor is open for writing (proc_pid_fdinfo(5)).
 fn is_for_writing(info: &Path) -> bool {
     let Ok(text) = fs::read_to_string(info) else { return false };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
-    // One that only names a file (O_PATH) says O_RDONLY here.
+    // A descriptor with O_PATH shows O_RDONLY here.
     flags & rustix::fs::OFlags::ACCMODE.bits() != rustix::fs::OFlags::RDONLY.bits()
 }
 
@@ -91,20 +92,20 @@ mod tests {
 
     use super::*;
 
-    /// A process that has a file open, until it is dropped.
+    /// A process that has a file open, killed on drop.
     struct Holder(std::process::Child);
 
     impl Holder {
-        /// `how` is the shell's redirection, as in `>>`.
-        fn of(path: &Path, how: &str) -> Self {
+        /// Starts the process; `redirection` is the shell's, as in `>>`.
+        fn of(path: &Path, redirection: &str) -> Self {
             let mut child = Command::new("sh")
-                .args(["-c", &format!("exec 3{how}\"$0\"; exec cat")])
+                .args(["-c", &format!("exec 3{redirection}\"$0\"; exec cat")])
                 .arg(path)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
-            // It is what it is to be, and has opened the file, when it repeats what it is told.
+            // The shell has opened the file and become `cat` once the input is echoed.
             std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
             std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
             Self(child)
@@ -119,23 +120,23 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_write_are_named_and_those_that_read_are_not() {
+    fn only_processes_with_write_access_are_listed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         drop(File::create(&path).unwrap());
-        let same = crate::inspect::which(&path).unwrap();
+        let key = crate::inspect::drive_key(&path).unwrap();
         let reader = Holder::of(&path, "<");
-        assert_eq!(Openers::scan().others(same).count(), 0);
+        assert_eq!(Openers::scan().others(key).count(), 0);
         let writer = Holder::of(&path, ">>");
         let openers = Openers::scan();
-        let [(process, name)] = openers.others(same).collect::<Vec<_>>()[..] else { panic!("{openers:?}") };
+        let [(process, name)] = openers.others(key).collect::<Vec<_>>()[..] else { panic!("{openers:?}") };
         assert_eq!((process, name), (writer.0.id(), "cat"));
-        assert!(!openers.is_own(same));
+        assert!(!openers.is_own(key));
         drop((reader, writer));
         let own = File::options().append(true).open(&path).unwrap();
         let openers = Openers::scan();
-        assert!(openers.is_own(same) && openers.others(same).count() == 0, "{openers:?}");
+        assert!(openers.is_own(key) && openers.others(key).count() == 0, "{openers:?}");
         drop(own);
-        assert!(!Openers::scan().is_own(same));
+        assert!(!Openers::scan().is_own(key));
     }
 }

@@ -1,28 +1,29 @@
-//! The marks that filesystems, partition tables, volume managers and others leave on a drive.
+//! Signatures of file systems, partition tables, volume managers and other formats on a drive.
 //!
-//! Offsets and bytes are those that libblkid and each system's own documentation give. Marks of two bytes are only
-//! believed with something beside them that agrees.
+//! Offsets and bytes follow libblkid and the documentation of each format. A signature of two bytes
+//! counts only if other fields of the format are plausible too.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Something found on a drive.
+/// A signature, or other data, found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// What it is.
-    pub(crate) what: Cow<'static, str>,
-    /// The byte at which it was found, unless the system found it without saying where.
+    /// The description of the contents.
+    pub(crate) description: Cow<'static, str>,
+    /// The offset in bytes; unknown for a signature that blkid found.
     pub(crate) offset: Option<u64>,
 }
 
-/// Where a mark lies.
+/// The position of a signature.
 #[derive(Clone, Copy)]
 enum At {
-    /// So many bytes from the start.
+    /// An offset in bytes from the start.
     Start(u64),
-    /// So many bytes before the end, which is first rounded down to a multiple.
+    /// A distance of `back` bytes from the end, which is first rounded down to a multiple of
+    /// `unit`.
     End { back: u64, unit: u64 },
 }
 
@@ -31,8 +32,8 @@ use At::{End, Start};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What it is, where it shows, and the bytes there.
-const MARKS: &[(&str, At, &[u8])] = &[
+/// The known signatures: description, position, bytes.
+const SIGNATURES: &[(&str, At, &[u8])] = &[
     ("XFS filesystem", Start(0), b"XFSB"),
     ("Btrfs filesystem", Start(64 * KIB + 64), b"_BHRfS_M"),
     ("F2FS filesystem", Start(KIB), &[0x10, 0x20, 0xF5, 0xF2]),
@@ -92,16 +93,16 @@ const MARKS: &[(&str, At, &[u8])] = &[
     ("Gabion pool member", Start(2 * MIB), b"GABIONSB"),
 ];
 
-/// The marks that are on `file`, of `size` bytes, in the order of their places.
+/// Returns the known signatures in `file`, of `size` bytes, by offset.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub(crate) fn find(file: &File, size: u64) -> io::Result<Vec<Signature>> {
     let mut found = Vec::new();
-    for (what, at, bytes) in MARKS {
+    for (description, at, bytes) in SIGNATURES {
         let Some(offset) = at.resolve(size, bytes.len()) else { continue };
         if read(file, offset, bytes.len())? == *bytes {
-            found.push(Signature { what: (*what).into(), offset: Some(offset) });
+            found.push(Signature { description: (*description).into(), offset: Some(offset) });
         }
     }
     found.extend(find_ext(file, size)?);
@@ -128,7 +129,8 @@ fn read(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// ext2, ext3, ext4: two bytes, believed if revision and block size make sense.
+/// Finds ext2, ext3 and ext4: a magic number of two bytes, with a plausible revision and block
+/// size.
 fn find_ext(file: &File, size: u64) -> io::Result<Option<Signature>> {
     const SUPERBLOCK: u64 = 1024;
     if size < SUPERBLOCK + 1024 {
@@ -143,19 +145,21 @@ fn find_ext(file: &File, size: u64) -> io::Result<Option<Signature>> {
         return Ok(None);
     }
     let (compatible, incompatible) = (word(0x5C), word(0x60));
-    let what = match (incompatible & 0x40 != 0, compatible & 0x4 != 0) {
+    let description = match (incompatible & 0x40 != 0, compatible & 0x4 != 0) {
         (true, _) => "ext4 filesystem",
         (false, true) => "ext3 filesystem",
         (false, false) => "ext2 filesystem",
     };
-    Ok(Some(Signature { what: what.into(), offset: Some(SUPERBLOCK + 0x38) }))
+    Ok(Some(Signature { description: description.into(), offset: Some(SUPERBLOCK + 0x38) }))
 }
 
-/// A PC partition table: two bytes at the end of the first sector, which boot sectors of filesystems have too.
+/// Finds an MBR partition table: two bytes at the end of the first sector, which boot sectors of
+/// file systems have too.
 fn find_mbr(file: &File, size: u64, found: &[Signature]) -> io::Result<Option<Signature>> {
     if size < 512
         || found.iter().any(|signature| {
-            signature.offset.is_some_and(|offset| offset < 510) && signature.what.ends_with("filesystem")
+            signature.offset.is_some_and(|offset| offset < 510)
+                && signature.description.ends_with("filesystem")
         })
     {
         return Ok(None);
@@ -166,10 +170,10 @@ fn find_mbr(file: &File, size: u64, found: &[Signature]) -> io::Result<Option<Si
     let sane = entries.clone().all(|entry| entry.first().is_some_and(|flag| flag & 0x7F == 0));
     let used = entries.any(|entry| entry.get(4).is_some_and(|kind| *kind != 0));
     Ok((marked && sane && used)
-        .then_some(Signature { what: "MBR partition table".into(), offset: Some(510) }))
+        .then_some(Signature { description: "MBR partition table".into(), offset: Some(510) }))
 }
 
-/// ZFS: one of the newest states of the pool, somewhere in the second half of a label.
+/// Finds a ZFS uberblock in the second half of a label.
 fn find_uberblock(file: &File, size: u64) -> io::Result<Option<Signature>> {
     const LABEL: u64 = 256 * KIB;
     const FIRST: u64 = 128 * KIB;
@@ -186,7 +190,7 @@ fn find_uberblock(file: &File, size: u64) -> io::Result<Option<Signature>> {
             let magic = slot.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             if magic == MAGIC || magic.swap_bytes() == MAGIC {
                 return Ok(Some(Signature {
-                    what: "ZFS pool member".into(),
+                    description: "ZFS pool member".into(),
                     offset: Some(label + FIRST + index as u64 * KIB),
                 }));
             }
@@ -195,8 +199,10 @@ fn find_uberblock(file: &File, size: u64) -> io::Result<Option<Signature>> {
     Ok(None)
 }
 
-/// The marks of the table that lie at fixed places, for tests.
+/// Returns the signatures of the table with their offsets on a drive of `size` bytes, for tests.
 #[cfg(test)]
 pub(super) fn table(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])> {
-    MARKS.iter().filter_map(move |(what, at, bytes)| Some((*what, at.resolve(size, bytes.len())?, *bytes)))
+    SIGNATURES
+        .iter()
+        .filter_map(move |(name, at, bytes)| Some((*name, at.resolve(size, bytes.len())?, *bytes)))
 }

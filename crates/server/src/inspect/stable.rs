@@ -1,4 +1,4 @@
-//! Names of drives that stay the same when drives are added, moved or found in another order.
+//! Paths of drives that stay the same when drives are added, moved or detected in another order.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 
 const BY_ID: &str = "/dev/disk/by-id";
 
-/// A name of this drive that stays: one by its identity for a block device, without links for a file.
+/// Returns a stable path of a drive: for a block device a link in `/dev/disk/by-id`, for a file its
+/// canonical path.
 pub(crate) fn stable_path(path: &Path) -> PathBuf {
     let plain = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.starts_with(BY_ID) || !plain.starts_with("/dev") {
         return if path.starts_with(BY_ID) { path.to_owned() } else { plain };
     }
     let Ok(number) = fs::metadata(path).map(|metadata| metadata.rdev()) else { return plain };
-    let same = |(name, found): (PathBuf, u64)| (found == number).then_some(name);
-    best(all_by_id().into_iter().filter_map(same)).unwrap_or(plain)
+    let matching = |(name, other): (PathBuf, u64)| (other == number).then_some(name);
+    best(all_by_id().into_iter().filter_map(matching)).unwrap_or(plain)
 }
 
-/// Every name by identity, with the number of the device behind it.
+/// Returns all links in `/dev/disk/by-id` with the numbers of their devices.
 pub(crate) fn all_by_id() -> Vec<(PathBuf, u64)> {
     let Ok(entries) = fs::read_dir(BY_ID) else { return Vec::new() };
     let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -30,7 +31,7 @@ pub(crate) fn all_by_id() -> Vec<(PathBuf, u64)> {
     names
 }
 
-/// The name that says most to people: model and serial number rather than a bare number.
+/// Returns the most readable name: model and serial number rather than a bare identifier.
 fn best(names: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     const ORDER: [&str; 8] = ["nvme-", "ata-", "scsi-S", "scsi-", "virtio-", "usb-", "mmc-", "wwn-"];
     let rank = |path: &PathBuf| {

@@ -1,4 +1,4 @@
-//! Every mark of the table, what real tools make, and what is not to be mistaken for anything.
+//! Tests: every signature of the table, the output of real tools, and data without a signature.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -18,29 +18,29 @@ fn put(path: &Path, offset: u64, bytes: &[u8]) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-/// What is found, without the help of the system.
-fn holds(path: &Path) -> Vec<(String, u64)> {
+/// Returns the contents that are found without blkid.
+fn contents_of(path: &Path) -> Vec<(String, u64)> {
     let file = File::open(path).unwrap();
     let size = file.metadata().unwrap().len();
     let mut found = signatures::find(&file, size).unwrap();
     if found.is_empty() {
         found.extend(contents::find(&file, size).unwrap());
     }
-    found.into_iter().map(|found| (found.what.into_owned(), found.offset.unwrap())).collect()
+    found.into_iter().map(|found| (found.description.into_owned(), found.offset.unwrap())).collect()
 }
 
-/// The known marks that are found.
-fn marks(path: &Path) -> Vec<(String, u64)> {
+/// Returns the known signatures that are found.
+fn signatures_of(path: &Path) -> Vec<(String, u64)> {
     let file = File::open(path).unwrap();
     let found = signatures::find(&file, file.metadata().unwrap().len()).unwrap();
-    found.into_iter().map(|found| (found.what.into_owned(), found.offset.unwrap())).collect()
+    found.into_iter().map(|found| (found.description.into_owned(), found.offset.unwrap())).collect()
 }
 
-fn found(what: &str, offset: u64) -> (String, u64) {
-    (what.to_owned(), offset)
+fn found(description: &str, offset: u64) -> (String, u64) {
+    (description.to_owned(), offset)
 }
 
-/// Bytes that no two places share.
+/// Returns pseudo-random bytes.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let next = |_| {
@@ -51,34 +51,35 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_mark_of_the_table_is_found_and_wiped() {
+fn every_signature_of_the_table_is_found_and_wiped() {
     let directory = tempfile::tempdir().unwrap();
     for size in [SIZE, SIZE + 512 * 3] {
-        for (what, offset, bytes) in signatures::table(size) {
+        for (name, offset, bytes) in signatures::table(size) {
             let path = drive(&directory);
             File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
             put(&path, offset, bytes);
-            assert!(holds(&path).contains(&found(what, offset)), "{what} at {offset}: {:?}", holds(&path));
+            let contents = contents_of(&path);
+            assert!(contents.contains(&found(name, offset)), "{name} at {offset}: {contents:?}");
             wipe(&path).unwrap();
-            assert!(holds(&path).is_empty(), "{what}");
+            assert!(contents_of(&path).is_empty(), "{name}");
         }
     }
 }
 
 #[test]
-fn what_is_no_mark_is_not_taken_for_one() {
+fn random_data_has_no_signature() {
     let directory = tempfile::tempdir().unwrap();
     let path = drive(&directory);
-    assert!(holds(&path).is_empty());
+    assert!(contents_of(&path).is_empty());
     put(&path, 0, &noise(1, 1 << 20));
-    // An ext magic alone is two bytes that anything may hold.
+    // The magic number of ext alone is two bytes that random data may contain.
     put(&path, 1024 + 0x38, &[0x53, 0xEF]);
     put(&path, 1024 + 0x4C, &[9, 9, 9, 9]);
-    assert!(marks(&path).is_empty());
+    assert!(signatures_of(&path).is_empty());
 }
 
 #[test]
-fn whatever_is_not_zeros_is_found_and_named() {
+fn non_zero_data_is_found_and_described() {
     const RANDOM: &str = "data that looks random (encrypted, compressed or overwritten)";
     let directory = tempfile::tempdir().unwrap();
     let cases: [(u64, Vec<u8>, &str, u64); 12] = [
@@ -91,86 +92,90 @@ fn whatever_is_not_zeros_is_found_and_named() {
         (0, noise(7, 8192), RANDOM, 0),
         (0, vec![0xFF; 1 << 20], "bytes 0xFF", 0),
         (5000, vec![1], "data of an unknown kind", 5000),
-        // Somewhere in the middle, and the very last byte.
+        // In the middle, and in the last byte.
         (30_000_000, vec![7; 100], "data of an unknown kind", 30_000_000),
         (40 << 20, noise(8, 4096), RANDOM, 40 << 20),
         (SIZE - 1, vec![1], "data of an unknown kind", SIZE - 1),
     ];
-    for (offset, bytes, what, at) in cases {
+    for (offset, bytes, description, at) in cases {
         let path = drive(&directory);
         put(&path, offset, &bytes);
-        assert_eq!(holds(&path), [found(what, at)], "{offset}");
+        assert_eq!(contents_of(&path), [found(description, at)], "{offset}");
     }
 }
 
 #[test]
-fn a_large_drive_is_sampled_wherever_it_holds_something() {
+fn a_large_drive_is_sampled_in_its_allocated_ranges() {
     const LARGE: u64 = 1 << 40;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("drive");
-    // A block in a file of a TiB is all that it has allocated.
+    // A single allocated block in a file of 1 TiB.
     File::create(&path).unwrap().set_len(LARGE).unwrap();
     put(&path, LARGE / 3, &[1; 4096]);
-    assert_eq!(holds(&path), [found("data of an unknown kind", LARGE / 3 / 4096 * 4096 + LARGE / 3 % 4096)]);
-    // More than is looked at as a whole, zeros but for one MiB of forty.
+    assert_eq!(
+        contents_of(&path),
+        [found("data of an unknown kind", LARGE / 3 / 4096 * 4096 + LARGE / 3 % 4096)]
+    );
+    // 40 MiB, more than is read completely, with 1 MiB of non-zero data.
     let path = directory.path().join("written");
     File::create(&path).unwrap().set_len(LARGE).unwrap();
     put(&path, 5 << 30, &vec![0; 40 << 20]);
-    assert!(holds(&path).is_empty());
+    assert!(contents_of(&path).is_empty());
     put(&path, (5 << 30) + (17 << 20), &[1; 1 << 20]);
-    let [(what, at)] = &holds(&path)[..] else { panic!("nothing was found") };
-    assert_eq!(what, "data of an unknown kind");
+    let [(description, at)] = &contents_of(&path)[..] else { panic!("no contents were found") };
+    assert_eq!(description, "data of an unknown kind");
     assert!((5 << 30) + (17 << 20) <= *at && *at < (5 << 30) + (18 << 20), "{at}");
 }
 
 #[test]
-fn places_are_spread_over_devices_of_all_sizes() {
+fn samples_are_spread_over_devices_of_all_sizes() {
     for size in
         [1, 4095, 4096, 1 << 20, (1 << 20) + 1, (2 << 20) + 5, 16 << 20, (16 << 20) + 1, 1 << 30, 1 << 44]
     {
-        let places = contents::places(std::slice::from_ref(&(0..size)), size);
-        let longest = places.iter().map(|place| place.end - place.start).max().unwrap();
-        let read: u64 = places.iter().map(|place| place.end - place.start).sum();
+        let samples = contents::samples(std::slice::from_ref(&(0..size)), size);
+        let longest = samples.iter().map(|sample| sample.end - sample.start).max().unwrap();
+        let read: u64 = samples.iter().map(|sample| sample.end - sample.start).sum();
         assert!(longest <= 1 << 20 && read <= 18 << 20, "{size}: {read}");
         assert!(
-            places.iter().all(|place| place.start < place.end && place.end <= size),
-            "{size}: {places:?}"
+            samples.iter().all(|sample| sample.start < sample.end && sample.end <= size),
+            "{size}: {samples:?}"
         );
-        assert!(places.iter().any(|place| place.start == 0) && places.iter().any(|place| place.end == size));
-        let mut sorted = places.clone();
-        sorted.sort_by_key(|place| place.start);
+        assert!(samples.iter().any(|sample| sample.start == 0));
+        assert!(samples.iter().any(|sample| sample.end == size));
+        let mut sorted = samples.clone();
+        sorted.sort_by_key(|sample| sample.start);
         let gap = sorted.windows(2).map(|two| two[1].start.saturating_sub(two[0].end)).max().unwrap_or(0);
         assert!(gap <= (size / 512 + 4096) * 2, "{size}: {gap}");
     }
 }
 
 #[test]
-fn tiny_drives_are_looked_at_without_reading_past_their_end() {
+fn tiny_drives_are_inspected_without_reading_past_their_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tiny");
     for size in [0, 1, 511, 512, 1024, 4096, 100_000, 300_000] {
         let mut file = File::create(&path).unwrap();
         file.write_all(&vec![0xA5; size]).unwrap();
-        assert_eq!(holds(&path).len(), usize::from(size > 0), "{size}");
+        assert_eq!(contents_of(&path).len(), usize::from(size > 0), "{size}");
         wipe(&path).unwrap();
-        assert!(holds(&path).is_empty(), "{size}");
+        assert!(contents_of(&path).is_empty(), "{size}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), size as u64);
     }
 }
 
 #[test]
-fn a_partition_table_is_told_from_a_boot_sector() {
+fn a_partition_table_is_distinguished_from_a_boot_sector() {
     let directory = tempfile::tempdir().unwrap();
     let path = drive(&directory);
     put(&path, 510, &[0x55, 0xAA]);
-    assert!(marks(&path).is_empty(), "no partitions: any boot sector ends like this");
+    assert!(signatures_of(&path).is_empty(), "a boot sector without partitions ends like this too");
     put(&path, 446, &[0x80, 0, 2, 0, 0x83]);
-    assert_eq!(holds(&path), [found("MBR partition table", 510)]);
+    assert_eq!(contents_of(&path), [found("MBR partition table", 510)]);
     put(&path, 0x36, b"FAT16   ");
-    assert_eq!(holds(&path), [found("FAT filesystem", 0x36)]);
+    assert_eq!(contents_of(&path), [found("FAT filesystem", 0x36)]);
 }
 
-/// Runs a program on a file, which must succeed, and gives what it printed.
+/// Runs a program on a file and returns its output. Panics if the program fails.
 fn run(program: &str, arguments: &[&str], path: &Path) -> String {
     let program = test_support::find_program(program).unwrap();
     let output = Command::new(program).args(arguments).arg(path).output().unwrap();
@@ -179,7 +184,7 @@ fn run(program: &str, arguments: &[&str], path: &Path) -> String {
 }
 
 #[test]
-fn what_the_real_tools_make_is_recognised() {
+fn the_output_of_real_tools_is_recognised() {
     let directory = tempfile::tempdir().unwrap();
     let tools: [(&str, &[&str], &str); 9] = [
         ("mkfs.ext2", &["-q", "-F"], "ext2 filesystem"),
@@ -192,14 +197,14 @@ fn what_the_real_tools_make_is_recognised() {
         ("mkswap", &[], "swap space"),
         ("pvcreate", &["-q"], "LVM physical volume"),
     ];
-    for (tool, arguments, what) in tools {
+    for (tool, arguments, description) in tools {
         let path = drive(&directory);
-        // XFS wants 300 MiB; sparse, so it costs nothing.
+        // XFS needs 300 MiB; the file is sparse.
         File::options().write(true).open(&path).unwrap().set_len(SIZE * 6).unwrap();
         if !test_support::has_program(tool) {
             continue;
         }
-        // Volume managers take devices only.
+        // Volume managers accept only devices.
         if tool == "pvcreate" {
             if !test_support::has_loop() {
                 continue;
@@ -211,35 +216,35 @@ fn what_the_real_tools_make_is_recognised() {
         } else {
             run(tool, arguments, &path);
         }
-        let found = marks(&path);
-        assert!(found.iter().any(|(found, _)| *found == what), "{tool}: {found:?}");
+        let found = signatures_of(&path);
+        assert!(found.iter().any(|(found, _)| *found == description), "{tool}: {found:?}");
         wipe(&path).unwrap();
-        assert!(marks(&path).is_empty(), "{tool}");
+        assert!(signatures_of(&path).is_empty(), "{tool}");
     }
 }
 
 #[test]
-fn what_is_no_drive_is_said() {
-    for (path, kind, says) in [
+fn paths_that_are_not_drives_are_refused() {
+    for (path, kind, message) in [
         ("/nonexistent", ErrorKind::NotFound, "No such file"),
         ("/", ErrorKind::Invalid, "is a directory"),
         ("/dev/null", ErrorKind::Invalid, "is a character device"),
     ] {
         let error = inspect(Path::new(path), &Openers::default()).unwrap_err();
         assert_eq!(error.kind(), kind);
-        assert!(error.to_string().contains(says) && error.hint_text().is_some(), "{error}");
+        assert!(error.to_string().contains(message) && error.hint_text().is_some(), "{error}");
     }
 }
 
 #[test]
-fn two_names_of_one_file_are_the_same_drive() {
+fn two_paths_of_a_file_are_the_same_drive() {
     let directory = tempfile::tempdir().unwrap();
     let (path, link, hard) =
         (drive(&directory), directory.path().join("link"), directory.path().join("hard"));
     std::os::unix::fs::symlink(&path, &link).unwrap();
     std::fs::hard_link(&path, &hard).unwrap();
-    assert_eq!(which(&path).unwrap(), which(&link).unwrap());
-    assert_eq!(which(&path).unwrap(), which(&hard).unwrap());
+    assert_eq!(drive_key(&path).unwrap(), drive_key(&link).unwrap());
+    assert_eq!(drive_key(&path).unwrap(), drive_key(&hard).unwrap());
 }
 
 #[test]
@@ -248,26 +253,24 @@ fn a_file_that_is_open_for_writing_is_in_use() {
     let path = drive(&directory);
     let users = || inspect(&path, &Openers::default()).unwrap().users;
     assert!(users().is_empty());
-    // As if of a process that this one may not look into.
+    // Simulates a process that this one may not inspect: the scan is empty.
     let writer = File::options().write(true).open(&path).unwrap();
     assert_eq!(users(), ["a process has it open for writing"]);
-    assert!(
-        inspect(&path, &Openers::scan()).unwrap().users.is_empty(),
-        "it is this process, which knows why"
-    );
+    assert!(inspect(&path, &Openers::scan()).unwrap().users.is_empty(), "only this process has it open");
     drop(writer);
     assert!(users().is_empty());
 }
 
 #[test]
-fn what_the_system_alone_finds_counts() {
+fn a_signature_that_only_blkid_knows_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = drive(&directory);
-    // A mark that is not in our table.
+    // A signature that is not in the table.
     put(&path, 0, b"-rom1fs-");
     let inspection = inspect(&path, &Openers::default()).unwrap();
-    assert!(!inspection.holds.is_empty());
+    assert!(!inspection.contents.is_empty());
     if test_support::has_program("blkid") {
-        assert!(inspection.holdings().contains("says blkid"), "{}", inspection.holdings());
+        let text = inspection.contents_text();
+        assert!(text.contains("according to blkid"), "{text}");
     }
 }

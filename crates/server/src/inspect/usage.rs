@@ -1,22 +1,22 @@
-//! Who uses a drive: mounts, swap, devices made of it.
+//! The users of a drive: processes, mounts, swap, and devices on top of it.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Openers, Sameness};
+use super::{DriveKey, Openers};
 
-/// Who uses a drive, in words that name them.
-pub(super) fn users(drive: Sameness, openers: &Openers) -> Vec<String> {
+/// Returns descriptions of the users of a drive.
+pub(super) fn users(drive: DriveKey, openers: &Openers) -> Vec<String> {
     let mut users = BTreeSet::new();
     match drive {
-        Sameness::Device(number) => {
+        DriveKey::Device(number) => {
             for device in with_partitions(number) {
                 let name = &device.name;
                 users.extend(
                     openers
-                        .others(Sameness::Device(device.number))
+                        .others(DriveKey::Device(device.number))
                         .map(|(process, by)| format!("process {process} ({by}) has {name} open for writing")),
                 );
                 users.extend(
@@ -27,12 +27,12 @@ pub(super) fn users(drive: Sameness, openers: &Openers) -> Vec<String> {
                         .into_iter()
                         .map(|by| format!("{} is part of {by}", device.name)),
                 );
-                if is_swap(Sameness::Device(device.number)) {
+                if is_swap(DriveKey::Device(device.number)) {
                     users.insert(format!("{} is in use as swap space", device.name));
                 }
             }
         }
-        Sameness::File(..) => {
+        DriveKey::File(..) => {
             users.extend(
                 openers
                     .others(drive)
@@ -53,7 +53,7 @@ struct Device {
     directory: PathBuf,
 }
 
-/// A device and the partitions that the kernel knows of it.
+/// Returns a device and its partitions.
 fn with_partitions(number: u64) -> Vec<Device> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let Ok(directory) = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) else {
@@ -71,15 +71,15 @@ fn with_partitions(number: u64) -> Vec<Device> {
     device(directory).into_iter().chain(parts).collect()
 }
 
-/// Where a device is mounted.
+/// Returns the mount points of a device.
 fn mounts(number: u64) -> Vec<String> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounts_in(&text, &format!("{major}:{minor}"), |source| is_device(source, number))
 }
 
-/// The mount points of a device in the text of mountinfo. Filesystems on several devices show a number of their own,
-/// and are known by their source.
+/// Returns the mount points of a device in the text of mountinfo. File systems on several devices
+/// have a device number of their own there; they are recognised by their source.
 fn mounts_in(text: &str, number: &str, is_source: impl Fn(&str) -> bool) -> Vec<String> {
     let line = |line: &str| {
         let (front, back) = line.split_once(" - ")?;
@@ -91,7 +91,7 @@ fn mounts_in(text: &str, number: &str, is_source: impl Fn(&str) -> bool) -> Vec<
     text.lines().filter_map(line).collect()
 }
 
-/// mountinfo writes blanks and backslashes as `\040`.
+/// Decodes the escapes of mountinfo, such as `\040` for a space.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
@@ -100,7 +100,7 @@ fn is_device(path: &str, number: u64) -> bool {
     path.starts_with('/') && fs::metadata(path).is_ok_and(|metadata| metadata.rdev() == number)
 }
 
-/// Devices that the kernel has made of this one: device mapper, MD, bcache.
+/// Returns the devices on top of this one: device mapper, MD, bcache.
 fn holders(directory: &Path) -> Vec<String> {
     let name = |holder: PathBuf| {
         let name = holder.file_name()?.to_string_lossy().into_owned();
@@ -113,21 +113,21 @@ fn holders(directory: &Path) -> Vec<String> {
     entries(&directory.join("holders")).into_iter().filter_map(name).collect()
 }
 
-fn is_swap(drive: Sameness) -> bool {
+fn is_swap(drive: DriveKey) -> bool {
     let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let path = |line: &str| line.split_whitespace().next().map(unescape);
     text.lines()
         .skip(1)
         .filter_map(path)
-        .any(|path| super::which(Path::new(&path)).is_ok_and(|same| same == drive))
+        .any(|path| super::drive_key(Path::new(&path)).is_ok_and(|key| key == drive))
 }
 
-/// Loop devices on a file.
-fn loops(file: Sameness) -> Vec<String> {
+/// Returns the loop devices on a file.
+fn loops(file: DriveKey) -> Vec<String> {
     let device = |entry: PathBuf| {
         let backing = fs::read_to_string(entry.join("loop/backing_file")).ok()?;
-        let same = super::which(Path::new(backing.trim_end_matches('\n'))).ok()?;
-        (same == file).then(|| format!("/dev/{}", entry.file_name().unwrap_or_default().to_string_lossy()))
+        let key = super::drive_key(Path::new(backing.trim_end_matches('\n'))).ok()?;
+        (key == file).then(|| format!("/dev/{}", entry.file_name().unwrap_or_default().to_string_lossy()))
     };
     entries(Path::new("/sys/block")).into_iter().filter_map(device).collect()
 }
@@ -159,9 +159,9 @@ mod tests {
         let root = fs::metadata("/").unwrap().dev();
         let (major, minor) = (rustix::fs::major(root), rustix::fs::minor(root));
         let has_device = Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists();
-        let found = if has_device { Ok(()) } else { Err("'/' lies on no device, as in a container".into()) };
+        let found = if has_device { Ok(()) } else { Err("'/' is not on a device, as in a container".into()) };
         if test_support::has("root-device", found) {
-            let users = users(Sameness::Device(root), &Openers::default());
+            let users = users(DriveKey::Device(root), &Openers::default());
             assert!(users.iter().any(|user| user.contains("is mounted at /")), "{users:?}");
         }
     }

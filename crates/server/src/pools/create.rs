@@ -1,4 +1,4 @@
-//! Making a pool: finding out whether the drives may be used comes first, destroying what is on them last.
+//! Creating pools. All checks of the drives come first, erasing their contents last.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,11 @@ use crate::operations::Progress;
 use crate::request;
 use api::types::{CreatePool, FileDrives};
 
-/// Segments that a shard should find: fewer, and what each keeps back would be a large part of the pool.
+/// Smallest number of segments per shard: with fewer, the reserves of the shards would be a large
+/// part of the pool.
 const SEGMENTS_PER_SHARD: u64 = 64;
 
-/// Files made for a pool. Dropped, they are removed again.
+/// File drives created for a pool, removed on drop unless `kept`.
 struct NewFiles {
     paths: Vec<PathBuf>,
     kept: bool,
@@ -34,7 +35,7 @@ impl Drop for NewFiles {
         if !self.kept {
             for path in &self.paths {
                 if let Err(error) = std::fs::remove_file(path) {
-                    tracing::warn!(path = %path.display(), %error, "a new file drive could not be removed again");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a new file drive after an error");
                 }
             }
         }
@@ -42,21 +43,21 @@ impl Drop for NewFiles {
 }
 
 impl Pools {
-    /// Makes a pool and opens it.
+    /// Creates a pool and opens it.
     ///
     /// # Errors
-    /// For a request that makes no pool, drives that may not or cannot be used. Drives are left as they were but for
-    /// what `wipe` allowed.
+    /// For an invalid request, and for drives in use, with contents, or with errors. The drives are
+    /// unchanged then, except that with `wipe` their contents may be erased.
     pub(crate) async fn create(self: &Arc<Self>, request: CreatePool, progress: &Progress) -> Result<()> {
         engine::check_name(&request.name)?;
         let scheme = scheme_of(&request)?;
         self.state.check_writable()?;
         let transition = Transition::begin_new(self, &request.name, "being created")?;
-        match self.make(&request, scheme, progress).await {
+        match self.create_and_open(&request, scheme, progress).await {
             Ok(pool) => {
                 transition.set_drives(Some(pool.pool.id().to_string()), pool.stable_paths());
                 transition.end(Status::Open(Arc::new(pool)));
-                self.remember(&request.name, true)
+                self.persist(&request.name, true)
             }
             Err(error) => {
                 transition.end_removed();
@@ -65,9 +66,14 @@ impl Pools {
         }
     }
 
-    async fn make(&self, request: &CreatePool, scheme: Scheme, progress: &Progress) -> Result<OpenPool> {
+    async fn create_and_open(
+        &self,
+        request: &CreatePool,
+        scheme: Scheme,
+        progress: &Progress,
+    ) -> Result<OpenPool> {
         let mut files = match &request.files {
-            Some(files) => Some(make_files(&request.name, files, progress).await?),
+            Some(files) => Some(create_files(&request.name, files, progress).await?),
             None => None,
         };
         let paths = match &files {
@@ -77,7 +83,7 @@ impl Pools {
         let inspected = inspect_all(paths, progress).await?;
         check_distinct(&inspected)?;
         check_free(&inspected)?;
-        // From here on they are ours: nobody can begin to use them behind our back.
+        // From here on the drives are locked: no other process can start to use them.
         let drives = claim(&inspected, progress).await?;
         if request.wipe {
             wipe_all(&inspected, progress).await?;
@@ -99,7 +105,7 @@ impl Pools {
         drives: &[Arc<OpenDrive>],
         progress: &Progress,
     ) -> Result<()> {
-        progress.step(format!("writing the pool's state to {} drives", drives.len()));
+        progress.step(format!("writing superblocks to {} drives", drives.len()));
         let mut entropy = [0; 32];
         request::fill_random(&mut entropy)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -111,7 +117,8 @@ impl Pools {
         Ok(())
     }
 
-    /// One shard for each reactor, up to the next power of two; fewer where the pool is too small for that.
+    /// Returns the default number of shards: the number of reactors, rounded up to a power of two;
+    /// less for a small pool.
     fn shards_for(&self, scheme: Scheme, drives: &[Arc<OpenDrive>]) -> u16 {
         let zones: u64 = drives.iter().map(|drive| (drive.size() >> 20).min(2048)).sum();
         let segments = zones / u64::from(scheme.width());
@@ -120,12 +127,12 @@ impl Pools {
     }
 }
 
-/// The protection that was asked for.
+/// Returns the scheme of a request.
 fn scheme_of(request: &CreatePool) -> Result<Scheme> {
     let invalid = |message: &str, hint: &str| Err(Error::new(ErrorKind::Invalid, message).hint(hint));
     let drives = match &request.files {
         Some(_) if !request.drives.is_empty() => {
-            return invalid("drives and files to be made are given", "give either of them");
+            return invalid("both drives and new files are given", "give either --drives or --files");
         }
         Some(files) => usize::from(files.count),
         None => request.drives.len(),
@@ -133,35 +140,35 @@ fn scheme_of(request: &CreatePool) -> Result<Scheme> {
     if drives == 0 {
         return invalid(
             "no drives are given",
-            "name them with --drives, or let files be made: --files DIR --file-size 10G --count 5",
+            "list them with --drives, or create files: --files DIR --file-size 10G --count 5",
         );
     }
     if drives > DRIVES_MAX {
-        let message = format!("{drives} drives are more than the {DRIVES_MAX} that a pool may have");
-        return Err(Error::new(ErrorKind::Invalid, message).hint("make several pools"));
+        let message = format!("{drives} drives are more than the maximum of {DRIVES_MAX} per pool");
+        return Err(Error::new(ErrorKind::Invalid, message).hint("create several pools"));
     }
     let scheme: Scheme = match (&request.scheme, &request.level) {
         (Some(scheme), None) => scheme.parse().map_err(|error: format::SchemeError| {
             Error::new(ErrorKind::Invalid, error.to_string())
-                .hint("4+1 is RAID 5 on five drives, 1+1 a mirror")
+                .hint("4+1 corresponds to RAID 5 on five drives, 1+1 to a mirror")
         })?,
         (None, Some(level)) => scheme_of_level(level, drives)?,
         _ => {
             return invalid(
-                "how the pool protects its data must be said once",
+                "a pool needs either a scheme or a RAID level",
                 "give --scheme k+m (4+1, 1+1) or --level 0|1|5|6|10",
             );
         }
     };
     let width = usize::from(scheme.width());
     if drives < width {
-        let message = format!("scheme {scheme} needs {width} drives, {drives} are given");
+        let message = format!("scheme {scheme} needs at least {width} drives; {drives} are given");
         return Err(Error::new(ErrorKind::Invalid, message).hint("give more drives, or a smaller scheme"));
     }
     Ok(scheme)
 }
 
-/// Returns the scheme of a RAID level on so many drives.
+/// Returns the scheme of a RAID level for this number of drives.
 fn scheme_of_level(level: &str, drives: usize) -> Result<Scheme> {
     let columns = api::columns_of_level(level, drives)?;
     let narrow = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
@@ -172,21 +179,21 @@ fn scheme_of_level(level: &str, drives: usize) -> Result<Scheme> {
     })
 }
 
-async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Result<NewFiles> {
-    progress.step(format!("making {} files", request.count));
+async fn create_files(pool: &str, request: &FileDrives, progress: &Progress) -> Result<NewFiles> {
+    progress.step(format!("creating {} files", request.count));
     let directory = request::path(&request.directory)?;
     let size = request.size;
     if !size.is_multiple_of(4096) {
-        let message = format!("files of {size} bytes are not made of whole blocks of 4096 bytes");
-        return Err(Error::new(ErrorKind::Invalid, message).hint("round the size"));
+        let message = format!("a file size of {size} bytes is not a multiple of 4096 bytes");
+        return Err(Error::new(ErrorKind::Invalid, message).hint("round the size to a multiple of 4096"));
     }
     let paths: Vec<PathBuf> =
         (0..request.count).map(|index| directory.join(format!("{pool}-{index}.drive"))).collect();
-    let make = move || {
+    let create = move || {
         let mut files = NewFiles { paths: Vec::new(), kept: false };
         Access::OWNER.make_directories(&directory).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot make the directory {}: {error}", directory.display()))
-                .hint("give a directory that the daemon may write in")
+            Error::new(ErrorKind::Io, format!("cannot create the directory {}: {error}", directory.display()))
+                .hint("use a directory that the daemon's user can write to")
         })?;
         for path in paths {
             reactor::create_file(&path, size)?;
@@ -194,11 +201,11 @@ async fn make_files(pool: &str, request: &FileDrives, progress: &Progress) -> Re
         }
         Ok(files)
     };
-    blocking(make).await?
+    blocking(create).await?
 }
 
 pub(super) async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Result<Vec<Inspection>> {
-    progress.step(format!("looking at {} drives", paths.len()));
+    progress.step(format!("inspecting {} drives", paths.len()));
     let total = paths.len() as u64;
     let mut inspected = Vec::new();
     let openers = Arc::new(blocking(Openers::scan).await?);
@@ -210,11 +217,11 @@ pub(super) async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Res
     Ok(inspected)
 }
 
-/// No drive is there twice, under whatever name.
+/// Refuses a drive that is given twice, even by different paths.
 fn check_distinct(drives: &[Inspection]) -> Result<()> {
     let mut seen: BTreeMap<_, &Path> = BTreeMap::new();
     for drive in drives {
-        if let Some(other) = seen.insert(drive.same, &drive.path) {
+        if let Some(other) = seen.insert(drive.key, &drive.path) {
             let message = if other == drive.path {
                 format!("{} is given twice", other.display())
             } else {
@@ -226,12 +233,12 @@ fn check_distinct(drives: &[Inspection]) -> Result<()> {
     Ok(())
 }
 
-/// Nobody uses them.
+/// Refuses drives in use.
 pub(super) fn check_free(drives: &[Inspection]) -> Result<()> {
     refuse_used(drives.iter().map(|drive| (drive.path.as_path(), drive.users.as_slice())))
 }
 
-/// Refuses drives that somebody uses, with who does.
+/// Refuses drives with users, and names the users.
 pub(super) fn refuse_used<'a>(drives: impl Iterator<Item = (&'a Path, &'a [String])>) -> Result<()> {
     let used: Vec<String> = drives
         .filter(|(_, users)| !users.is_empty())
@@ -242,25 +249,25 @@ pub(super) fn refuse_used<'a>(drives: impl Iterator<Item = (&'a Path, &'a [Strin
     }
     let message = format!("drives are in use: {}", used.join("; "));
     Err(Error::new(ErrorKind::Busy, message)
-        .hint("unmount or stop what uses them, or give other drives; --wipe does not change this"))
+        .hint("unmount or stop their users, or give other drives; --wipe does not apply to drives in use"))
 }
 
-/// They hold nothing that would be destroyed.
+/// Refuses drives with contents.
 pub(super) fn check_empty(drives: &[Inspection]) -> Result<()> {
-    let full: Vec<String> = drives
+    let occupied: Vec<String> = drives
         .iter()
-        .filter(|drive| !drive.holds.is_empty())
-        .map(|drive| format!("{} holds {}", drive.path.display(), drive.holdings()))
+        .filter(|drive| !drive.contents.is_empty())
+        .map(|drive| format!("{} holds {}", drive.path.display(), drive.contents_text()))
         .collect();
-    if full.is_empty() {
+    if occupied.is_empty() {
         return Ok(());
     }
-    let message = format!("drives hold something already: {}", full.join("; "));
+    let message = format!("drives are not empty: {}", occupied.join("; "));
     Err(Error::new(ErrorKind::Occupied, message)
-        .hint("check that these are the right drives; --wipe destroys what is on them"))
+        .hint("check that these are the right drives; --wipe erases their contents"))
 }
 
-/// Opens and locks them all.
+/// Opens and locks the drives.
 pub(super) async fn claim(drives: &[Inspection], progress: &Progress) -> Result<Vec<Arc<OpenDrive>>> {
     progress.step(format!("opening {} drives", drives.len()));
     let mut opened = Vec::new();
@@ -273,10 +280,10 @@ pub(super) async fn claim(drives: &[Inspection], progress: &Progress) -> Result<
 }
 
 pub(super) async fn wipe_all(drives: &[Inspection], progress: &Progress) -> Result<()> {
-    progress.step(format!("wiping {} drives", drives.len()));
+    progress.step(format!("erasing {} drives", drives.len()));
     for (done, drive) in (1..).zip(drives) {
-        if !drive.holds.is_empty() {
-            tracing::warn!(path = %drive.path.display(), holds = drive.holdings(), "wiping a drive, as asked");
+        if !drive.contents.is_empty() {
+            tracing::warn!(path = %drive.path.display(), contents = drive.contents_text(), "erasing a drive on request");
         }
         let path = drive.path.clone();
         blocking(move || inspect::wipe(&path)).await??;

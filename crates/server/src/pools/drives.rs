@@ -1,7 +1,7 @@
-//! Drives that join, leave, are lost and come back while their pool is in service.
+//! Adding, removing, replacing, failing and re-adding drives of an open pool.
 //!
-//! Always true: the daemon has exactly the drives open and locked that the pool uses, but for those that it has lost or emptied
-//! since it was looked at last.
+//! Invariant: the daemon has exactly the drives of the pool open and locked, except drives that
+//! were lost or removed since the last periodic check.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,27 +21,28 @@ use crate::request;
 use api::types;
 
 impl Pools {
-    /// Takes a drive out of use.
+    /// Marks a drive as failed.
     ///
     /// # Errors
-    /// When the pool is not open, the drive is not in use, or the pool could not bear its loss.
+    /// When the pool is not open, the drive is not in use, or data would be lost without the drive.
     pub(crate) async fn fail_drive(&self, name: &str, index: u16) -> Result<()> {
         let open = self.get(name)?;
         let failed = open.call(move |pool| async move { pool.fail_drive(index).await }).await;
         failed.map_err(|error| match error.kind() {
             ErrorKind::PoolFailed => {
-                error.hint(format!("nothing was changed: with drive {index} gone too, data would be lost"))
+                error.hint(format!("nothing was changed, because data would be lost without drive {index}"))
             }
             _ => not_used(error, name, index),
         })?;
-        tracing::warn!(pool = name, drive = index, "a drive was taken out of use, as asked");
+        tracing::warn!(pool = name, drive = index, "drive marked as failed on request");
         Ok(())
     }
 
-    /// Takes a new drive into a pool.
+    /// Adds a new drive to a pool.
     ///
     /// # Errors
-    /// When it is used, holds something, or is too small; nothing has changed then but what `wipe` allowed.
+    /// When the drive is in use, holds data, or is too small. The drive is unchanged then, except
+    /// that with `wipe` its contents may be erased.
     pub(crate) async fn add_drive(
         &self,
         name: &str,
@@ -58,19 +59,19 @@ impl Pools {
             check_empty(&inspected)?;
         }
         let Some(drive) = drive.into_iter().next() else {
-            return Err(Error::new(ErrorKind::Internal, "a drive that was opened is gone"));
+            return Err(Error::new(ErrorKind::Internal, "the opened drive is missing"));
         };
         let mut id = [0; 16];
         request::fill_random(&mut id)?;
         let source = drive.clone();
-        progress.step("taking the drive into the pool");
+        progress.step("adding the drive to the pool");
         let index = open.call(move |pool| async move { pool.add_drive(source, id).await }).await?;
-        tracing::info!(pool = name, drive = index, path = %drive.path().display(), "a drive was added, as asked");
+        tracing::info!(pool = name, drive = index, path = %drive.path().display(), "drive added on request");
         open.open_drives().push(drive);
-        self.remember_drives(name, &open)
+        self.persist_drives(name, &open)
     }
 
-    /// Takes a new drive into a pool, and has another one emptied if it is in use.
+    /// Adds a new drive to a pool, and starts the removal of drive `index` if that drive is in use.
     ///
     /// # Errors
     /// As [`Pools::add_drive`]; `NotFound` if there is no such drive.
@@ -88,7 +89,7 @@ impl Pools {
         }
         self.add_drive(name, request, progress).await?;
         if state.is_some_and(DriveState::is_lost) {
-            // What it held is written to the new one, without being told.
+            // The rebuild writes the data of the lost drive to the new drive automatically.
             return Ok(());
         }
         self.remove_drive(name, index).await
@@ -126,10 +127,10 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes a drive that was lost back into use.
+    /// Re-adds a missing or failed drive.
     ///
     /// # Errors
-    /// When it is not lost, is not there, or is not what it was.
+    /// When the drive is not missing or failed, is not found, or does not hold this pool.
     pub(crate) async fn return_drive(
         &self,
         name: &str,
@@ -142,7 +143,7 @@ impl Pools {
             return Err(no_drive(name, index));
         };
         if !record.state.is_lost() {
-            let message = format!("drive {index} of pool '{name}' is not lost");
+            let message = format!("drive {index} of pool '{name}' is not missing or failed");
             return Err(Error::new(ErrorKind::Invalid, message)
                 .hint(format!("'gabion pool status {name}' shows the drives with their numbers")));
         }
@@ -150,33 +151,33 @@ impl Pools {
             Some(path) => request::path(path)?,
             None => PathBuf::from(&record.path),
         };
-        let looked_at = path.clone();
-        // A drive that is not there is said below.
-        if let Ok(users) = blocking(move || inspect::users(&looked_at, &Openers::scan())).await? {
+        let inspected = path.clone();
+        // The opening below reports a drive that does not exist.
+        if let Ok(users) = blocking(move || inspect::users(&inspected, &Openers::scan())).await? {
             refuse_used(std::iter::once((path.as_path(), users.as_slice())))?;
         }
-        // Whoever still holds it holds what is gone.
-        let was = record.path.clone();
-        open.open_drives().retain(|drive| drive.path().to_string_lossy() != was);
+        // An open handle refers to the device that was lost.
+        let old = record.path.clone();
+        open.open_drives().retain(|drive| drive.path().to_string_lossy() != old);
         let stable = inspect::stable_path(&path);
         let opened = blocking(move || OpenDrive::open(&stable, DriveOptions::default())).await?;
         let drive = opened.map_err(|error| {
             error.hint(format!(
-                "plug it in, or say where it is: 'gabion drive return {name} {index} --path DRIVE'"
+                "reconnect the drive, or give its path: 'gabion drive return {name} {index} --path DRIVE'"
             ))
         })?;
         let source = drive.clone();
         let returned = open.call(move |pool| async move { pool.return_drive(source).await }).await;
         let number = returned.map_err(|error| {
             error.hint(format!(
-                "'gabion drive identify {0}' shows what it holds; 'gabion drive replace {name} {index} --with {0} --wipe' takes \
-                 it as a new drive",
+                "'gabion drive identify {0}' shows its contents; 'gabion drive replace {name} {index} --with {0} --wipe' erases \
+                 it and adds it as a new drive",
                 path.display()
             ))
         })?;
-        tracing::info!(pool = name, drive = number, path = %path.display(), "a drive has come back, as told");
+        tracing::info!(pool = name, drive = number, path = %path.display(), "drive re-added on request");
         open.open_drives().push(drive);
-        self.remember_drives(name, &open)
+        self.persist_drives(name, &open)
     }
 
     /// Pauses, resumes or rate-limits the rebuild.
@@ -186,10 +187,10 @@ impl Pools {
     pub(crate) async fn change_rebuild(&self, name: &str, request: types::ChangeRebuild) -> Result<()> {
         let open = self.get(name)?;
         let set = move |pool: engine::Pool| async move {
-            let now = pool.repair_limits();
+            let current = pool.repair_limits();
             let limits = RepairLimits {
-                paused: request.paused.unwrap_or(now.paused),
-                bytes_per_second: request.rate_limit.unwrap_or(now.bytes_per_second),
+                paused: request.paused.unwrap_or(current.paused),
+                bytes_per_second: request.rate_limit.unwrap_or(current.bytes_per_second),
             };
             pool.set_repair_limits(limits).await
         };
@@ -198,36 +199,36 @@ impl Pools {
         Ok(())
     }
 
-    /// Lets go of drives that belong to a pool no more, and takes its mark off them.
-    pub(super) async fn let_go(&self, name: &str, open: &Arc<OpenPool>, status: &PoolStatus) {
-        let gone: Vec<Arc<OpenDrive>> = {
-            let is_gone = |drive: &Arc<OpenDrive>| {
+    /// Closes drives that were removed from a pool and erases their superblocks.
+    pub(super) async fn release_removed(&self, name: &str, open: &Arc<OpenPool>, status: &PoolStatus) {
+        let removed: Vec<Arc<OpenDrive>> = {
+            let is_removed = |drive: &Arc<OpenDrive>| {
                 let path = drive.path().to_string_lossy();
                 let mut of_path = status.drives.iter().filter(|record| record.path == path).peekable();
                 of_path.peek().is_some() && of_path.all(|record| record.state == DriveState::Removed)
             };
-            open.open_drives().extract_if(.., |drive| is_gone(drive)).collect()
+            open.open_drives().extract_if(.., |drive| is_removed(drive)).collect()
         };
-        if gone.is_empty() {
+        if removed.is_empty() {
             return;
         }
-        for drive in gone {
+        for drive in removed {
             let path = drive.path().display().to_string();
             let erased = open.home.call(move || async move { engine::erase(&*drive).await }).await;
             let erased = erased.is_ok_and(|erased| erased.is_ok());
-            tracing::info!(pool = name, path, erased, "a drive is no part of the pool any more");
+            tracing::info!(pool = name, path, erased, "removed drive released");
         }
-        if let Err(error) = self.remember_drives(name, open) {
-            tracing::warn!(pool = name, %error, "where the pool's drives are could not be noted");
+        if let Err(error) = self.persist_drives(name, open) {
+            tracing::warn!(pool = name, %error, "cannot persist the drive paths of the pool");
         }
     }
 
-    /// Notes where the drives of a pool are.
-    fn remember_drives(&self, name: &str, open: &OpenPool) -> Result<()> {
+    /// Persists the drive paths of a pool.
+    fn persist_drives(&self, name: &str, open: &OpenPool) -> Result<()> {
         if let Some(slot) = self.lock().get_mut(name) {
             slot.drives = open.stable_paths();
         }
-        self.remember(name, true)
+        self.persist(name, true)
     }
 }
 
@@ -237,8 +238,8 @@ async fn drive_state(open: &OpenPool, index: u16) -> Result<Option<DriveState>> 
 }
 
 fn no_drive(name: &str, index: u16) -> Error {
-    Error::new(ErrorKind::NotFound, format!("pool '{name}' uses no drive {index}"))
-        .hint(format!("'gabion pool status {name}' shows its drives with their numbers"))
+    Error::new(ErrorKind::NotFound, format!("pool '{name}' has no drive {index} in use"))
+        .hint(format!("'gabion pool status {name}' shows the drives with their numbers"))
 }
 
 fn not_used(error: Error, name: &str, index: u16) -> Error {

@@ -104,7 +104,7 @@ fn describe(event: &Event) -> (Severity, String) {
     }
 }
 
-/// Returns the kind of an event for the API, whose names do not change with the engine's.
+/// Returns the kind of an event for the API. These names do not change with the engine's names.
 fn kind_of(kind: EventKind) -> PoolEventKind {
     match kind {
         EventKind::Opened => PoolEventKind::PoolOpened,

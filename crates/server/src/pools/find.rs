@@ -1,6 +1,7 @@
-//! Finding the drives of a pool: where they were last seen, where the request says, and wherever else they went.
+//! The search for the drives of a pool: at their last known paths, at the paths of the request, and
+//! among all drives of the host.
 //!
-//! Always true: nothing is written; only drives of the pool stay open.
+//! Invariants: nothing is written; only drives of the pool stay open.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -15,80 +16,84 @@ use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect;
 
-/// Which pool is looked for.
+/// The pool that is searched for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    /// Its name.
+pub(super) struct PoolSelector {
+    /// The name of the pool.
     pub(super) name: String,
-    /// Its identity, if it has been seen before.
+    /// The id of the pool, if the pool has been opened before.
     pub(super) id: Option<String>,
 }
 
-/// Where its drives may be.
-pub(super) enum Places {
-    /// Where they were last; those that are not there are looked for among all drives of this machine.
-    LastFound(Vec<PathBuf>),
-    /// Where somebody says that they are; others are looked for as well.
-    Named(Vec<PathBuf>),
-    /// Where somebody says that they are, and nowhere else.
-    OnlyNamed(Vec<PathBuf>),
+/// The paths to search.
+pub(super) enum SearchPaths {
+    /// The last known paths; missing drives are searched for among all drives of the host.
+    LastKnown(Vec<PathBuf>),
+    /// The paths of the request; missing drives are searched for among all drives of the host.
+    Given(Vec<PathBuf>),
+    /// Only the paths of the request.
+    OnlyGiven(Vec<PathBuf>),
 }
 
-/// The drives of a pool.
+/// The drives of a pool that were found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundDrives {
     members: Vec<(Arc<OpenDrive>, PoolLabel)>,
-    /// Why other drives are not among them.
+    /// The reasons why other drives were not used.
     pub(super) refused: Vec<Error>,
 }
 
-impl Found {
-    /// The drives that were found.
+impl FoundDrives {
+    /// Returns the drives.
     pub(super) fn drives(&self) -> Vec<Arc<OpenDrive>> {
         self.members.iter().map(|(drive, _)| drive.clone()).collect()
     }
 
-    /// The pool's state that is newest among them.
+    /// Returns the newest pool state on the drives.
     pub(super) fn newest(&self) -> Option<&PoolLabel> {
         self.members.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.written)
     }
 
-    /// The drives that the pool was last seen to use and that were not found, by path.
+    /// Returns the paths of the drives that are in use in the newest state and were not found.
     pub(super) fn absent(&self) -> Vec<String> {
         self.not_found(DriveState::is_in_use)
     }
 
-    /// What there is to say of drives that are copies of others.
+    /// Returns a message for each drive that is a copy of another drive.
     pub(super) fn copies(&self) -> Vec<String> {
-        let mut said = Vec::new();
-        for (at, (drive, pool)) in self.members.iter().enumerate() {
-            let other = self.members.iter().take(at).find(|(_, other)| other.drive == pool.drive);
-            said.extend(other.map(|(other, _)| {
+        let mut messages = Vec::new();
+        for (index, (drive, pool)) in self.members.iter().enumerate() {
+            let other = self.members.iter().take(index).find(|(_, other)| other.drive == pool.drive);
+            messages.extend(other.map(|(other, _)| {
                 let (one, two) = (other.path().display(), drive.path().display());
-                format!("{one} and {two} hold the same drive: one is a copy of the other")
+                format!("{one} and {two} hold the same pool drive: one is a copy of the other")
             }));
         }
-        said
+        messages
     }
 
-    /// The drives in such a state that were not found, by path.
-    fn not_found(&self, wanted: fn(DriveState) -> bool) -> Vec<String> {
+    /// Returns the paths of the drives in a matching state that were not found.
+    fn not_found(&self, matches: fn(DriveState) -> bool) -> Vec<String> {
         let Some(newest) = self.newest() else { return Vec::new() };
-        let here =
+        let is_found =
             |member: &&engine::MemberDrive| self.members.iter().any(|(_, pool)| pool.drive == member.id);
-        let those = newest.members.iter().filter(|member| wanted(member.state));
-        those.filter(|member| !here(member)).map(|member| member.path.clone()).collect()
+        let matching = newest.members.iter().filter(|member| matches(member.state));
+        matching.filter(|member| !is_found(member)).map(|member| member.path.clone()).collect()
     }
 }
 
-/// Looks for the drives of a pool.
+/// Searches for the drives of a pool. The errors of unusable drives are in the result.
 ///
 /// # Errors
-/// When the reactor is gone. Drives that cannot be had are in what it gives.
-pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> Result<Found> {
-    let mut found = Found::default();
-    let (Places::LastFound(paths) | Places::Named(paths) | Places::OnlyNamed(paths)) = places;
-    // Side by side: each waits for a while if somebody else has the drive.
+/// When the reactor is gone.
+pub(super) async fn find(
+    reactor: &Remote,
+    wanted: &PoolSelector,
+    search: &SearchPaths,
+) -> Result<FoundDrives> {
+    let mut found = FoundDrives::default();
+    let (SearchPaths::LastKnown(paths) | SearchPaths::Given(paths) | SearchPaths::OnlyGiven(paths)) = search;
+    // In parallel: each opening waits for a while if another process holds the drive.
     let opening: Vec<_> =
         paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
     for opened in opening {
@@ -97,16 +102,16 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> 
             Err(error) => found.refused.push(error),
         }
     }
-    if matches!(places, Places::OnlyNamed(_)) {
+    if matches!(search, SearchPaths::OnlyGiven(_)) {
         return Ok(found);
     }
     if found.members.is_empty() || !found.absent().is_empty() {
-        search(reactor, wanted, &mut found).await?;
+        search_host(reactor, wanted, &mut found).await?;
     }
-    // Those that were missing may be where they were again. Nobody waits for them.
+    // Drives that the newest state marks as missing may be back at their last known paths.
     for path in found.not_found(|state| state == DriveState::Missing) {
-        let here = DriveOptions { busy_timeout: std::time::Duration::ZERO, ..DriveOptions::default() };
-        let opened = start_opening(PathBuf::from(path), here).await;
+        let options = DriveOptions { busy_timeout: std::time::Duration::ZERO, ..DriveOptions::default() };
+        let opened = start_opening(PathBuf::from(path), options).await;
         if let Ok(member) = open_member(reactor, wanted, opened).await? {
             found.members.push(member);
         }
@@ -114,24 +119,24 @@ pub(super) async fn find(reactor: &Remote, wanted: &Wanted, places: &Places) -> 
     Ok(found)
 }
 
-/// Keeps a drive that was opened if it belongs to the pool.
+/// Returns an opened drive and its label if the drive belongs to the pool.
 async fn open_member(
     reactor: &Remote,
-    wanted: &Wanted,
+    wanted: &PoolSelector,
     opened: Result<Result<Arc<OpenDrive>>>,
 ) -> Result<Result<(Arc<OpenDrive>, PoolLabel)>> {
     let drive = match opened? {
         Ok(drive) => drive,
         Err(error) => return Ok(Err(error)),
     };
-    let found = identify(reactor, &drive).await?;
-    Ok(belongs(wanted, &drive, found).map(|pool| (drive, pool)))
+    let contents = identify(reactor, &drive).await?;
+    Ok(check_membership(wanted, &drive, contents).map(|pool| (drive, pool)))
 }
 
-fn belongs(wanted: &Wanted, drive: &OpenDrive, found: DriveContents) -> Result<PoolLabel> {
+fn check_membership(wanted: &PoolSelector, drive: &OpenDrive, contents: DriveContents) -> Result<PoolLabel> {
     let path = drive.path().display();
     let refuse = |kind, message: String, hint: String| Err(Error::new(kind, message).hint(hint));
-    match found {
+    match contents {
         DriveContents::Pool(pool) if pool.name != wanted.name => refuse(
             ErrorKind::NotAPool,
             format!("{path} belongs to pool '{}', not to '{}'", pool.name, wanted.name),
@@ -140,73 +145,79 @@ fn belongs(wanted: &Wanted, drive: &OpenDrive, found: DriveContents) -> Result<P
         DriveContents::Pool(pool) if wanted.id.as_ref().is_some_and(|id| *id != pool.pool.to_string()) => {
             refuse(
                 ErrorKind::NotAPool,
-                format!("{path} belongs to another pool that is called '{}' too ({})", pool.name, pool.pool),
-                format!("'gabion pool close {} --forget' makes room for that one", pool.name),
+                format!("{path} belongs to another pool with the name '{}' ({})", pool.name, pool.pool),
+                format!(
+                    "to open that pool, unregister this one first: 'gabion pool close {} --forget'",
+                    pool.name
+                ),
             )
         }
         DriveContents::Pool(pool) => Ok(*pool),
         DriveContents::Damaged => refuse(
             ErrorKind::Corrupt,
-            format!("{path} was a pool's drive, and both copies of its superblock are damaged"),
-            "open the pool from its other drives; this one counts as missing".into(),
+            format!("both superblock copies on {path} are damaged"),
+            "open the pool from its other drives, without this drive".into(),
         ),
         DriveContents::OtherVersion(version) => refuse(
             ErrorKind::Version,
             format!(
-                "{path} holds a pool of format version {version}, this release reads version {}",
+                "{path} holds a pool of format version {version}; this release reads version {}",
                 format::FORMAT_VERSION
             ),
-            "use the release that wrote it".into(),
+            "use the release that wrote the pool".into(),
         ),
         DriveContents::NoPool => refuse(
             ErrorKind::NotAPool,
             format!("{path} holds no pool"),
-            format!("'gabion drive identify {path}' shows what it holds"),
+            format!("'gabion drive identify {path}' shows its contents"),
         ),
         DriveContents::Unreadable(error) => refuse(
             ErrorKind::Io,
             format!("{path} cannot be read: {error}"),
-            "look at 'dmesg' and 'smartctl -a', and at its cables".into(),
+            "examine it with 'dmesg' and 'smartctl -a', and check its cables".into(),
         ),
     }
 }
 
-/// Looks for the pool's drives under other names, and takes those that are still wanted.
-async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<()> {
+/// Searches all drives of the host for the drives of the pool that were not found yet.
+async fn search_host(reactor: &Remote, wanted: &PoolSelector, found: &mut FoundDrives) -> Result<()> {
     let id = found.newest().map(|pool| pool.pool.to_string()).or_else(|| wanted.id.clone());
-    let wanted = Wanted { name: wanted.name.clone(), id };
-    let told =
+    let wanted = PoolSelector { name: wanted.name.clone(), id };
+    let recorded =
         found.newest().map(|pool| pool.members.iter().map(|member| PathBuf::from(&member.path)).collect());
-    let mut candidates: Vec<PathBuf> = told.unwrap_or_default();
+    let mut candidates: Vec<PathBuf> = recorded.unwrap_or_default();
     candidates.extend(
         blocking(|| inspect::all_by_id().into_iter().map(|(path, _)| path).collect::<Vec<_>>()).await?,
     );
-    let mut seen =
-        found.members.iter().filter_map(|(drive, _)| inspect::which(drive.path()).ok()).collect::<Vec<_>>();
+    let mut seen = found
+        .members
+        .iter()
+        .filter_map(|(drive, _)| inspect::drive_key(drive.path()).ok())
+        .collect::<Vec<_>>();
     for path in candidates {
-        let Ok(same) = inspect::which(&path) else { continue };
-        if seen.contains(&same) {
+        let Ok(key) = inspect::drive_key(&path) else { continue };
+        if seen.contains(&key) {
             continue;
         }
-        seen.push(same);
-        // First without a claim on it: most of these are somebody else's.
-        let look = DriveOptions {
+        seen.push(key);
+        // First read-only and without waiting: most of these drives do not belong to the pool.
+        let read_only = DriveOptions {
             read_only: true,
             busy_timeout: std::time::Duration::ZERO,
             ..DriveOptions::default()
         };
-        let Ok(drive) = start_opening(path.clone(), look).await? else { continue };
-        let ours = belongs(&wanted, &drive, identify(reactor, &drive).await?);
+        let Ok(drive) = start_opening(path.clone(), read_only).await? else { continue };
+        let label = check_membership(&wanted, &drive, identify(reactor, &drive).await?);
         drop(drive);
-        let Ok(ours) = ours else { continue };
-        // A copy of a drive that is there already takes the place of none.
-        if found.members.iter().any(|(_, pool)| pool.drive == ours.drive) {
+        let Ok(label) = label else { continue };
+        // A copy of a drive that was found already is not used.
+        if found.members.iter().any(|(_, pool)| pool.drive == label.drive) {
             continue;
         }
         let opened = start_opening(inspect::stable_path(&path), DriveOptions::default()).await;
         match open_member(reactor, &wanted, opened).await? {
             Ok(member) => {
-                tracing::info!(pool = wanted.name, path = %path.display(), "found a drive of the pool in another place");
+                tracing::info!(pool = wanted.name, path = %path.display(), "found a drive of the pool at another path");
                 found.members.push(member);
             }
             Err(error) => found.refused.push(error),
@@ -215,7 +226,7 @@ async fn search(reactor: &Remote, wanted: &Wanted, found: &mut Found) -> Result<
     Ok(())
 }
 
-/// Begins to open a drive, where that may block.
+/// Opens a drive on a thread that may block, starting immediately.
 fn start_opening(
     path: PathBuf,
     options: DriveOptions,
@@ -223,7 +234,7 @@ fn start_opening(
     blocking(move || OpenDrive::open(&path, options))
 }
 
-/// What of ours is on a drive.
+/// Returns the pool data on a drive.
 async fn identify(reactor: &Remote, drive: &Arc<OpenDrive>) -> Result<DriveContents> {
     let drive = drive.clone();
     Ok(reactor.call(move || async move { engine::identify(&*drive).await }).await?)

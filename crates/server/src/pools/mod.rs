@@ -1,7 +1,8 @@
-//! The pools that the daemon knows: in service, closed, or not to be had.
+//! The pools that are registered with the daemon: open, closed or unavailable.
 //!
-//! Owns which pools there are and what may be done to each when. Always true: one change at a time is done to a pool; a
-//! pool that is in service or was closed on purpose is remembered as that. Must not know: HTTP, exports.
+//! Owns the list of pools and their state transitions. Invariants: each pool has at most one
+//! transition at a time; an open pool, and a pool closed on request, is persisted as such. Must not
+//! know: HTTP, exports.
 
 mod close;
 mod create;
@@ -33,7 +34,7 @@ use crate::reactors::Reactors;
 use crate::state::State;
 use api::types;
 use slot::{Slot, Status};
-pub(crate) use status::{drive_state, lost_shown};
+pub(crate) use status::{drive_state_of, lost_range};
 
 /// The pools, by name.
 pub(crate) struct Pools {
@@ -41,19 +42,19 @@ pub(crate) struct Pools {
     state: Arc<State>,
     tuning: Tuning,
     drive_wait: std::time::Duration,
-    /// Percent of the room from which a pool counts as filling up.
+    /// The space usage thresholds in percent.
     warn_at: Vec<u8>,
     slots: Mutex<BTreeMap<String, Slot>>,
 }
 
-/// A pool in service.
+/// An open pool.
 pub(crate) struct OpenPool {
     pool: engine::Pool,
     home: Remote,
     report: types::OpenReport,
-    /// Open and locked as long as the pool uses them.
+    /// The drives that the pool uses, open and locked.
     drives: Mutex<Vec<Arc<OpenDrive>>>,
-    passed: watch::Passed,
+    space_level: watch::SpaceLevel,
 }
 
 impl OpenPool {
@@ -64,7 +65,7 @@ impl OpenPool {
     /// Runs `work` on the pool's home reactor.
     ///
     /// # Errors
-    /// Those of the work; `ShuttingDown` when the reactors are gone.
+    /// The errors of `work`; `ShuttingDown` when the reactors are gone.
     pub(crate) async fn call<T, F>(&self, work: impl FnOnce(engine::Pool) -> F + Send + 'static) -> Result<T>
     where
         F: Future<Output = engine::Result<T>> + 'static,
@@ -76,12 +77,13 @@ impl OpenPool {
 }
 
 impl Pools {
-    /// The pools that are remembered and those of the configuration, which knows better; none is open yet.
+    /// Returns the pools of the state directory and of the configuration, none of them open. For a
+    /// pool in both, the drives of the configuration count.
     pub(crate) fn new(config: &Config, reactors: Arc<Reactors>, state: Arc<State>) -> Arc<Self> {
         let mut slots = BTreeMap::new();
-        for (name, known) in state.get().pools {
-            let status = if known.open { Status::not_opened_yet() } else { Status::Closed };
-            slots.insert(name, Slot { id: known.id, drives: known.drives, status });
+        for (name, record) in state.get().pools {
+            let status = if record.open { Status::not_opened_yet() } else { Status::Closed };
+            slots.insert(name, Slot { id: record.id, drives: record.drives, status });
         }
         for (name, drives) in &config.pools {
             let slot = slots.entry(name.clone()).or_insert_with(|| Slot {
@@ -107,72 +109,72 @@ impl Pools {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of all pools.
+    /// Returns the names of all pools.
     pub(crate) fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
 
-    /// The pools that are to be opened at start.
-    pub(crate) fn waiting(&self) -> Vec<String> {
-        let waiting = |slot: &Slot| matches!(slot.status, Status::Unavailable(_));
-        self.lock().iter().filter(|(_, slot)| waiting(slot)).map(|(name, _)| name.clone()).collect()
+    /// Returns the names of the pools to open at start.
+    pub(crate) fn names_to_open(&self) -> Vec<String> {
+        let to_open = |slot: &Slot| matches!(slot.status, Status::Unavailable(_));
+        self.lock().iter().filter(|(_, slot)| to_open(slot)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The pools in service.
+    /// Returns the names of the open pools.
     pub(crate) fn open_names(&self) -> Vec<String> {
         let open = |slot: &Slot| matches!(slot.status, Status::Open(_));
         self.lock().iter().filter(|(_, slot)| open(slot)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// A pool in service.
+    /// Returns an open pool.
     ///
     /// # Errors
     /// `NotFound`, or `NotOpen` with the reason.
     pub(crate) fn get(&self, name: &str) -> Result<Arc<OpenPool>> {
         match self.lock().get(name).map(|slot| &slot.status) {
             Some(Status::Open(pool)) => Ok(pool.clone()),
-            Some(status) => Err(status.why_not_open(name)),
+            Some(status) => Err(status.not_open_error(name)),
             None => Err(no_pool(name)),
         }
     }
 
-    /// Refuses at once what an operation on a pool would refuse as its first step.
+    /// Checks that no transition of the pool is in progress, before an operation is started.
     ///
     /// # Errors
-    /// `Busy` while something is being done to the pool.
+    /// `Busy` during a transition.
     pub(crate) fn check_idle(&self, name: &str) -> Result<()> {
         match self.lock().get(name).map(|slot| &slot.status) {
-            Some(status @ Status::Changing(_)) => Err(status.why_not_open(name)),
+            Some(status @ Status::Changing(_)) => Err(status.not_open_error(name)),
             _ => Ok(()),
         }
     }
 
-    /// As [`Pools::check_idle`], for a pool that must be known.
+    /// Checks that the pool is registered and that no transition of it is in progress.
     ///
     /// # Errors
     /// `Busy`, `NotFound`.
-    pub(crate) fn check_known(&self, name: &str) -> Result<()> {
+    pub(crate) fn check_registered(&self, name: &str) -> Result<()> {
         self.check_idle(name)?;
         if self.lock().contains_key(name) { Ok(()) } else { Err(no_pool(name)) }
     }
 
-    /// Where a pool's drives were last found.
-    fn known_drives(&self, name: &str) -> Option<(Option<String>, Vec<PathBuf>)> {
+    /// Returns the id and the last known drive paths of a pool.
+    fn registered_drives(&self, name: &str) -> Option<(Option<String>, Vec<PathBuf>)> {
         self.lock().get(name).map(|slot| (slot.id.clone(), slot.drives.clone()))
     }
 
-    /// Remembers a pool as it is in its slot now.
-    fn remember(&self, name: &str, open: bool) -> Result<()> {
-        let known = self.known_drives(name);
+    /// Persists the id and the drives of a pool's slot.
+    fn persist(&self, name: &str, open: bool) -> Result<()> {
+        let registered = self.registered_drives(name);
         self.state.update(|state| {
-            if let Some((id, drives)) = known {
-                let pool = crate::state::RememberedPool { id, drives, open };
+            if let Some((id, drives)) = registered {
+                let pool = crate::state::PoolRecord { id, drives, open };
                 state.pools.insert(name.to_owned(), pool);
             }
         })
     }
 
-    /// Forgets a pool.
+    /// Removes a pool and its exports from the persistent state and from the list of pools.
     fn forget(&self, name: &str) -> Result<()> {
         self.state.update(|state| {
             state.pools.remove(name);
@@ -183,10 +185,10 @@ impl Pools {
     }
 }
 
-/// There is no such pool.
+/// Returns the error for a pool that is not registered.
 fn no_pool(name: &str) -> Error {
     let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
-    Error::new(ErrorKind::NotFound, format!("no pool '{shown}'")).hint(
-        "'gabion pool list' shows the pools; 'gabion pool open NAME --drives ...' opens one from its drives",
+    Error::new(ErrorKind::NotFound, format!("there is no pool '{shown}'")).hint(
+        "'gabion pool list' lists the pools; 'gabion pool open NAME --drives ...' opens a pool from its drives",
     )
 }

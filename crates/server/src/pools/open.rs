@@ -1,4 +1,4 @@
-//! Bringing a pool into service.
+//! Opening pools.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::OpenOptions;
 
-use super::find::{Found, Places, Wanted, find};
+use super::find::{FoundDrives, PoolSelector, SearchPaths, find};
 use super::newest::NewestStates;
 use super::slot::{Status, Transition};
 use super::volumes::now;
-use super::watch::Passed;
+use super::watch::SpaceLevel;
 use super::{OpenPool, Pools};
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,82 +19,89 @@ use crate::operations::Progress;
 use crate::request;
 use api::types;
 
-/// Pause between two looks for drives that are not there yet.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Pause between two searches for missing drives.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How a pool is to be opened.
+/// The options of an opening.
 #[derive(Default)]
-struct Opening {
-    /// Its drives, if they were named.
+struct OpenRequest {
+    /// The drives, if the request names them.
     drives: Vec<PathBuf>,
-    missing: Missing,
-    /// Open an older state than this host has used.
+    missing: MissingPolicy,
+    /// True to open a state that is older than the newest state used by this host.
     accept_stale: bool,
 }
 
-/// What to do about drives that are missing.
+/// The handling of missing drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Missing {
-    /// Refuse.
+enum MissingPolicy {
+    /// Refuse to open the pool.
     #[default]
     Refuse,
-    /// Wait for them until then, and go on without them.
+    /// Wait for the drives until this time, then open the pool without them.
     WaitUntil(Instant),
 }
 
 impl Pools {
-    /// Opens a pool that is known, or one from the drives that are given.
+    /// Opens a registered pool, or a pool on the drives of the request.
     ///
     /// # Errors
-    /// When it is open already, or cannot be opened; then it is kept why.
+    /// When the pool is open already or cannot be opened. The status of the pool shows the reason.
     pub(crate) async fn open(
         self: &Arc<Self>,
         name: &str,
         request: types::OpenPool,
         progress: &Progress,
     ) -> Result<()> {
-        let missing = if request.degraded { Missing::WaitUntil(Instant::now()) } else { Missing::Refuse };
+        let missing =
+            if request.degraded { MissingPolicy::WaitUntil(Instant::now()) } else { MissingPolicy::Refuse };
         let drives = request.drives.iter().map(|path| request::path(path)).collect::<Result<Vec<_>>>()?;
-        let opening = Opening { drives, missing, accept_stale: request.accept_stale };
-        self.bring_in(name, opening, progress).await
+        let request = OpenRequest { drives, missing, accept_stale: request.accept_stale };
+        self.register_and_open(name, request, progress).await
     }
 
-    /// Opens a pool at start: its drives may come late, and if they do not come at all it is opened without them.
+    /// Opens a pool at the start of the daemon. Waits for missing drives for up to `drive_wait`,
+    /// then opens the pool without them.
     ///
     /// # Errors
-    /// When it cannot be opened; then it is kept why.
+    /// When the pool cannot be opened. The status of the pool shows the reason.
     pub(crate) async fn open_at_start(self: &Arc<Self>, name: &str, progress: &Progress) -> Result<()> {
-        let missing = Missing::WaitUntil(Instant::now() + self.drive_wait);
-        self.bring_in(name, Opening { missing, ..Opening::default() }, progress).await
+        let missing = MissingPolicy::WaitUntil(Instant::now() + self.drive_wait);
+        self.register_and_open(name, OpenRequest { missing, ..OpenRequest::default() }, progress).await
     }
 
-    async fn bring_in(self: &Arc<Self>, name: &str, opening: Opening, progress: &Progress) -> Result<()> {
-        let known = self.known_drives(name);
-        let new = known.is_none();
-        let (id, last_found) = match known {
-            None if opening.drives.is_empty() => return Err(super::no_pool(name)),
-            Some(known) => known,
+    async fn register_and_open(
+        self: &Arc<Self>,
+        name: &str,
+        request: OpenRequest,
+        progress: &Progress,
+    ) -> Result<()> {
+        let registered = self.registered_drives(name);
+        let new = registered.is_none();
+        let (id, last_known) = match registered {
+            None if request.drives.is_empty() => return Err(super::no_pool(name)),
+            Some(registered) => registered,
             None => {
                 engine::check_name(name)?;
                 (None, Vec::new())
             }
         };
-        let places = match (opening.drives.as_slice(), opening.missing) {
-            ([], _) => Places::LastFound(last_found),
-            (named, Missing::Refuse) => Places::Named(named.to_vec()),
-            (named, Missing::WaitUntil(_)) => Places::OnlyNamed(named.to_vec()),
+        let search = match (request.drives.as_slice(), request.missing) {
+            ([], _) => SearchPaths::LastKnown(last_known),
+            (given, MissingPolicy::Refuse) => SearchPaths::Given(given.to_vec()),
+            (given, MissingPolicy::WaitUntil(_)) => SearchPaths::OnlyGiven(given.to_vec()),
         };
         let transition = if new {
             Transition::begin_new(self, name, "being opened")?
         } else {
             Transition::begin(self, name, "being opened", |status| not_open(status, name))?.0
         };
-        let wanted = Wanted { name: name.to_owned(), id };
-        match self.find_and_open(&wanted, &places, &opening, progress).await {
+        let wanted = PoolSelector { name: name.to_owned(), id };
+        match self.find_and_open(&wanted, &search, &request, progress).await {
             Ok(pool) => {
                 transition.set_drives(Some(pool.pool.id().to_string()), pool.stable_paths());
                 transition.end(Status::Open(Arc::new(pool)));
-                self.remember(name, true)
+                self.persist(name, true)
             }
             Err(error) => {
                 match new {
@@ -108,65 +115,65 @@ impl Pools {
 
     async fn find_and_open(
         &self,
-        wanted: &Wanted,
-        places: &Places,
-        opening: &Opening,
+        wanted: &PoolSelector,
+        search: &SearchPaths,
+        request: &OpenRequest,
         progress: &Progress,
     ) -> Result<OpenPool> {
-        progress.step("looking for the pool's drives");
+        progress.step("searching for the drives of the pool");
         let reactor = self.reactors.next();
-        let mut waits = false;
+        let mut is_waiting = false;
         let found = loop {
-            let found = find(&reactor, wanted, places).await?;
+            let found = find(&reactor, wanted, search).await?;
             let absent = found.absent();
             let complete = !found.drives().is_empty() && absent.is_empty();
-            match opening.missing {
+            match request.missing {
                 _ if complete => break found,
                 _ if progress.is_closing() => {
                     return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
                 }
-                Missing::WaitUntil(end) if Instant::now() < end => {
+                MissingPolicy::WaitUntil(end) if Instant::now() < end => {
                     let left = end.saturating_duration_since(Instant::now()).as_secs() + 1;
-                    let which = if absent.is_empty() { "all drives".into() } else { absent.join(", ") };
-                    if !waits {
+                    let drives = if absent.is_empty() { "all drives".into() } else { absent.join(", ") };
+                    if !is_waiting {
                         tracing::warn!(
                             pool = wanted.name,
                             seconds = left,
-                            drives = which,
-                            "drives are not there yet: they are waited for"
+                            drives,
+                            "drives are missing: waiting for them"
                         );
-                        waits = true;
+                        is_waiting = true;
                     }
-                    let step = format!("waiting up to {left} s for {which}");
-                    self.now_doing(&wanted.name, format!("being opened: {step}"));
+                    let step = format!("waiting up to {left} s for {drives}");
+                    self.set_activity(&wanted.name, format!("being opened: {step}"));
                     progress.step(step);
-                    // What was found is let go of: whoever brings the rest may need it.
+                    // The drives are unlocked while waiting: connecting the others may need them.
                     drop(found);
-                    tokio::time::sleep(LOOK_AGAIN).await;
+                    tokio::time::sleep(SEARCH_INTERVAL).await;
                 }
-                Missing::WaitUntil(_) => break found,
-                Missing::Refuse => return Err(incomplete(wanted, found, &absent)),
+                MissingPolicy::WaitUntil(_) => break found,
+                MissingPolicy::Refuse => return Err(incomplete(wanted, found, &absent)),
             }
         };
         for error in &found.refused {
-            tracing::warn!(pool = wanted.name, %error, hint = error.hint_text(), "a drive is not used");
+            tracing::warn!(pool = wanted.name, %error, hint = error.hint_text(), "drive not used");
         }
         if found.drives().is_empty() {
             return Err(incomplete(wanted, found, &[]));
         }
-        self.open_on(&wanted.name, found.drives(), opening.accept_stale, progress).await
+        self.open_on(&wanted.name, found.drives(), request.accept_stale, progress).await
     }
 
-    /// Says what is being done to a pool that is being changed.
-    fn now_doing(&self, name: &str, doing: String) {
+    /// Sets the activity of a pool in a transition.
+    fn set_activity(&self, name: &str, text: String) {
         if let Some(slot) = self.lock().get_mut(name)
-            && let Status::Changing(said) = &mut slot.status
+            && let Status::Changing(activity) = &mut slot.status
         {
-            *said = doing.into();
+            *activity = text.into();
         }
     }
 
-    /// Opens the pool that is on these drives.
+    /// Opens the pool on these drives.
     pub(super) async fn open_on(
         &self,
         name: &str,
@@ -175,7 +182,7 @@ impl Pools {
         progress: &Progress,
     ) -> Result<OpenPool> {
         progress.step("reading the pool's state and replaying its log");
-        let (started, at) = (Instant::now(), SystemTime::now());
+        let (started, time) = (Instant::now(), SystemTime::now());
         let reactors = self.reactors.next_first();
         let Some(home) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
@@ -190,7 +197,7 @@ impl Pools {
         };
         let sources = as_sources(&drives);
         let opened = home.call(move || async move { engine::open(&sources, &options).await }).await?;
-        let (pool, report) = opened.map_err(|error| why_refused(name, error))?;
+        let (pool, report) = opened.map_err(|error| explain_refusal(name, error))?;
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!(
             pool = name,
@@ -200,10 +207,10 @@ impl Pools {
             dropped = report.dropped,
             completed = report.completed,
             missing = ?report.missing,
-            "the pool is open"
+            "pool opened"
         );
         let report = types::OpenReport {
-            time: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            time: time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             seconds,
             clean: report.clean,
             replayed: report.replayed as u64,
@@ -217,40 +224,40 @@ impl Pools {
             damaged_superblocks: report.damaged_superblocks,
             uncertain: report.uncertain,
         };
-        Ok(OpenPool { pool, home, report, drives: Mutex::new(drives), passed: Passed::unknown() })
+        Ok(OpenPool { pool, home, report, drives: Mutex::new(drives), space_level: SpaceLevel::unknown() })
     }
 }
 
 impl OpenPool {
-    /// Where its drives will be found again.
+    /// Returns paths of the drives that stay valid when drives are added or moved.
     pub(super) fn stable_paths(&self) -> Vec<PathBuf> {
         self.open_drives().iter().map(|drive| inspect::stable_path(drive.path())).collect()
     }
 }
 
-/// An error of opening a pool, with the way out.
-fn why_refused(name: &str, error: engine::Error) -> Error {
+/// Adds a hint to the error of an opening.
+fn explain_refusal(name: &str, error: engine::Error) -> Error {
     let stale = error.kind() == engine::ErrorKind::Stale;
     let error = Error::from(error);
     if !stale {
         return error;
     }
     error.hint(format!(
-        "bring back the drives that were used last ('gabion pool events {name}' on an open pool names them). To go on with the old \
-         state instead, and lose what was written since: 'gabion pool open {name} --accept-stale'"
+        "reconnect the drives that the pool used last. To use the \
+         older state instead, and lose all newer writes: 'gabion pool open {name} --accept-stale'"
     ))
 }
 
 fn not_open(status: &Status, name: &str) -> Result<()> {
     match status {
         Status::Open(_) => Err(Error::new(ErrorKind::Busy, format!("pool '{name}' is open already"))
-            .hint(format!("'gabion pool status {name}' shows it"))),
+            .hint(format!("'gabion pool status {name}' shows its status"))),
         _ => Ok(()),
     }
 }
 
-/// Why a pool is not opened from what was found.
-fn incomplete(wanted: &Wanted, found: Found, absent: &[String]) -> Error {
+/// Returns the error for a pool with missing drives.
+fn incomplete(wanted: &PoolSelector, found: FoundDrives, absent: &[String]) -> Error {
     let name = &wanted.name;
     if absent.is_empty() {
         let mut refused = found.refused.into_iter();
@@ -263,19 +270,19 @@ fn incomplete(wanted: &Wanted, found: Found, absent: &[String]) -> Error {
                 explained.hint(
                     first
                         .hint_text()
-                        .unwrap_or("'gabion drive identify' shows what a drive holds")
+                        .unwrap_or("'gabion drive identify' shows the contents of a drive")
                         .to_owned(),
                 )
             }
             (None, _) => Error::new(ErrorKind::NotAPool, format!("no drive of pool '{name}' was found"))
-                .hint(format!("'gabion pool open {name} --drives ...' says where they are")),
+                .hint(format!("give the paths of its drives: 'gabion pool open {name} --drives ...'")),
         };
     }
     let reasons: Vec<String> = found.refused.iter().map(ToString::to_string).chain(found.copies()).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
     let message = format!("drives of pool '{name}' are missing: {}{reasons}", absent.join(", "));
     Error::new(ErrorKind::Incomplete, message).hint(format!(
-        "bring them back and try again; 'gabion pool open {name} --degraded' goes on without them: what they hold is \
-         then written to other drives if there are enough, and when they come back, what they missed is written to them"
+        "reconnect them and try again, or open the pool without them: 'gabion pool open {name} --degraded'. Their data is then \
+         rebuilt on the other drives if there are enough; drives that return later are resynced"
     ))
 }

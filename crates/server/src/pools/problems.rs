@@ -4,7 +4,7 @@ use engine::{DriveStatus, LostRange, PoolStatus, RepairState};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
-use super::watch::percent_taken;
+use super::watch::percent_used;
 use api::Size;
 use api::types::{OpenReport, PoolSpace, Problem};
 
@@ -45,7 +45,7 @@ pub(super) fn problems_of(
                  add a drive: 'gabion drive add {name} DRIVE'"
             ),
         });
-    } else if let Some(threshold) = warn_at.iter().filter(|at| percent_taken(space) >= **at).max() {
+    } else if let Some(threshold) = warn_at.iter().filter(|at| percent_used(space) >= **at).max() {
         let kept = if space.reserved > 0 {
             format!(", of which {} are reserved for thick volumes", Size(space.reserved))
         } else {
@@ -54,7 +54,7 @@ pub(super) fn problems_of(
         problems.push(Problem {
             message: format!(
                 "{} % of the space is used{kept}; {} of {} are free (warning threshold {threshold} %, daemon.warn_at)",
-                percent_taken(space),
+                percent_used(space),
                 Size(space.free),
                 Size(space.capacity)
             ),
@@ -67,7 +67,7 @@ pub(super) fn problems_of(
     problems
 }
 
-/// The pool was opened in a state that may not be its newest.
+/// Returns a problem if the pool was opened in a state that may not be its newest.
 fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
     opened.uncertain.then(|| Problem {
         message: "every drive had a damaged superblock copy when the pool was opened, as after a crash during an update of the \
@@ -80,10 +80,11 @@ fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
     })
 }
 
-/// Lost ranges that are listed in a problem.
+/// Number of lost ranges that a problem lists.
 const RANGES_NAMED: usize = 8;
 
-/// Lost data, which is reported first because only an administrator can restore it.
+/// Returns the problem for lost data, which comes first because only an administrator can restore
+/// it.
 fn lost_data(status: &PoolStatus) -> Option<Problem> {
     let bytes: u64 =
         status.lost.iter().map(|range| range.length).sum::<u64>() + status.lost_unlisted * BLOCK_BYTES;
@@ -135,7 +136,7 @@ fn lost_drives(status: &PoolStatus, opened: &OpenReport) -> Option<Problem> {
     let numbers: Vec<u16> =
         status.drives.iter().filter(|drive| drive.state.is_lost()).map(|drive| drive.index).collect();
     let served = if status.lost.is_empty() { "all data is still served" } else { "all other data is served" };
-    let why = match opened.shrunk.as_slice() {
+    let cause = match opened.shrunk.as_slice() {
         [] => "'dmesg' and 'smartctl' show the cause".to_owned(),
         shrunk => format!(
             "When the pool was opened, {} was smaller than when it joined, and a pool cannot use a drive that shrank",
@@ -144,13 +145,13 @@ fn lost_drives(status: &PoolStatus, opened: &OpenReport) -> Option<Problem> {
     };
     Some(Problem {
         message: format!("{drives} {} {are} missing or failed: {served}, and {risk}", lost.join(", ")),
-        action: format!("{}. {why}", rebuild_action(status, &numbers)),
+        action: format!("{}. {cause}", rebuild_action(status, &numbers)),
     })
 }
 
 fn listed(status: &PoolStatus, state: Engine) -> Vec<String> {
-    let those = status.drives.iter().filter(|drive| drive.state == state);
-    those.map(|drive| format!("{} ({})", drive.index, drive.path)).collect()
+    let drives = status.drives.iter().filter(|drive| drive.state == state);
+    drives.map(|drive| format!("{} ({})", drive.index, drive.path)).collect()
 }
 
 fn returning_drives(status: &PoolStatus) -> Option<Problem> {
@@ -164,7 +165,7 @@ fn returning_drives(status: &PoolStatus) -> Option<Problem> {
     })
 }
 
-/// Damage found by a scrub that cannot be reconstructed, or is not rewritten yet.
+/// Returns a problem for damage found by a scrub that cannot be repaired or is not repaired yet.
 fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
     let (scrub, name) = (&status.scrub, &status.name);
     let lost = if scrub.running { scrub.current.lost } else { scrub.last.lost };
@@ -187,7 +188,7 @@ fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
     })
 }
 
-/// A drive with read errors.
+/// Returns the problem of a drive with read errors.
 fn drive_with_errors(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Option<Problem> {
     let (name, errors) = (&status.name, &drive.errors);
     let (index, path) = (drive.index, &drive.path);
@@ -214,7 +215,7 @@ fn drive_with_errors(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Opti
         format!("drive {index} ({path}) is failing: read errors in {} zones: {counted}", errors.zones);
     let action = if drive.state == Engine::Draining {
         format!("none: it is being removed. {}", rebuild_action(status, &[]))
-    } else if misses_something(status) {
+    } else if misses_columns(status) {
         format!(
             "none: it is removed when the rebuild of the other drives is complete. {}",
             rebuild_action(status, &[])
@@ -238,12 +239,12 @@ fn how_long_ago(seconds: u64) -> String {
     }
 }
 
-/// True if segments may miss columns.
-pub(super) fn misses_something(status: &PoolStatus) -> bool {
+/// Returns true if segments may miss columns.
+pub(super) fn misses_columns(status: &PoolStatus) -> bool {
     status.drives.iter().any(|drive| drive.state.counts_as_lost())
 }
 
-/// Drives whose removal makes no progress.
+/// Returns a problem for removals of drives that make no progress.
 fn stuck_removals(status: &PoolStatus) -> Option<Problem> {
     let leaving = listed(status, Engine::Draining);
     let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);

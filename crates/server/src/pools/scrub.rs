@@ -1,4 +1,4 @@
-//! Scrubbing pools: on request, when it is time, and how far it is.
+//! Scrubs: start, schedule, settings and status.
 
 use engine::{RepairLimits, ScrubStatus, ScrubTally};
 
@@ -7,47 +7,47 @@ use crate::error::Result;
 use api::types;
 
 impl Pools {
-    /// Begins to scrub a pool. False if that is under way already.
+    /// Starts a scrub. Returns false if one is running already.
     ///
     /// # Errors
-    /// When the pool is not open, or takes no writes.
+    /// When the pool is not open, or refuses writes.
     pub(crate) async fn start_scrub(&self, name: &str) -> Result<bool> {
         let started = self.get(name)?.call(|pool| async move { pool.start_scrub().await }).await?;
-        tracing::info!(pool = name, started, "a scrub begins, as asked");
+        tracing::info!(pool = name, started, "scrub started on request");
         Ok(started)
     }
 
-    /// Begins to scrub a pool if it is time for it.
+    /// Starts a scrub if the interval since the last one has passed.
     pub(super) async fn scrub_if_due(&self, name: &str) -> Result<()> {
         if self.get(name)?.call(|pool| async move { pool.start_scrub_if_due().await }).await? {
-            tracing::info!(pool = name, "a scrub begins: it is time for it");
+            tracing::info!(pool = name, "scheduled scrub started");
         }
         Ok(())
     }
 
-    /// Calls off the scrub of a pool. False if there is none.
+    /// Cancels the scrub of a pool. Returns false if none is running.
     ///
     /// # Errors
-    /// When the pool is not open, or takes no writes.
+    /// When the pool is not open, or refuses writes.
     pub(crate) async fn cancel_scrub(&self, name: &str) -> Result<bool> {
         let cancelled = self.get(name)?.call(|pool| async move { pool.cancel_scrub().await }).await?;
-        tracing::info!(pool = name, cancelled, "a scrub is called off, as asked");
+        tracing::info!(pool = name, cancelled, "scrub cancelled on request");
         Ok(cancelled)
     }
 
     /// Pauses, resumes or rate-limits scrubbing, or sets its interval.
     ///
     /// # Errors
-    /// When the pool is not open, or takes no writes.
+    /// When the pool is not open, or refuses writes.
     pub(crate) async fn change_scrub(&self, name: &str, request: types::ChangeScrub) -> Result<()> {
         let change = move |pool: engine::Pool| async move {
             if let Some(every) = request.every {
                 pool.set_scrub_every(every).await?;
             }
-            let now = pool.scrub_limits();
+            let current = pool.scrub_limits();
             let limits = RepairLimits {
-                paused: request.paused.unwrap_or(now.paused),
-                bytes_per_second: request.rate_limit.unwrap_or(now.bytes_per_second),
+                paused: request.paused.unwrap_or(current.paused),
+                bytes_per_second: request.rate_limit.unwrap_or(current.bytes_per_second),
             };
             pool.set_scrub_limits(limits).await
         };
@@ -58,7 +58,7 @@ impl Pools {
 }
 
 /// Returns the state of scrubbing for the API.
-pub(super) fn shown(status: &ScrubStatus, limits: RepairLimits) -> types::Scrub {
+pub(super) fn scrub_of(status: &ScrubStatus, limits: RepairLimits) -> types::Scrub {
     let result = |tally: &ScrubTally| types::ScrubResult {
         started: tally.began,
         finished: Some(tally.ended).filter(|ended| *ended > 0),

@@ -1,4 +1,4 @@
-//! The state of one pool as the daemon sees it, and the changes between states.
+//! The state of a registered pool, and the transitions between states.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use std::sync::Arc;
 use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A pool that the daemon knows.
+/// A registered pool.
 pub(super) struct Slot {
-    /// Its identity, once it has been seen.
+    /// The id of the pool, once the pool has been opened.
     pub(super) id: Option<String>,
-    /// Where its drives were last found.
+    /// The last known paths of the drives.
     pub(super) drives: Vec<PathBuf>,
     pub(super) status: Status,
 }
 
-/// Whether it is in service.
+/// The state of a registered pool.
 pub(super) enum Status {
-    /// In service.
+    /// The pool is open.
     Open(Arc<OpenPool>),
-    /// Something is being done to it.
+    /// A transition is in progress; the text continues the sentence "the pool is ...".
     Changing(Cow<'static, str>),
-    /// Closed on request.
+    /// The pool was closed on request.
     Closed,
-    /// It should be in service and is not.
+    /// The pool could not be opened, for this reason.
     Unavailable(Error),
 }
 
@@ -32,27 +32,28 @@ impl Status {
     pub(super) fn not_opened_yet() -> Self {
         Self::Unavailable(Error::new(
             ErrorKind::NotOpen,
-            "it has not been opened yet: the daemon is starting",
+            "the pool has not been opened yet because the daemon is starting",
         ))
     }
 
-    /// Why a pool in this state serves nothing.
-    pub(super) fn why_not_open(&self, name: &str) -> Error {
+    /// Returns the error for a request that needs an open pool.
+    pub(super) fn not_open_error(&self, name: &str) -> Error {
         match self {
             Self::Open(_) => Error::new(ErrorKind::Internal, format!("pool '{name}' is open")),
-            Self::Changing(doing) => Error::new(ErrorKind::Busy, format!("pool '{name}' is {doing}"))
-                .hint("'gabion pool status' shows when it is done"),
+            Self::Changing(activity) => Error::new(ErrorKind::Busy, format!("pool '{name}' is {activity}"))
+                .hint("try again when 'gabion pool status' shows that this is complete"),
             Self::Closed => Error::new(ErrorKind::NotOpen, format!("pool '{name}' is closed"))
                 .hint(format!("'gabion pool open {name}' opens it")),
             Self::Unavailable(error) => {
                 let explained = Error::new(ErrorKind::NotOpen, format!("pool '{name}' is not open: {error}"));
-                explained.hint(format!("'gabion pool status {name}' says what to do"))
+                explained.hint(format!("'gabion pool status {name}' shows the required action"))
             }
         }
     }
 }
 
-/// The right to change a pool. Dropped without [`Transition::end`], it leaves the pool as unavailable.
+/// An exclusive transition of a pool. Dropping it without [`Transition::end`] leaves the pool
+/// unavailable.
 pub(super) struct Transition {
     pools: Arc<Pools>,
     name: String,
@@ -60,45 +61,47 @@ pub(super) struct Transition {
 }
 
 impl Transition {
-    /// Begins a change of a pool that the daemon knows and gives the state it was in.
+    /// Begins a transition of a registered pool and returns it with the pool's previous state.
     ///
     /// # Errors
-    /// `NotFound`; what `allowed` says; `Busy` while something else is being done to it.
+    /// `NotFound`; the error of `allowed`; `Busy` while another transition is in progress.
     pub(super) fn begin(
         pools: &Arc<Pools>,
         name: &str,
-        doing: &'static str,
+        activity: &'static str,
         allowed: impl FnOnce(&Status) -> Result<()>,
     ) -> Result<(Self, Status)> {
         let mut slots = pools.lock();
         let slot = slots.get_mut(name).ok_or_else(|| super::no_pool(name))?;
         if matches!(slot.status, Status::Changing(_)) {
-            return Err(slot.status.why_not_open(name));
+            return Err(slot.status.not_open_error(name));
         }
         allowed(&slot.status)?;
-        let before = std::mem::replace(&mut slot.status, Status::Changing(doing.into()));
+        let before = std::mem::replace(&mut slot.status, Status::Changing(activity.into()));
         Ok((Self { pools: pools.clone(), name: name.to_owned(), ended: false }, before))
     }
 
-    /// Begins with a pool that the daemon does not know yet.
+    /// Registers a new pool and begins its first transition.
     ///
     /// # Errors
     /// `Exists`.
-    pub(super) fn begin_new(pools: &Arc<Pools>, name: &str, doing: &'static str) -> Result<Self> {
+    pub(super) fn begin_new(pools: &Arc<Pools>, name: &str, activity: &'static str) -> Result<Self> {
         let mut slots = pools.lock();
         if let Some(slot) = slots.get(name) {
             let hint = match slot.status {
                 Status::Open(_) | Status::Changing(_) => "choose another name".to_owned(),
-                _ => format!("choose another name, or forget that one: 'gabion pool close {name} --forget'"),
+                _ => format!(
+                    "choose another name, or unregister that pool: 'gabion pool close {name} --forget'"
+                ),
             };
-            return Err(Error::new(ErrorKind::Exists, format!("there is a pool '{name}' already")).hint(hint));
+            return Err(Error::new(ErrorKind::Exists, format!("pool '{name}' exists already")).hint(hint));
         }
-        let status = Status::Changing(doing.into());
+        let status = Status::Changing(activity.into());
         slots.insert(name.to_owned(), Slot { id: None, drives: Vec::new(), status });
         Ok(Self { pools: pools.clone(), name: name.to_owned(), ended: false })
     }
 
-    /// Notes where the drives are.
+    /// Sets the id and the drive paths of the pool.
     pub(super) fn set_drives(&self, id: Option<String>, drives: Vec<PathBuf>) {
         if let Some(slot) = self.pools.lock().get_mut(&self.name) {
             slot.id = id;
@@ -106,19 +109,19 @@ impl Transition {
         }
     }
 
-    /// Ends the change.
+    /// Ends the transition with a new state.
     pub(super) fn end(mut self, status: Status) {
         self.ended = true;
-        self.put(status);
+        self.set_status(status);
     }
 
-    /// Ends the change with a pool that the daemon knows no longer.
+    /// Ends the transition and removes the pool from the list of pools.
     pub(super) fn end_removed(mut self) {
         self.ended = true;
         self.pools.lock().remove(&self.name);
     }
 
-    fn put(&self, status: Status) {
+    fn set_status(&self, status: Status) {
         if let Some(slot) = self.pools.lock().get_mut(&self.name) {
             slot.status = status;
         }
@@ -128,10 +131,12 @@ impl Transition {
 impl Drop for Transition {
     fn drop(&mut self) {
         if !self.ended {
-            let error = Error::new(ErrorKind::Internal, "a bug in the daemon left it in between").hint(
-                "restart the daemon: the pool is recovered then; and please report it, with the daemon's log",
-            );
-            self.put(Status::Unavailable(error));
+            let error = Error::new(
+                ErrorKind::Internal,
+                "a bug in the daemon interrupted an operation on the pool",
+            )
+            .hint("restart the daemon to recover the pool, and please report the bug with the daemon's log");
+            self.set_status(Status::Unavailable(error));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Snapshots and clones of the pools in service.
+//! Snapshots, clones and rollback in open pools.
 
 use super::Pools;
 use super::volumes::{explain, now};
@@ -79,7 +79,8 @@ impl Pools {
         Ok(VolumeUsage { pool: pool.to_owned(), name: name.to_owned(), referenced, exclusive, shared })
     }
 
-    /// Returns the ranges in which volume or snapshot `name` differs from `base`, beginning at `offset`.
+    /// Returns the ranges in which volume or snapshot `name` differs from `base`, beginning at
+    /// `offset`.
     ///
     /// # Errors
     /// When one of them does not exist, or they have no common origin.
@@ -94,8 +95,8 @@ impl Pools {
             let find = open
                 .call(move |pool| async move { pool.volume_changes(&of, &base, next, DIFF_STEP).await })
                 .await;
-            for found in find.map_err(|error| explain(error, pool, name))? {
-                let engine::ChangedRange { offset, length, data } = found;
+            for change in find.map_err(|error| explain(error, pool, name))? {
+                let engine::ChangedRange { offset, length, data } = change;
                 match ranges.last_mut() {
                     Some(last) if last.offset + last.length == offset && last.data == data => {
                         last.length += length;

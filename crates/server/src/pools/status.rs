@@ -7,7 +7,7 @@ use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters,
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
-use super::problems::{misses_something, problems_of};
+use super::problems::{misses_columns, problems_of};
 use super::scrub;
 use super::slot::{Slot, Status};
 use super::{OpenPool, Pools, no_pool};
@@ -18,7 +18,7 @@ use api::types::{
 };
 
 impl Pools {
-    /// All pools, by name.
+    /// Returns the status of all pools, by name.
     ///
     /// # Errors
     /// When the daemon is shutting down.
@@ -27,7 +27,7 @@ impl Pools {
         for name in self.names() {
             match self.status(&name).await {
                 Ok(pool) => pools.push(pool),
-                // Destroyed since.
+                // The pool was destroyed in the meantime.
                 Err(error) if error.kind() == crate::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -35,7 +35,7 @@ impl Pools {
         Ok(pools)
     }
 
-    /// One pool.
+    /// Returns the status of a pool.
     ///
     /// # Errors
     /// `NotFound`.
@@ -54,7 +54,7 @@ impl Pools {
             Some(open) => {
                 let (shown, status) = of_open(shown, &open, &self.warn_at).await?;
                 if let Some(status) = status {
-                    self.let_go(name, &open, &status).await;
+                    self.release_removed(name, &open, &status).await;
                 }
                 Ok(shown)
             }
@@ -79,7 +79,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
     };
     let (state, activity, error) = match &slot.status {
         Status::Open(_) => (PoolState::Open, None, None),
-        Status::Changing(doing) => (PoolState::Changing, Some(doing.to_string()), None),
+        Status::Changing(activity) => (PoolState::Changing, Some(activity.to_string()), None),
         Status::Closed => (PoolState::Closed, None, None),
         Status::Unavailable(error) => (PoolState::Unavailable, None, Some(error.clone())),
     };
@@ -105,7 +105,7 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
 }
 
 /// Returns a lost range for the API.
-pub(crate) fn lost_shown(range: &engine::LostRange) -> types::LostRange {
+pub(crate) fn lost_range(range: &engine::LostRange) -> types::LostRange {
     let engine::LostRange { volume, offset, length } = range.clone();
     types::LostRange { volume, offset, length }
 }
@@ -113,21 +113,21 @@ pub(crate) fn lost_shown(range: &engine::LostRange) -> types::LostRange {
 fn unavailable(name: &str, error: &Error) -> Problem {
     let action = match error.hint_text() {
         Some(hint) => format!("{hint}; then 'gabion pool open {name}'"),
-        None => format!("'gabion pool open {name}' tries again"),
+        None => format!("remove the cause, then run 'gabion pool open {name}'"),
     };
-    Problem { message: format!("nothing is served: {error}"), action }
+    Problem { message: format!("the pool is not open: {error}"), action }
 }
 
 async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(Pool, Option<PoolStatus>)> {
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
-        // A pool serves reads without its catalogue; its volumes are unknown then.
+        // A pool with a damaged catalogue still serves reads; its volumes are unknown then.
         let volumes = pool.volume_totals().await.unwrap_or_default();
         Ok((status, volumes, pool.repair_limits(), pool.scrub_limits()))
     };
     let (status, volumes, limits, scrub_limits) = match open.call(look).await {
-        Ok(found) => found,
-        // It is being closed this very moment.
+        Ok(status) => status,
+        // The pool is being closed.
         Err(error) if error.kind() == crate::ErrorKind::NotOpen => return Ok((shown, None)),
         Err(error) => return Err(error),
     };
@@ -137,7 +137,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Health::Failed
     } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
         Health::DataLost
-    } else if !misses_something(&status) {
+    } else if !misses_columns(&status) {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
             Health::DriveFailing
         } else {
@@ -156,10 +156,10 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         shards: Some(status.shards.len() as u64),
         space: Some(space),
         rebuild: Some(rebuild_of(&status.repair, limits)),
-        scrub: Some(scrub::shown(&status.scrub, scrub_limits)),
+        scrub: Some(scrub::scrub_of(&status.scrub, scrub_limits)),
         latency: status.client_latency.map(latency_of),
         drives: drives_of(&status),
-        lost: status.lost.iter().map(lost_shown).collect(),
+        lost: status.lost.iter().map(lost_range).collect(),
         opened: Some(open.report.clone()),
         counters: Some(sum(&status.shards)),
         ..shown
@@ -197,7 +197,7 @@ fn latency_of(latency: engine::RecentLatency) -> RecentLatency {
 }
 
 /// Returns the state of a drive for the API.
-pub(crate) fn drive_state(state: Engine) -> DriveState {
+pub(crate) fn drive_state_of(state: Engine) -> DriveState {
     match state {
         Engine::Online => DriveState::Online,
         Engine::Missing => DriveState::Missing,
@@ -216,7 +216,7 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         path: drive.path.clone(),
         size: Some(drive.size),
         used: Some(u64::from(drive.zones - drive.free_zones.min(drive.zones)) * status.zone_bytes),
-        state: drive_state(drive.state),
+        state: drive_state_of(drive.state),
         read_errors: Some(drive.errors.unreadable + drive.errors.wrong),
         checksum_errors: Some(drive.errors.wrong),
         last_error: Some(drive.errors.last).filter(|last| *last > 0),

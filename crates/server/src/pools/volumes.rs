@@ -1,4 +1,4 @@
-//! Volumes of the pools in service.
+//! Volumes of open pools.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,18 +12,20 @@ use crate::request::shown;
 use api::Size;
 use api::types::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
-/// Sectors of a volume if nothing is said: every system boots from them.
+/// Default sector size in bytes: every system can boot from it.
 const SECTOR: u32 = 512;
-/// The smallest limits, and the largest weight: with less, whoever uses the volume takes it for broken.
+/// Smallest IOPS limit: with a lower one, clients run into timeouts.
 const IOPS_MIN: u64 = 10;
+/// Smallest bandwidth limit in bytes per second.
 const BANDWIDTH_MIN: u64 = 64 << 10;
+/// Largest weight.
 const WEIGHT_MAX: u16 = 10_000;
-/// First and longest pause between two looks at the progress of a deletion.
-const LOOK_AGAIN_MIN: Duration = Duration::from_millis(5);
-const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
+/// First and longest pause between two polls of the progress of a deletion.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(500);
 
 impl Pools {
-    /// The volumes of a pool, by name.
+    /// Returns the volumes of a pool, by name.
     ///
     /// # Errors
     /// When the pool is not open.
@@ -32,7 +34,7 @@ impl Pools {
         Ok(volumes.into_iter().map(|info| to_wire(pool, info)).collect())
     }
 
-    /// One volume.
+    /// Returns a volume.
     ///
     /// # Errors
     /// When the pool is not open, or has no such volume.
@@ -44,7 +46,7 @@ impl Pools {
     /// Creates a volume.
     ///
     /// # Errors
-    /// For a name or size that makes no sense, or a name that is taken.
+    /// For an invalid name or size, or a name in use.
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
         let now = now();
@@ -63,7 +65,7 @@ impl Pools {
     /// Changes a volume's size.
     ///
     /// # Errors
-    /// For a size that makes no sense, or a smaller one that was not allowed.
+    /// For an invalid size, or a smaller size without `shrink`.
     pub(crate) async fn resize_volume(
         &self,
         pool: &str,
@@ -74,12 +76,13 @@ impl Pools {
         let before = self.volume(pool, name).await?;
         if request.size < before.size && !request.shrink {
             let message = format!(
-                "volume '{pool}/{name}' has {}: at {} everything behind that would be cut off",
+                "volume '{pool}/{name}' has {}: a resize to {} would discard the data beyond the new size",
                 Size(before.size),
                 Size(request.size)
             );
-            return Err(Error::new(ErrorKind::Invalid, message)
-                .hint("shrink the filesystem in it first, then repeat this with --shrink"));
+            return Err(Error::new(ErrorKind::Invalid, message).hint(
+                "shrink the file system in the volume first, then run this command again with --shrink",
+            ));
         }
         let wanted = name.to_owned();
         let ResizeVolume { size, shrink } = request;
@@ -107,7 +110,7 @@ impl Pools {
         };
         let wanted = name.to_owned();
         let set = move |pool: engine::Pool| async move {
-            // First what may be refused.
+            // First, because the pool may not have the space for it.
             pool.set_volume_thick(&wanted, thick).await?;
             pool.set_qos_limits(&wanted, service).await
         };
@@ -117,7 +120,7 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Deletes a volume, and waits until what it held is free.
+    /// Deletes a volume and waits until its space is free.
     ///
     /// # Errors
     /// When there is no such volume, or it is in use.
@@ -131,26 +134,28 @@ impl Pools {
             tracing::info!(pool, volume = name, "volume deleted");
         }
         progress.step(format!("freeing {}, in bytes", Size(before.stored)));
-        let mut pause = LOOK_AGAIN_MIN;
+        let mut pause = POLL_INTERVAL_MIN;
         loop {
             let id = before.id;
             let left = open.call(move |pool| async move { pool.volume_info_by_id(id).await }).await?;
-            // A new volume may have the number. Blocks that clones share stay until those are deleted.
+            // A new volume may have reused the number. Blocks shared with clones stay allocated
+            // until the clones are deleted.
             let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.retained_by == 0;
             let Some(left) = left.filter(is_left) else { return Ok(()) };
             if left.stuck {
-                let message = format!("{pool}/{name} is deleted, but not all that it held could be freed");
+                let message =
+                    format!("volume '{pool}/{name}' is deleted, but not all of its space could be freed");
                 return Err(Error::new(ErrorKind::Io, message).hint(format!(
-                    "the daemon's log says why; it is tried again when the pool is opened: 'gabion pool close {pool}', 'gabion pool open {pool}'"
+                    "see the daemon's log for the cause; to retry, reopen the pool: 'gabion pool close {pool}', 'gabion pool open {pool}'"
                 )));
             }
             progress.done(before.stored.saturating_sub(left.stored), before.stored);
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK_AGAIN_MAX);
+            pause = (pause * 2).min(POLL_INTERVAL_MAX);
         }
     }
 
-    /// A handle on a volume, which keeps it from being deleted.
+    /// Opens a volume. The volume cannot be deleted while the handle exists.
     ///
     /// # Errors
     /// When the pool is not open, or has no such volume.
@@ -183,7 +188,7 @@ fn check_qos(qos: &QosLimits) -> Result<()> {
     Ok(())
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -220,28 +225,28 @@ fn to_wire(pool: &str, info: VolumeInfo) -> Volume {
 }
 
 fn no_volume(pool: &str, name: &str) -> Error {
-    let (what, which) = if name.contains('@') { ("snapshot", " --snapshots") } else { ("volume", "") };
-    Error::new(ErrorKind::NotFound, format!("pool '{pool}' has no {what} '{}'", shown(name)))
-        .hint(format!("'gabion volume list {pool}{which}' shows its {what}s"))
+    let (noun, flag) = if name.contains('@') { ("snapshot", " --snapshots") } else { ("volume", "") };
+    Error::new(ErrorKind::NotFound, format!("pool '{pool}' has no {noun} '{}'", shown(name)))
+        .hint(format!("'gabion volume list {pool}{flag}' lists its {noun}s"))
 }
 
-/// The engine speaks of volumes; people also want to know of which pool, and what to do.
+/// Adds the pool and a hint to an error of the engine about a volume or snapshot.
 pub(super) fn explain(error: Error, pool: &str, name: &str) -> Error {
     match error.kind() {
         ErrorKind::NotFound => no_volume(pool, name),
         ErrorKind::Exists => {
-            let what = if name.contains('@') { "snapshot" } else { "volume" };
-            Error::new(ErrorKind::Exists, format!("pool '{pool}' has a {what} '{}' already", shown(name)))
+            let noun = if name.contains('@') { "snapshot" } else { "volume" };
+            Error::new(ErrorKind::Exists, format!("pool '{pool}' already has a {noun} '{}'", shown(name)))
                 .hint("choose another name")
         }
         ErrorKind::NoSpace => error.hint(format!(
-            "'gabion pool status {pool}' shows how full it is: trim, delete volumes or snapshots, or add a drive with 'gabion drive add {pool}'"
+            "trim, delete volumes or snapshots, or add a drive with 'gabion drive add {pool}'; 'gabion pool status {pool}' shows the space usage"
         )),
         ErrorKind::Busy if error.to_string().contains("snapshots") => {
-            error.hint(format!("'gabion volume list {pool} --snapshots' shows them"))
+            error.hint(format!("'gabion volume list {pool} --snapshots' lists them"))
         }
         ErrorKind::Busy => error.hint(format!(
-            "'gabion export list' shows whether it is exported; 'gabion volume list {pool}' whether it is being deleted"
+            "'gabion export list' shows its exports; 'gabion volume list {pool}' shows whether it is being deleted"
         )),
         _ => error,
     }

@@ -1,8 +1,7 @@
-//! Looks at the pools in service from time to time, though nobody asks: how full they are, whether drives have left them, and
-//! whether it is time to scrub.
+//! Periodic checks of the open pools: space usage, removed drives, scheduled scrubs.
 //!
-//! Always true: each threshold is told of once when it is passed, in the log and in the pool's event log, and again only after the pool
-//! was clearly below it.
+//! Invariant: reaching a threshold is reported once, in the log and in the pool's event log, and
+//! again only after the usage was at least [`HYSTERESIS`] below the threshold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,48 +13,48 @@ use super::{OpenPool, Pools};
 use crate::error::Result;
 use api::types::PoolSpace;
 
-/// How often pools are looked at.
-const EVERY: Duration = Duration::from_secs(5);
-/// Percent below a threshold from which it counts as not passed any more.
-const CLEARLY: u8 = 2;
+/// Interval of the checks.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Percentage points below a threshold at which the threshold counts as left.
+const HYSTERESIS: u8 = 2;
 
-/// The threshold that a pool is known to have passed: 0 for none, 100 if it is full.
+/// The highest threshold in percent that was reported for a pool: 0 for none, 100 for a full pool.
 #[derive(Debug, Default)]
-pub(crate) struct Passed(AtomicU8);
+pub(crate) struct SpaceLevel(AtomicU8);
 
-/// Nobody has looked yet.
+/// The level before the first check.
 const UNKNOWN: u8 = u8::MAX;
 
-impl Passed {
+impl SpaceLevel {
     pub(super) fn unknown() -> Self {
         Self(AtomicU8::new(UNKNOWN))
     }
 }
 
 impl Pools {
-    /// Looks at every pool in service again and again.
+    /// Checks every open pool periodically, without end.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(INTERVAL).await;
             for name in self.open_names() {
-                if let Err(error) = self.look(&name).await {
-                    tracing::debug!(pool = name, %error, "a pool could not be looked at");
+                if let Err(error) = self.check_pool(&name).await {
+                    tracing::debug!(pool = name, %error, "the periodic check of the pool failed");
                 }
             }
         }
     }
 
-    async fn look(&self, name: &str) -> Result<()> {
+    async fn check_pool(&self, name: &str) -> Result<()> {
         let open = self.get(name)?;
-        // Lets go of drives that have left it.
+        // This also releases drives that were removed from the pool.
         let Some(space) = self.status(name).await?.space else { return Ok(()) };
         self.scrub_if_due(name).await?;
-        let mut before = open.passed.0.load(Ordering::Relaxed);
+        let mut before = open.space_level.0.load(Ordering::Relaxed);
         if before == UNKNOWN {
-            before = last_told(&open).await?;
+            before = last_reported(&open).await?;
         }
-        let now = passed(&self.warn_at, percent_taken(&space), before);
-        open.passed.0.store(now, Ordering::Relaxed);
+        let now = level_of(&self.warn_at, percent_used(&space), before);
+        open.space_level.0.store(now, Ordering::Relaxed);
         if now == before {
             return Ok(());
         }
@@ -67,40 +66,42 @@ impl Pools {
         };
         match kind {
             EventKind::Full => {
-                tracing::error!(pool = name, "the pool is full: writes that need more room are refused")
+                tracing::error!(pool = name, "the pool is full: writes that need new space fail")
             }
-            EventKind::SpaceLow => tracing::warn!(pool = name, %free, percent = amount, "the pool fills up"),
-            _ => tracing::info!(pool = name, %free, "the pool has room again"),
+            EventKind::SpaceLow => {
+                tracing::warn!(pool = name, %free, threshold_percent = amount, "the pool is low on free space")
+            }
+            _ => tracing::info!(pool = name, %free, "the pool has free space again"),
         }
         open.call(move |pool| async move { pool.emit_event(kind, amount, "").await }).await
     }
 }
 
-/// What the pool's event log says was passed last.
-async fn last_told(open: &OpenPool) -> Result<u8> {
+/// Returns the level that the pool's event log reported last.
+async fn last_reported(open: &OpenPool) -> Result<u8> {
     let events = open.call(|pool| async move { pool.events(0, usize::MAX).await }).await?;
-    let told = events.iter().rev().find_map(|(_, event)| match event.kind {
+    let level = events.iter().rev().find_map(|(_, event)| match event.kind {
         EventKind::Full => Some(100),
         EventKind::SpaceLow => Some(u8::try_from(event.amount).unwrap_or(0)),
         EventKind::SpaceAvailable => Some(0),
         _ => None,
     });
-    Ok(told.unwrap_or(0))
+    Ok(level.unwrap_or(0))
 }
 
-/// How much of the room is taken or kept for thick volumes, in percent.
-pub(super) fn percent_taken(space: &PoolSpace) -> u8 {
-    let taken = space.capacity.saturating_sub(space.free);
-    let percent = (u128::from(taken) * 100).checked_div(u128::from(space.capacity)).unwrap_or(100);
+/// Returns the space that is used, or reserved for thick volumes, in percent of the capacity.
+pub(super) fn percent_used(space: &PoolSpace) -> u8 {
+    let used = space.capacity.saturating_sub(space.free);
+    let percent = (u128::from(used) * 100).checked_div(u128::from(space.capacity)).unwrap_or(100);
     u8::try_from(percent).unwrap_or(100)
 }
 
-/// The highest threshold that is passed, `before` being the one that was.
-fn passed(thresholds: &[u8], percent: u8, before: u8) -> u8 {
+/// Returns the highest threshold that is reached, or not yet left since level `before`.
+fn level_of(thresholds: &[u8], percent: u8, before: u8) -> u8 {
     let all = thresholds.iter().copied().chain([100]);
-    let holds =
-        |threshold: &u8| percent >= *threshold || *threshold <= before && percent + CLEARLY >= *threshold;
-    all.filter(holds).max().unwrap_or(0)
+    let is_reached =
+        |threshold: &u8| percent >= *threshold || *threshold <= before && percent + HYSTERESIS >= *threshold;
+    all.filter(is_reached).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -108,23 +109,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threshold_is_passed_once_and_left_clearly() {
+    fn a_threshold_is_reported_once_and_left_with_hysteresis() {
         let thresholds = [80, 90];
         let mut before = 0;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for percent in [10, 79, 80, 85, 79, 80, 78, 77, 80, 91, 100, 99, 97, 89, 87, 50] {
-            let now = passed(&thresholds, percent, before);
+            let now = level_of(&thresholds, percent, before);
             if now != before {
-                told.push((percent, now));
+                reported.push((percent, now));
             }
             before = now;
         }
-        assert_eq!(told, [(80, 80), (77, 0), (80, 80), (91, 90), (100, 100), (97, 90), (87, 80), (50, 0)]);
-        assert_eq!(passed(&[], 99, 0), 0);
+        assert_eq!(
+            reported,
+            [(80, 80), (77, 0), (80, 80), (91, 90), (100, 100), (97, 90), (87, 80), (50, 0)]
+        );
+        assert_eq!(level_of(&[], 99, 0), 0);
     }
 
     #[test]
-    fn a_pool_without_any_room_is_full() {
+    fn a_pool_without_capacity_is_full() {
         let space = |capacity, free| PoolSpace {
             raw: 0,
             capacity,
@@ -136,8 +140,7 @@ mod tests {
             volumes: 0,
         };
         assert_eq!(
-            [space(0, 0), space(1000, 0), space(1000, 1), space(1000, 999)]
-                .map(|space| percent_taken(&space)),
+            [space(0, 0), space(1000, 0), space(1000, 1), space(1000, 999)].map(|space| percent_used(&space)),
             [100, 100, 99, 0]
         );
     }

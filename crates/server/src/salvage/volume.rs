@@ -1,10 +1,11 @@
-//! A volume of a pool that is salvaged, as the export room wants one.
+//! The volume interface of exports for a volume of a pool under salvage.
 
 use engine::{SalvageState, SalvageVolume};
 use export::{Extent, VolumeError, VolumeErrorKind};
 use reactor::Span;
 
-/// See the module. Ranges that cannot be read are data: reading them is an error, and nobody takes them for holes.
+/// A read-only volume. Unreadable ranges are reported as data, so that a client reads them and gets
+/// an error instead of zeros.
 pub(super) struct ReadOnlyVolume {
     volume: SalvageVolume,
     size: u64,
@@ -52,17 +53,17 @@ impl export::Volume for ReadOnlyVolume {
     }
 
     async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
-        let found = self.volume.extents(offset, length).await.map_err(translate)?;
+        let extents = self.volume.extents(offset, length).await.map_err(translate)?;
         let extent = |extent: engine::SalvageExtent| {
             let data = extent.state != SalvageState::Hole || extent.stale;
             Extent { length: extent.length, data }
         };
-        Ok(found.into_iter().map(extent).collect())
+        Ok(extents.into_iter().map(extent).collect())
     }
 }
 
 fn read_only() -> VolumeError {
-    VolumeError::new(VolumeErrorKind::ReadOnly, "a pool that is salvaged is read-only")
+    VolumeError::new(VolumeErrorKind::ReadOnly, "a pool under salvage is read-only")
 }
 
 fn translate(error: engine::Error) -> VolumeError {

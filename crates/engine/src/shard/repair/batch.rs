@@ -103,7 +103,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes the columns of all jobs, and assigns those that are durable to their segments.
+    /// Writes the columns of all jobs, and assigns the durable columns to their segments.
     pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<RebuildJob>) -> Result<()> {
         let permits = Semaphore::new(JOBS_MAX);
         let mut tasks = Vec::new();

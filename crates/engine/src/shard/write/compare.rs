@@ -1,7 +1,7 @@
-//! Compare-and-write: blocks are written only if they still hold the expected bytes.
+//! Compare-and-write: writes blocks only if they still hold the expected bytes.
 //!
-//! Always true: no other write changes the range between the comparison and the write (the range is locked), and the
-//! write is one request, which a crash keeps whole or not at all.
+//! Always true: no other write changes the range between the comparison and the write (the range is
+//! locked), and the write is one request, which is atomic across crashes.
 
 use std::rc::Rc;
 
@@ -14,9 +14,9 @@ use crate::error::Result;
 use crate::log::WriteClass;
 
 impl Shard {
-    /// Writes `data` at byte `offset` of block `block` if the range holds `expected`, which is as long. Both cover at most
-    /// [`crate::log::REQUEST_BLOCKS_MAX`] blocks. Returns the index of the first byte that differs, if one does: nothing
-    /// is written then.
+    /// Writes `data` at byte `offset` of block `block` if the range holds `expected`, which has the
+    /// same length. Both cover at most [`crate::log::REQUEST_BLOCKS_MAX`] blocks. On a mismatch,
+    /// nothing is written, and the index of the first byte that differs is returned.
     ///
     /// # Errors
     /// As [`Shard::write`], and those of reading the range.
@@ -33,7 +33,8 @@ impl Shard {
         let _lock = self.locks.lock(volume, block, blocks).await;
         loop {
             let layer = self.layer_for_writing(volume).await?;
-            // Requests that were queued before the lock was taken must be in the map before the blocks are read.
+            // Requests that were queued before the lock was taken must be applied before the blocks
+            // are read.
             self.log.wait_for_queued().await;
             let whole = Buffer::new(count * BLOCK);
             self.read_layer(layer, block, &whole.span()).await?;
@@ -55,7 +56,7 @@ impl Shard {
     }
 }
 
-/// The index of the first byte in which two spans of the same length differ.
+/// Returns the index of the first byte in which two spans of the same length differ.
 fn first_difference(stored: &Span, expected: &Span) -> Option<usize> {
     stored.peek(|stored| {
         expected
