@@ -49,7 +49,7 @@ pub(crate) struct RequestMsg(Option<Arc<dyn Callee>>);
 /// A reply on its way to the calling reactor. Dropping it wakes the caller.
 pub(crate) struct ReplyMsg(Arc<dyn CallEnd>);
 
-/// A call whose work is running. Dropping it fails the call.
+/// A call in progress. Dropping it fails the call.
 struct RunningCall<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
 
 trait Callee: CallEnd {

@@ -67,7 +67,7 @@ impl Remote {
         self.request(move || Some(work())).await
     }
 
-    /// Like [`Remote::call`], for work whose object may no longer exist.
+    /// Like [`Remote::call`], for work on an object that may no longer exist.
     async fn request<T, F>(&self, work: impl FnOnce() -> Option<F> + Send + 'static) -> Result<T, ReactorGone>
     where
         F: Future<Output = T> + 'static,
@@ -131,7 +131,7 @@ fn object<T: 'static>(key: u64) -> Option<Rc<T>> {
     object.downcast().ok()
 }
 
-/// Unregisters every object of this thread, whose reactor shuts down.
+/// Unregisters every object of this thread. Called when its reactor shuts down.
 pub(crate) fn unregister_all() {
     let gone = OBJECTS.with_borrow_mut(std::mem::take);
     drop(gone);

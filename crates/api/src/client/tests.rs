@@ -1,4 +1,4 @@
-//! The client against a scripted server.
+//! Tests of the client against sockets that answer one request.
 
 use std::os::unix::net::UnixListener;
 

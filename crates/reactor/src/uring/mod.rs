@@ -31,7 +31,7 @@ use ring::{Batch, Completion, EnterWait, Ring};
 
 /// Marks the entry that polls the event of [`WakeHandle::wake`].
 const MARK_ROUSED: u64 = 0;
-/// Marks entries whose completion is ignored.
+/// Marks entries with a completion that is ignored.
 const MARK_IGNORED: u64 = 1;
 
 /// A ring and its operations in flight.
@@ -125,7 +125,8 @@ impl Uring {
 
     fn launch(&self, flight: &mut Flight, flags: Flags) {
         let entry = entry::entry(&flight.target, &flight.operation, &mut flight.scratch);
-        // SAFETY: the flight holds the operation's spans, the list and the target until its completion is taken.
+        // SAFETY: the flight holds the operation's spans, the list and the target until its
+        // completion is taken.
         unsafe { self.ring.borrow_mut().push(entry.user_data(flight.ticket.to_mark()).flags(flags)) };
     }
 
