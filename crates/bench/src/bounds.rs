@@ -1,49 +1,48 @@
-//! What a pool can do at most, from what its drives can: pure arithmetic, as in the reference documents.
-//!
-//! Must not know: how anything was measured.
+//! Upper bounds on a pool's performance, computed from the limits of its drives as in the reference
+//! documents.
 
 use serde::{Deserialize, Serialize};
 
+use crate::human;
 use crate::lab::DriveLimits;
 use crate::suite::Job;
-use crate::words;
 
-/// A pool as far as bounds depend on it: `drives` drives in groups of k+m.
+/// The layout of a pool: `drives` drives in groups of k+m.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Drives altogether.
+    /// Total number of drives.
     pub drives: u32,
-    /// Columns of data.
+    /// Data columns.
     pub data: u32,
-    /// Columns of parity, or further copies.
+    /// Parity columns, or further copies.
     pub parity: u32,
-    /// Pools side by side, each over its part of the drives.
+    /// Number of pools, each on its part of the drives.
     pub pools: u32,
 }
 
-/// A bound of a job.
+/// An upper bound on a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// What it is called.
+    /// Name of the bound.
     pub name: String,
-    /// Operations a second.
+    /// Operations per second.
     pub iops: f64,
-    /// What is saturated there.
+    /// The saturated resource.
     pub saturates: String,
-    /// How it was computed.
+    /// The computation of the bound.
     pub formula: String,
 }
 
-/// Why a text is no scheme.
+/// The error of parsing a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a scheme: write for example 4+1")]
+#[error("invalid scheme '{0}': expected k+m, for example 4+1")]
 pub struct SchemeError(String);
 
 impl Layout {
-    /// `drives` drives in `pools` pools of `scheme`.
+    /// Returns the layout of `drives` drives in `pools` pools of `scheme`.
     ///
     /// # Errors
-    /// When the scheme is none.
+    /// If the scheme is invalid.
     pub fn parse(scheme: &str, drives: u32, pools: u32) -> Result<Self, SchemeError> {
         let wrong = || SchemeError(scheme.into());
         let (data, parity) = scheme.split_once('+').ok_or_else(wrong)?;
@@ -60,13 +59,13 @@ impl Layout {
         f64::from(self.data + self.parity)
     }
 
-    /// Share of what is written that is users' data.
+    /// Returns the share of written bytes that is user data.
     fn share(self) -> f64 {
         f64::from(self.data) / self.width()
     }
 }
 
-/// What one drive does of operations of that size.
+/// The operations per second of one drive at a given block size.
 #[derive(Clone, Copy, Debug)]
 struct PerDrive {
     reads: f64,
@@ -89,20 +88,24 @@ impl PerDrive {
         Self {
             reads: read_iops.min(read_bytes),
             random_writes: write_iops.min(write_bytes),
-            // What is written one after the other is joined by the system: only the bytes count.
+            // Sequential writes are merged into full stripes: only the bandwidth counts.
             sequential_writes: write_bytes,
-            read_by: by(read_iops, read_bytes, ["the drives' reads a second", "the drives' read bandwidth"]),
+            read_by: by(
+                read_iops,
+                read_bytes,
+                ["the drives' reads per second", "the drives' read bandwidth"],
+            ),
             write_by: by(
                 write_iops,
                 write_bytes,
-                ["the drives' writes a second", "the drives' write bandwidth"],
+                ["the drives' writes per second", "the drives' write bandwidth"],
             ),
         }
     }
 }
 
-/// What bounds a job on a layout: the first is the one that efficiency is measured against. `network` is what may pass
-/// between load and system in a second, in bytes, if that is limited.
+/// Returns the bounds of a job on a layout. Efficiency is measured against the first one. `network`
+/// is the bandwidth between load and system in bytes per second, if it is limited.
 pub fn bounds(job: &Job, limits: &DriveLimits, layout: Layout, network: Option<f64>) -> Vec<Bound> {
     let drive = PerDrive::new(limits, job.block_bytes);
     let mut bounds = match job.read_percent {
@@ -117,13 +120,13 @@ pub fn bounds(job: &Job, limits: &DriveLimits, layout: Layout, network: Option<f
             name: "network".into(),
             iops,
             saturates: "the network".into(),
-            formula: format!("{:.2} GB/s / {}", bps / 1e9, words::size(job.block_bytes)),
+            formula: format!("{:.2} GB/s / {}", bps / 1e9, human::size(job.block_bytes)),
         });
     }
     bounds
 }
 
-/// The one that is reached first of those that every system has.
+/// Returns the tightest bound that applies to every system.
 pub fn tightest(bounds: &[Bound]) -> Option<&Bound> {
     let first = bounds.first()?;
     let network = bounds.iter().find(|bound| bound.name == "network");
@@ -140,7 +143,7 @@ fn reads(job: &Job, drive: &PerDrive, layout: Layout) -> Vec<Bound> {
             formula: format!("{} drives x {}", layout.drives, count(drive.reads)),
         }];
     }
-    // One drive of each pool is lost.
+    // One drive of each pool has failed.
     let left = drives - f64::from(layout.pools);
     let sum = Bound {
         name: "remaining drives' reads".into(),
@@ -148,15 +151,16 @@ fn reads(job: &Job, drive: &PerDrive, layout: Layout) -> Vec<Bound> {
         saturates: drive.read_by.into(),
         formula: format!("{left} drives x {}", count(drive.reads)),
     };
-    // A read of a lost block takes one of each of k others. A long read has most of them anyway.
+    // A read of a lost block reads from k other drives. A long read needs most of those columns
+    // anyway.
     let each = drives / f64::from(layout.pools);
     let (lost, data) = (1.0 / each, f64::from(layout.data));
     let reads_each = if job.random { (1.0 - lost) + lost * data } else { 1.0 };
     let rebuilt = Bound {
-        name: "remaining drives, computing lost blocks".into(),
+        name: "remaining drives with reconstruction".into(),
         iops: left * drive.reads / reads_each,
         saturates: drive.read_by.into(),
-        formula: format!("{left} drives x {} / {reads_each:.2} reads for each", count(drive.reads)),
+        formula: format!("{left} drives x {} / {reads_each:.2} reads per operation", count(drive.reads)),
     };
     vec![rebuilt, sum]
 }
@@ -173,7 +177,7 @@ fn writes(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout) -> 
             megabytes(limits.write_bps),
             layout.data,
             layout.data + layout.parity,
-            words::size(job.block_bytes)
+            human::size(job.block_bytes)
         ),
     };
     let sum = Bound {
@@ -183,13 +187,13 @@ fn writes(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout) -> 
         formula: format!("{drives} drives x {}", count(drive.random_writes)),
     };
     if layout.data == 1 && layout.parity == 0 {
-        // Drives by themselves: nobody joins what is written one after the other.
+        // Independent drives: sequential writes are not merged.
         return vec![sum];
     }
     if !job.random {
         return vec![full];
     }
-    // Each write in place reads and writes its block and every parity; copies are only written.
+    // A write in place reads and writes its block and every parity block; copies are only written.
     let touched = f64::from(1 + layout.parity);
     let copies = layout.data == 1;
     let by_writes = drives * drive.random_writes / touched;
@@ -198,19 +202,20 @@ fn writes(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout) -> 
         name: "in place".into(),
         iops: by_writes.min(by_reads),
         saturates: if by_writes <= by_reads { drive.write_by } else { drive.read_by }.into(),
-        formula: format!("{drives} drives x {} / {touched} writes for each", count(drive.random_writes)),
+        formula: format!("{drives} drives x {} / {touched} writes per operation", count(drive.random_writes)),
     };
     vec![in_place, sum, full]
 }
 
-/// Reads and writes in turn on the same drives: what a second of a drive is worth in each.
+/// Bounds of mixed reads and writes on the same drives, which share the time of a drive.
 fn mixed(job: &Job, limits: &DriveLimits, drive: &PerDrive, layout: Layout, share: f64) -> Vec<Bound> {
     let reads = reads(job, drive, layout);
     let writes = writes(job, limits, drive, layout);
     let Some(read) = reads.first() else { return Vec::new() };
     let join = |write: &Bound| Bound {
-        name: format!("reads beside writes, {}", write.name),
-        // Throttled drives have budgets of their own for reads and for writes; writes in place need reads too.
+        name: format!("mixed reads and writes, {}", write.name),
+        // Throttled drives have separate budgets for reads and writes; writes in place also need
+        // reads.
         iops: (read.iops / (share + reads_of_writes(job, layout, write, share)))
             .min(write.iops / (1.0 - share)),
         saturates: if read.iops / share < write.iops / (1.0 - share) {
@@ -229,7 +234,7 @@ fn reads_of_writes(job: &Job, layout: Layout, write: &Bound, share: f64) -> f64 
     if reads { (1.0 - share) * f64::from(1 + layout.parity) } else { 0.0 }
 }
 
-/// Operations a second of one drive: few of them with a decimal.
+/// Formats operations per second of one drive; small numbers with a decimal.
 fn count(value: f64) -> String {
     if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_bounds_come_out() {
+    fn bounds_match_the_reference_document() {
         close(of("4k random read")[0].iops, 27e6);
         let writes = of("4k random write");
         let names: Vec<&str> = writes.iter().map(|bound| bound.name.as_str()).collect();
@@ -267,18 +272,19 @@ mod tests {
         close(writes[2].iops, 13.2e6);
         close(of("1M write")[0].iops * f64::from(1 << 20), 10.0 * 6.75e9 * 0.8);
         close(of("1M read")[0].iops * f64::from(1 << 20), 140e9);
-        // 80 % of what eight drives read, as the document counts; a lost block costs four reads.
+        // 80 % of the reads of eight drives, as the document computes; a lost block costs four
+        // reads.
         let degraded = of("4k random read, one drive lost");
         close(degraded[1].iops, 8.0 * 2.7e6);
         close(degraded[0].iops, 8.0 * 2.7e6 / 1.6);
         close(of("1M read, one drive lost")[0].iops * f64::from(1 << 20), 8.0 * 14e9);
         let mixed = of("4k random 70:30");
-        // Of ten operations three are written, with two reads and two writes each.
+        // Three of ten operations are writes, with two reads and two writes each.
         close(mixed[0].iops, (3.5e6f64 / 0.3).min(27e6 / (0.7 + 0.3 * 2.0)));
     }
 
     #[test]
-    fn small_writes_in_sequence_are_joined_by_systems_not_by_drives() {
+    fn small_sequential_writes_are_merged_by_pools_only() {
         let suite = Suite::find("io-blender").unwrap();
         let write = suite.jobs.iter().find(|job| job.name == "IOPS: sequential write").unwrap();
         let limits = DriveLimits { read_iops: 1, write_iops: 300, read_bps: 1 << 40, write_bps: 4096 * 1000 };
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_not_read_before_they_are_written() {
+    fn mirrored_writes_need_no_reads() {
         let suite = Suite::find("vm-scale").unwrap();
         let write = suite.jobs.iter().find(|job| job.name == "4k random write").unwrap();
         let limits = DriveLimits { read_iops: 1, write_iops: 300, read_bps: 1 << 40, write_bps: 1 << 40 };

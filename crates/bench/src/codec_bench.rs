@@ -1,19 +1,20 @@
-//! `bench codec`: checksums and parity on one core, from memory that fits the second-level cache.
+//! `bench codec`: checksums and parity on one core, from data that fits into the second-level
+//! cache.
 
 use std::time::{Duration, Instant};
 
 use codec::{Code, crc32c};
 
-use crate::sample::{Recorder, Sample, What};
+use crate::sample::{Recorder, Sample, SampleLabel};
 
 const CHECKSUM: &str = "crc32c";
 const ENCODE: &str = "encode";
 const DECODE: &str = "decode one column";
 
-/// Bytes of one column.
+/// Bytes per column.
 const COLUMN: usize = 64 << 10;
 
-/// Runs every job whose name contains `only` for `seconds`; calls `done` after each.
+/// Runs every job whose name contains `only` for `seconds` and calls `done` with each result.
 pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Vec<Sample> {
     let length = Duration::from_secs_f64(seconds);
     let mut samples = Vec::new();
@@ -35,8 +36,8 @@ pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Vec<Sampl
     samples
 }
 
-/// Calls `operation` until the time is up; what it gives is the number of wrong results.
-fn measure(what: &What, length: Duration, mut operation: impl FnMut() -> u64) -> Sample {
+/// Calls `operation` until `length` has passed. `operation` returns the number of wrong results.
+fn measure(label: &SampleLabel, length: Duration, mut operation: impl FnMut() -> u64) -> Sample {
     let mut recorder = Recorder::new();
     let start = Instant::now();
     let mut last = start;
@@ -46,7 +47,7 @@ fn measure(what: &What, length: Duration, mut operation: impl FnMut() -> u64) ->
         recorder.record(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX));
         last = now;
         if now - start >= length {
-            return recorder.sample(what, (now - start).as_secs_f64());
+            return recorder.sample(label, (now - start).as_secs_f64());
         }
     }
 }
@@ -58,8 +59,8 @@ fn column(seed: usize) -> Vec<u8> {
 fn checksum(length: Duration) -> Sample {
     let block: Vec<u8> = column(1).into_iter().take(4096).collect();
     let right = crc32c(&block);
-    let what = What { op: CHECKSUM, scheme: "", block_bytes: 4096, queue_depth: 1 };
-    measure(&what, length, || u64::from(crc32c(std::hint::black_box(&block)) != right))
+    let label = SampleLabel { op: CHECKSUM, scheme: "", block_bytes: 4096, queue_depth: 1 };
+    measure(&label, length, || u64::from(crc32c(std::hint::black_box(&block)) != right))
 }
 
 fn code(scheme: &str) -> Code {
@@ -73,8 +74,8 @@ fn encode(scheme: &'static str, length: Duration) -> Sample {
     let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let mut parity = vec![vec![0; COLUMN]; usize::from(code.parity_columns())];
     let bytes = (COLUMN * data.len()) as u64;
-    let what = What { op: ENCODE, scheme, block_bytes: bytes, queue_depth: 1 };
-    measure(&what, length, || {
+    let label = SampleLabel { op: ENCODE, scheme, block_bytes: bytes, queue_depth: 1 };
+    measure(&label, length, || {
         let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
         code.encode(std::hint::black_box(&inputs), &mut outputs);
         0
@@ -96,8 +97,8 @@ fn decode(scheme: &'static str, length: Duration) -> Sample {
     let inputs: Vec<&[u8]> =
         decoder.sources().iter().filter_map(|at| columns.get(usize::from(*at)).copied()).collect();
     let mut lost = vec![0; COLUMN];
-    let what = What { op: DECODE, scheme, block_bytes: COLUMN as u64, queue_depth: 1 };
-    let sample = measure(&what, length, || {
+    let label = SampleLabel { op: DECODE, scheme, block_bytes: COLUMN as u64, queue_depth: 1 };
+    let sample = measure(&label, length, || {
         decoder.apply(std::hint::black_box(&inputs), &mut [lost.as_mut_slice()]);
         0
     });

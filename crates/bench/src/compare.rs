@@ -1,54 +1,55 @@
-//! Two series of measurements, case by case.
+//! Compares two series of measurements case by case.
 //!
-//! Always true: a difference counts as one only if the repeats of the two do not overlap; series whose drives were not
-//! the same are not compared unless that is asked for. Must not know: how the result is shown.
+//! Invariants: a difference counts as distinct only if the ranges of the repeats do not overlap;
+//! runs on different drives are compared only on request. Does not know how the result is
+//! displayed.
 
 use serde::Serialize;
 
-use crate::result::Side;
+use crate::result::DirectionFigures;
 use crate::run::{Measured, RAW};
 use crate::suite::Job;
 
-/// Drives of two runs are the same if what they do differs by no more than this.
+/// Two runs have the same drives if the drives' own results differ by at most this share.
 const BASELINE_MAX: f64 = 0.05;
 
-/// One case of two series.
+/// A case of two series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
-    /// The case.
+pub struct CaseComparison {
+    /// Name of the case.
     pub case: String,
-    /// Its figures are bytes a second, not operations.
+    /// True if the rates are bytes per second, false for operations per second.
     pub bandwidth: bool,
-    /// The first series; nothing if it has no result.
+    /// The first series; `None` without a result.
     pub left: Option<Series>,
     /// The second series.
     pub right: Option<Series>,
-    /// What the second does more, as a share of the first.
+    /// Relative change from the first to the second.
     pub change: Option<f64>,
-    /// The repeats of the two do not overlap.
+    /// True if the ranges of the repeats do not overlap.
     pub distinct: bool,
 }
 
 /// The repeats of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Median of the repeats: operations or bytes a second, reads and writes together.
+    /// Median of the repeats: operations or bytes per second, reads and writes together.
     pub rate: f64,
-    /// Lowest of them.
+    /// Lowest repeat.
     pub lowest: f64,
-    /// Highest of them.
+    /// Highest repeat.
     pub highest: f64,
-    /// How many there are.
+    /// Number of repeats.
     pub repeats: usize,
-    /// Latencies of all repeats merged, reads before writes.
-    pub sides: Vec<Side>,
-    /// How many of them were disturbed.
+    /// Merged latencies of all repeats, reads before writes.
+    pub sides: Vec<DirectionFigures>,
+    /// Number of disturbed repeats.
     pub disturbed: usize,
-    /// How many of them had not settled.
+    /// Number of repeats that did not reach a steady state.
     pub unsettled: usize,
 }
 
-/// The results of a target, one series for each case, in the order in which they were measured first.
+/// Returns the results of a target, one series per case, in order of measurement.
 pub fn series(results: &[Measured], target: &str) -> Vec<(String, Job, Series)> {
     let mut cases: Vec<(String, Job)> = Vec::new();
     for one in results.iter().filter(|one| one.target == target) {
@@ -65,37 +66,37 @@ pub fn series(results: &[Measured], target: &str) -> Vec<(String, Job, Series)> 
 }
 
 fn one_series(results: &[&Measured], bandwidth: bool) -> Option<Series> {
-    let with: Vec<(&Measured, &crate::result::Both)> =
+    let with: Vec<(&Measured, &crate::result::ReadWrite)> =
         results.iter().filter_map(|one| Some((*one, one.all.as_ref()?))).collect();
-    let rate = |both: &crate::result::Both| if bandwidth { both.bytes_per_s() } else { both.iops() };
+    let rate = |both: &crate::result::ReadWrite| if bandwidth { both.bytes_per_s() } else { both.iops() };
     let mut rates: Vec<f64> = with.iter().map(|(_, both)| rate(both)).collect();
     rates.sort_by(f64::total_cmp);
     let (lowest, highest) = (*rates.first()?, *rates.last()?);
-    let mut merged = crate::result::Both::default();
+    let mut merged = crate::result::ReadWrite::default();
     with.iter().for_each(|(_, both)| merged.merge(both));
     Some(Series {
         rate: median(&rates)?,
         lowest,
         highest,
         repeats: rates.len(),
-        sides: merged.mean_of(rates.len()).sides().collect(),
+        sides: merged.mean_of(rates.len()).figures().collect(),
         disturbed: with.iter().filter(|(one, _)| !one.observation.disturbed.is_empty()).count(),
         unsettled: with.iter().filter(|(one, _)| one.steady.is_some_and(|steady| !steady.steady)).count(),
     })
 }
 
-/// The middle of sorted values.
+/// Returns the median of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(f64::midpoint(*low, *high))
 }
 
-/// Compares a target of one run with one of another, or of the same.
-pub fn compare(left: (&[Measured], &str), right: (&[Measured], &str)) -> Vec<Compared> {
+/// Compares a target of one run with a target of another or the same run.
+pub fn compare(left: (&[Measured], &str), right: (&[Measured], &str)) -> Vec<CaseComparison> {
     let (left, right) = (series(left.0, left.1), series(right.0, right.1));
     let mut names: Vec<(&String, &Job)> = left.iter().map(|(name, job, _)| (name, job)).collect();
     for (name, job, _) in &right {
-        if !names.iter().any(|(known, _)| *known == name) {
+        if !names.iter().any(|(existing, _)| *existing == name) {
             names.push((name, job));
         }
     }
@@ -105,7 +106,7 @@ pub fn compare(left: (&[Measured], &str), right: (&[Measured], &str)) -> Vec<Com
     let one = |(name, job): (&String, &Job)| {
         let (left, right) = (of(&left, name), of(&right, name));
         let both = left.as_ref().zip(right.as_ref());
-        Compared {
+        CaseComparison {
             case: name.clone(),
             bandwidth: job.is_bandwidth(),
             change: both
@@ -120,10 +121,11 @@ pub fn compare(left: (&[Measured], &str), right: (&[Measured], &str)) -> Vec<Com
     names.into_iter().map(one).collect()
 }
 
-/// Where the drives of two runs differ, in words; nothing if they are the same, or either was run without them.
+/// Describes the differences between the drives of two runs; empty if they are the same or a run
+/// did not measure them.
 pub fn baselines_differ(left: &[Measured], right: &[Measured]) -> Vec<String> {
     let compared = compare((left, RAW), (right, RAW));
-    let differs = |one: &Compared| {
+    let differs = |one: &CaseComparison| {
         let change = one.change?;
         (change.abs() > BASELINE_MAX).then(|| format!("{}: {:+.0} %", one.case, change * 100.0))
     };
@@ -134,7 +136,7 @@ pub fn baselines_differ(left: &[Measured], right: &[Measured]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::observe::Observation;
-    use crate::result::{Both, Direction};
+    use crate::result::{Direction, ReadWrite};
     use crate::suite::{Case, Suite};
 
     fn measured(target: &str, job: usize, repeat: u32, iops: f64, micros: u64) -> Measured {
@@ -154,7 +156,7 @@ mod tests {
             case: Case { name: job.name.clone(), job, instances: 1 },
             runner: String::new(),
             at: 0,
-            all: Some(Both { read: Some(read), write: None }),
+            all: Some(ReadWrite { read: Some(read), write: None }),
             instance_iops: Vec::new(),
             seconds: Vec::new(),
             steady: None,
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_counts_and_latencies_are_merged() {
+    fn rates_are_medians_and_latencies_are_merged() {
         let results = [
             measured("a", 0, 1, 100.0, 10),
             measured("a", 0, 2, 300.0, 30),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_apart_are_a_difference() {
+    fn disjoint_ranges_are_distinct() {
         let results = [
             measured("a", 0, 1, 100.0, 10),
             measured("a", 0, 2, 101.0, 10),
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn other_drives_are_noticed() {
+    fn different_drives_are_detected() {
         let run = |iops| [measured(RAW, 0, 1, iops, 10)];
         assert!(baselines_differ(&run(100.0), &run(104.0)).is_empty());
         assert_eq!(baselines_differ(&run(100.0), &run(80.0)), ["4k random read: -20 %"]);

@@ -1,7 +1,7 @@
 //! `bench engine`: the engine in one process, on one core, on memory drives.
 //!
-//! Every check that production makes is on: checksums, parity, MACs, the log. A job keeps its queue depth of operations
-//! under way, each from a task of its own; every read is compared with what was written.
+//! All production checks are on: checksums, parity, MACs, the log. A job keeps its queue depth of
+//! operations in flight, each from a task of its own; every read is verified.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,66 +10,72 @@ use std::time::{Duration, Instant};
 use engine::AttachedVolume;
 use reactor::{Buffer, Reactor};
 
-use crate::marks::{mark, wrong_blocks};
+use crate::block_stamps::{stamp, wrong_blocks};
 use crate::memory_pool;
-use crate::sample::{Recorder, Sample, What};
+use crate::sample::{Recorder, Sample, SampleLabel};
 
-/// Bytes of the volume that the jobs work on.
+/// Bytes of the volume.
 const VOLUME: u64 = 1 << 30;
-/// Bytes of each memory drive: room for what a job writes within its time.
+/// Bytes of each memory drive, with room for the writes of a job.
 const DRIVE: usize = 2 << 30;
 
-/// One job.
+/// A job of the benchmark.
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    what: What,
+struct EngineJob {
+    label: SampleLabel,
     write: bool,
     random: bool,
     lose_drive: bool,
 }
 
-const fn job(op: &'static str, block_bytes: u64, queue_depth: u32, write: bool, random: bool) -> Job {
-    Job { what: What { op, scheme: "4+1", block_bytes, queue_depth }, write, random, lose_drive: false }
+const fn job(op: &'static str, block_bytes: u64, queue_depth: u32, write: bool, random: bool) -> EngineJob {
+    EngineJob {
+        label: SampleLabel { op, scheme: "4+1", block_bytes, queue_depth },
+        write,
+        random,
+        lose_drive: false,
+    }
 }
 
-const JOBS: [Job; 8] = [
+const JOBS: [EngineJob; 8] = [
     job("random read", 4096, 64, false, true),
-    Job { lose_drive: true, ..job("random read, one drive lost", 4096, 64, false, true) },
+    EngineJob { lose_drive: true, ..job("random read, one drive lost", 4096, 64, false, true) },
     job("random write", 4096, 64, true, true),
     job("sequential write", 1 << 20, 16, true, false),
     job("sequential read", 1 << 20, 16, false, false),
-    Job { lose_drive: true, ..job("sequential read, one drive lost", 1 << 20, 16, false, false) },
+    EngineJob { lose_drive: true, ..job("sequential read, one drive lost", 1 << 20, 16, false, false) },
     job("random read, one at a time", 4096, 1, false, true),
     job("random write, one at a time", 4096, 1, true, true),
 ];
 
-/// Why a benchmark could not be run.
+/// A failure of a benchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The engine failed.
+    /// A failure of the engine.
     #[error("{0}")]
     Engine(#[from] engine::Error),
-    /// Memory for the drives could not be had.
-    #[error("no memory for the drives: {0}")]
+    /// Memory for the drives could not be allocated.
+    #[error("cannot allocate memory for the drives: {0}")]
     Memory(reactor::IoError),
-    /// Files for drives could not be made.
-    #[error("no files for the drives: {0}")]
+    /// Files for the drives could not be created.
+    #[error("cannot create files for the drives: {0}")]
     Files(#[from] std::io::Error),
-    /// A file could not be opened as a drive.
+    /// A device or file could not be opened as a drive.
     #[error("{0}")]
     Drive(#[from] reactor::OpenDriveError),
-    /// The reactor has no way to do I/O.
-    #[error("no way to do I/O: {0}")]
+    /// The platform supports no I/O backend.
+    #[error("no I/O backend is available: {0}")]
     Platform(reactor::PlatformError),
 }
 
-/// Runs every job whose name contains `only` for `seconds`, on fresh drives; calls `done` after each.
+/// Runs every job whose name contains `only` for `seconds`, on new drives; calls `done` with each
+/// result.
 ///
 /// # Errors
-/// When a pool cannot be made or an operation fails.
+/// If a pool cannot be created or an operation fails.
 pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Result<Vec<Sample>, BenchError> {
     let mut samples = Vec::new();
-    for job in JOBS.into_iter().filter(|job| job.what.op.contains(only)) {
+    for job in JOBS.into_iter().filter(|job| job.label.op.contains(only)) {
         let sample = run_job(job, Duration::from_secs_f64(seconds))?;
         done(&sample);
         samples.push(sample);
@@ -77,9 +83,9 @@ pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Result<Ve
     Ok(samples)
 }
 
-fn run_job(job: Job, length: Duration) -> Result<Sample, BenchError> {
-    let Ok(scheme) = job.what.scheme.parse::<format::Scheme>() else {
-        panic!("'{}' is a scheme", job.what.scheme)
+fn run_job(job: EngineJob, length: Duration) -> Result<Sample, BenchError> {
+    let Ok(scheme) = job.label.scheme.parse::<format::Scheme>() else {
+        panic!("'{}' is a scheme", job.label.scheme)
     };
     let drives = memory_pool::drives(usize::from(scheme.width()), DRIVE).map_err(BenchError::Memory)?;
     let reactor = memory_pool::reactor();
@@ -103,65 +109,65 @@ async fn fill(volume: &AttachedVolume) -> engine::Result<()> {
     let mut buffer = Buffer::new(1 << 20);
     buffer.as_mut_slice().fill(0xA5);
     for offset in (0..VOLUME).step_by(1 << 20) {
-        mark(buffer.as_mut_slice(), offset);
+        stamp(buffer.as_mut_slice(), offset);
         volume.write(offset, &buffer.span()).await?;
     }
     volume.flush().await
 }
 
-/// What the tasks of a job share.
-struct Shared {
-    job: Job,
+/// State shared by the tasks of a job.
+struct EngineJobState {
+    job: EngineJob,
     volume: Rc<AttachedVolume>,
     deadline: Instant,
     recorder: RefCell<Recorder>,
     next: Cell<u64>,
     random: Cell<u64>,
-    /// Bytes that may still be written: a fresh pool is measured, not a full one.
+    /// Bytes that may still be written: the benchmark measures a fresh pool, not a full one.
     left: Cell<u64>,
 }
 
-/// Bytes that a job may write: the pool stays fresh, with room to spare.
-fn writable(job: Job) -> u64 {
-    match (job.write, job.what.queue_depth) {
+/// Returns the maximum bytes that a job may write, so that the pool stays fresh.
+fn max_write_bytes(job: EngineJob) -> u64 {
+    match (job.write, job.label.queue_depth) {
         (false, _) => u64::MAX,
-        // A lone write of a block is mirrored, with its header: four blocks on the drives.
+        // A single write of a block is mirrored with its header: four blocks on the drives.
         (true, 1) => DRIVE as u64 * 5 / 8,
         (true, _) => DRIVE as u64 * 5 / 2,
     }
 }
 
-async fn load(job: Job, volume: &Rc<AttachedVolume>, length: Duration) -> engine::Result<Sample> {
+async fn load(job: EngineJob, volume: &Rc<AttachedVolume>, length: Duration) -> engine::Result<Sample> {
     let start = Instant::now();
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(EngineJobState {
         job,
         volume: volume.clone(),
         deadline: start + length,
         recorder: RefCell::new(Recorder::new()),
         next: Cell::new(0),
         random: Cell::new(0x9E37_79B9_7F4A_7C15),
-        left: Cell::new(writable(job)),
+        left: Cell::new(max_write_bytes(job)),
     });
     let reactor = Reactor::current();
     let tasks: Vec<_> =
-        (0..job.what.queue_depth).map(|_| reactor.spawn(shared.clone().work(reactor.clone()))).collect();
+        (0..job.label.queue_depth).map(|_| reactor.spawn(shared.clone().work(reactor.clone()))).collect();
     for task in tasks {
         task.await?;
     }
     let elapsed = start.elapsed().as_secs_f64();
-    Ok(shared.recorder.borrow().sample(&job.what, elapsed))
+    Ok(shared.recorder.borrow().sample(&job.label, elapsed))
 }
 
-impl Shared {
-    /// One operation after the other until the time is up.
+impl EngineJobState {
+    /// Runs one operation after the other until the time is up.
     async fn work(self: Rc<Self>, reactor: Reactor) -> engine::Result<()> {
-        let length = self.job.what.block_bytes;
+        let length = self.job.label.block_bytes;
         let mut buffer = Buffer::new(usize::try_from(length).unwrap_or(0));
         buffer.as_mut_slice().fill(0xA5);
         loop {
             let offset = self.next_offset();
             if self.job.write {
-                mark(buffer.as_mut_slice(), offset);
+                stamp(buffer.as_mut_slice(), offset);
             }
             let start = Instant::now();
             if self.job.write {
@@ -182,14 +188,14 @@ impl Shared {
             if end >= self.deadline || self.left.get() == 0 {
                 return Ok(());
             }
-            if self.job.what.queue_depth > 1 {
+            if self.job.label.queue_depth > 1 {
                 reactor.yield_now().await;
             }
         }
     }
 
     fn next_offset(&self) -> u64 {
-        let length = self.job.what.block_bytes;
+        let length = self.job.label.block_bytes;
         let blocks = VOLUME / length;
         if !self.job.random {
             let next = self.next.get();

@@ -1,9 +1,8 @@
-//! `bench fairness`: what a busy volume leaves another one that asks for one block at a time, beside what that one gets when it is alone.
+//! `bench fairness`: the latency of a volume at queue depth 1 next to a busy volume, compared with
+//! its latency alone.
 //!
-//! Both are volumes of one pool, and both are used from one reactor, so where the processor is the limit, and not the drives, the figures are
-//! those of its queue. Every read is looked at.
-//!
-//! Must not know: how the engine shares.
+//! ReadWrite volumes belong to one pool and are used from one reactor, so if the processor is the
+//! bottleneck and not the drives, the figures are those of its run queue. Every read is verified.
 
 use std::time::Duration;
 
@@ -15,86 +14,87 @@ use serde::Serialize;
 pub use crate::drives::Drives;
 use crate::engine_bench::BenchError;
 use crate::sample::Recorder;
-pub use crate::users::Operation;
-use crate::users::{Use, Users, filled};
+pub use crate::volume_load::Operation;
+use crate::volume_load::{BackgroundLoad, VolumeLoad, filled};
 use crate::{file_pool, memory_pool};
 
-/// After what was measured before: a volume that did nothing for so long is not shared with any more.
-const REST: Duration = Duration::from_millis(300);
-/// What begins a measurement and does not count: how long operations take under this load has to be learned.
+/// Pause before each measurement: the engine stops sharing with a volume that is idle for this
+/// long.
+const IDLE_TIME: Duration = Duration::from_millis(300);
+/// Ramp-up that is not measured: the engine first has to learn the latency under this load.
 const RAMP: Duration = Duration::from_millis(500);
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Protection of the pool.
+pub struct FairnessOptions {
+    /// Protection scheme of the pool.
     pub scheme: Scheme,
-    /// How many drives, if they are made.
+    /// Number of drives, if they are created.
     pub count: usize,
-    /// What they are.
+    /// Kind of drives.
     pub drives: Drives,
-    /// Bytes of each, if they are made.
+    /// Bytes per drive, if they are created.
     pub drive_bytes: u64,
     /// Bytes of each of the two volumes.
     pub volume_bytes: u64,
-    /// Operations that the busy volume has under way.
+    /// Queue depth of the busy volume.
     pub depth: u32,
-    /// What the pool bears, as in [`Tuning::slowdown`].
+    /// Target slowdown of the pool, as in [`Tuning::slowdown`].
     pub slowdown: u32,
-    /// How long each part of a round runs, in seconds.
+    /// Length of each part of a round, in seconds.
     pub seconds: f64,
-    /// How often each part runs, in turns; medians count.
+    /// Number of rounds; the parts of a round alternate, and medians count.
     pub rounds: u32,
 }
 
-/// One volume beside another.
+/// The figures of a quiet volume next to a busy one.
 #[derive(Clone, Debug, Serialize)]
-pub struct Beside {
-    /// What the volume does whose time counts, one at a time.
+pub struct ContentionResult {
+    /// The operation of the quiet volume, one at a time.
     pub quiet: Operation,
-    /// What the busy one does.
+    /// The operation of the busy volume.
     pub busy: Operation,
-    /// Median time of the quiet one's operations alone, in microseconds.
+    /// Median latency of the quiet volume alone, in microseconds.
     pub alone_p50_us: f64,
-    /// Their 99th percentile.
+    /// 99th percentile of the same.
     pub alone_p99_us: f64,
-    /// Median time beside the busy one, in microseconds.
+    /// Median latency of the quiet volume next to the busy one, in microseconds.
     pub beside_p50_us: f64,
-    /// Their 99th percentile.
+    /// 99th percentile of the same.
     pub beside_p99_us: f64,
-    /// How many times as long it is: the median of the rounds.
+    /// Ratio of the 99th percentiles: the median of the rounds.
     pub times_p99: f64,
-    /// Operations a second of the busy one alone.
+    /// Operations per second of the busy volume alone.
     pub busy_alone_per_s: f64,
-    /// The same beside the quiet one.
+    /// Operations per second of the busy volume next to the quiet one.
     pub busy_beside_per_s: f64,
-    /// Operations a second of the quiet one beside it.
+    /// Operations per second of the quiet volume next to the busy one.
     pub quiet_beside_per_s: f64,
 }
 
-/// What was measured.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fairness {
-    /// Operations of the busy volume under way.
+    /// Queue depth of the busy volume.
     pub depth: u32,
-    /// Each kind beside each.
-    pub pairs: Vec<Beside>,
-    /// Blocks that did not hold what was written.
+    /// The figures of each pair of operations.
+    pub pairs: Vec<ContentionResult>,
+    /// Blocks with wrong contents.
     pub wrong: u64,
 }
 
-/// Measures; tells before each part what it is.
+/// Runs the benchmark. Calls `progress` with the name of each part.
 ///
 /// # Errors
-/// When the drives cannot be had, a pool cannot be made of them, or an operation fails.
-pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
+/// If the drives cannot be opened, the pool cannot be created, or an operation fails.
+pub fn run(options: &FairnessOptions, progress: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
     file_pool::on_a_reactor(async |_| {
         let opened = options.drives.open(options.count, options.drive_bytes)?;
         let tuning = Tuning { slowdown: options.slowdown, ..Tuning::default() };
         let pool = memory_pool::pool_tuned(&opened.drives, options.scheme, None, Vec::new(), tuning).await?;
-        let found = measure(&pool, options, tell).await?;
+        let result = measure(&pool, options, progress).await?;
         pool.close().await?;
-        Ok(found)
+        Ok(result)
     })
 }
 
@@ -105,8 +105,8 @@ const PAIRS: [(Operation, Operation); 4] = [
     (Operation::Writes, Operation::Writes),
 ];
 
-/// What a round found of a pair.
-struct Round {
+/// The records of one round of a pair.
+struct PairRound {
     alone: Recorder,
     beside: Recorder,
     busy_alone: f64,
@@ -114,13 +114,17 @@ struct Round {
     quiet_beside: f64,
 }
 
-async fn measure(pool: &Pool, options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Fairness, BenchError> {
-    tell("filling the volumes");
+async fn measure(
+    pool: &Pool,
+    options: &FairnessOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Fairness, BenchError> {
+    progress("filling the volumes");
     let quiet = filled(pool, "quiet", options.volume_bytes).await?;
     let busy = filled(pool, "busy", options.volume_bytes).await?;
-    let mut rounds: Vec<Vec<Round>> = PAIRS.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<PairRound>> = PAIRS.iter().map(|_| Vec::new()).collect();
     for number in 1..=options.rounds {
-        tell(&format!("round {number} of {}", options.rounds));
+        progress(&format!("round {number} of {}", options.rounds));
         for ((first, second), rounds) in PAIRS.iter().zip(&mut rounds) {
             let length = Duration::from_secs_f64(options.seconds);
             let one = (&quiet, *first, 1);
@@ -129,7 +133,7 @@ async fn measure(pool: &Pool, options: &Options, tell: &mut dyn FnMut(&str)) -> 
             let (busy_alone, _) = load(many, None, length).await?;
             let (beside, busy_beside) = load(one, Some(many), length).await?;
             let rate = |of: &Recorder| per_second(of, length);
-            rounds.push(Round {
+            rounds.push(PairRound {
                 busy_alone: rate(&busy_alone),
                 busy_beside: busy_beside.as_ref().map_or(0.0, rate),
                 quiet_beside: rate(&beside),
@@ -148,13 +152,13 @@ fn per_second(recorder: &Recorder, length: Duration) -> f64 {
     recorder.count() as f64 / length.as_secs_f64()
 }
 
-fn beside((quiet, busy): (Operation, Operation), rounds: &[Round]) -> Beside {
-    let middle = |of: &dyn Fn(&Round) -> f64| {
+fn beside((quiet, busy): (Operation, Operation), rounds: &[PairRound]) -> ContentionResult {
+    let middle = |of: &dyn Fn(&PairRound) -> f64| {
         let mut values: Vec<f64> = rounds.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or(0.0)
     };
-    Beside {
+    ContentionResult {
         quiet,
         busy,
         alone_p50_us: middle(&|round| round.alone.percentile_us(0.5)),
@@ -168,21 +172,21 @@ fn beside((quiet, busy): (Operation, Operation), rounds: &[Round]) -> Beside {
     }
 }
 
-/// Uses a volume, and another one beside it, for this long after a ramp.
+/// Runs a load, and optionally a second one at the same time, for `length` after a ramp-up.
 async fn load(
-    first: Use<'_>,
-    second: Option<Use<'_>>,
+    first: VolumeLoad<'_>,
+    second: Option<VolumeLoad<'_>>,
     length: Duration,
 ) -> engine::Result<(Recorder, Option<Recorder>)> {
     let reactor = Reactor::current();
-    reactor.sleep(REST).await;
-    let second = second.map(Users::start);
-    let first = Users::start(first);
+    reactor.sleep(IDLE_TIME).await;
+    let second = second.map(BackgroundLoad::start);
+    let first = BackgroundLoad::start(first);
     reactor.sleep(RAMP).await;
     let all = || std::iter::once(&first).chain(&second);
-    all().for_each(Users::count_from_now);
+    all().for_each(BackgroundLoad::count_from_now);
     reactor.sleep(length).await;
-    all().for_each(Users::stop_counting);
+    all().for_each(BackgroundLoad::stop_counting);
     let first = first.stop().await?;
     let second = match second {
         Some(second) => Some(second.stop().await?),
@@ -196,9 +200,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_measured_beside_each() {
+    fn every_pair_of_operations_is_measured() {
         let place = tempfile::tempdir().unwrap();
-        let options = |seconds| Options {
+        let options = |seconds| FairnessOptions {
             scheme: Scheme::new(2, 1).unwrap(),
             count: 3,
             drives: Drives::Files(place.path().into()),
@@ -214,16 +218,16 @@ mod tests {
             steps.clear();
             run(&options(seconds), &mut |step| steps.push(step.to_owned())).unwrap()
         };
-        // A machine that is busy may answer nothing in a short round.
-        let has_all = |found: &Fairness| found.pairs.iter().all(|pair| pair.quiet_beside_per_s > 0.0);
-        let mut found = measure(0.05);
+        // A loaded machine may complete no operation in a short round.
+        let has_all = |result: &Fairness| result.pairs.iter().all(|pair| pair.quiet_beside_per_s > 0.0);
+        let mut result = measure(0.05);
         for seconds in [0.5, 5.0] {
-            if !has_all(&found) {
-                found = measure(seconds);
+            if !has_all(&result) {
+                result = measure(seconds);
             }
         }
-        assert_eq!((found.wrong, found.pairs.len(), steps.len()), (0, 4, 2), "{found:?}");
-        for pair in &found.pairs {
+        assert_eq!((result.wrong, result.pairs.len(), steps.len()), (0, 4, 2), "{result:?}");
+        for pair in &result.pairs {
             assert!(pair.alone_p99_us >= pair.alone_p50_us && pair.alone_p50_us > 0.0, "{pair:?}");
             assert!(pair.beside_p99_us > 0.0 && pair.times_p99 > 0.0, "{pair:?}");
             assert!(pair.busy_alone_per_s > 0.0 && pair.busy_beside_per_s > 0.0, "{pair:?}");

@@ -1,4 +1,4 @@
-//! Files and devices as a pool's drives, on a reactor of this thread with the platform's I/O: what benchmarks run on that measure drives.
+//! Pools on files and devices, on a reactor of this thread with the platform's I/O.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -11,15 +11,15 @@ use reactor::{Backend, Clock, Drive, DriveHandle, DriveOptions, FileDrive, Platf
 use crate::engine_bench::BenchError;
 
 thread_local! {
-    /// Of the reactor of this thread.
+    /// The platform of this thread's reactor.
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
 }
 
-struct Source {
+struct FileSource {
     handle: DriveHandle,
 }
 
-impl DriveSource for Source {
+impl DriveSource for FileSource {
     fn open(&self) -> Rc<dyn Drive> {
         match PLATFORM.with_borrow(Clone::clone) {
             Some(platform) => self.handle.open_on(&platform),
@@ -32,16 +32,17 @@ impl DriveSource for Source {
     }
 }
 
-/// Opens drives; they are locked until all that was made of this is gone.
+/// Opens drives. They stay locked until every drive opened from them is dropped.
 pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Vec<Arc<dyn DriveSource>>, BenchError> {
     let one = |path: &dyn AsRef<Path>| {
         let handle = FileDrive::open(path.as_ref(), DriveOptions::default())?;
-        Ok(Arc::new(Source { handle }) as Arc<dyn DriveSource>)
+        Ok(Arc::new(FileSource { handle }) as Arc<dyn DriveSource>)
     };
     paths.iter().map(|path| one(path)).collect()
 }
 
-/// Works on a reactor as a daemon has it, which ends with this: what was not closed is as after a crash.
+/// Runs `work` on a new reactor with real I/O. The reactor ends with the call: a pool that is still
+/// open is left as after a crash.
 pub(crate) fn on_a_reactor<T>(
     work: impl AsyncFnOnce(Reactor) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
@@ -55,7 +56,7 @@ pub(crate) fn on_a_reactor<T>(
     result
 }
 
-/// Makes empty files of this size.
+/// Creates sparse files of this size.
 pub(crate) fn make(
     directory: &Path,
     count: usize,

@@ -1,14 +1,14 @@
-//! Latencies as counts: what can be merged. Percentiles are taken of what was merged, never averaged.
+//! Mergeable latency histograms. Percentiles are computed from merged counts, never averaged.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many operations took how long.
+/// Number of operations per latency.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Histogram {
-    /// Nanoseconds, and how many operations took that long.
+    /// Latency in nanoseconds, and the number of operations with that latency.
     counts: BTreeMap<u64, u64>,
 }
 
@@ -23,24 +23,25 @@ impl FromIterator<(u64, u64)> for Histogram {
 }
 
 impl Histogram {
-    /// Counts operations.
+    /// Adds `count` operations of `nanos` nanoseconds.
     pub fn add(&mut self, nanos: u64, count: u64) {
         *self.counts.entry(nanos).or_insert(0) += count;
     }
 
-    /// Takes in another one.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (&nanos, &count) in &other.counts {
             self.add(nanos, count);
         }
     }
 
-    /// Operations.
+    /// Returns the number of operations.
     pub fn count(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// The shortest time in nanoseconds that this share of the operations keeps; `None` without operations.
+    /// Returns the smallest latency, in nanoseconds, within which this share of the operations
+    /// completed; `None` without operations.
     ///
     /// # Panics
     /// If `share` is not between 0 and 1.
@@ -55,7 +56,7 @@ impl Histogram {
         })
     }
 
-    /// The times and their counts, shortest first.
+    /// Returns latencies and counts, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counts.iter().map(|(&nanos, &count)| (nanos, count))
     }
@@ -83,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_is_as_if_counted_together(
+        fn merging_equals_counting_together(
             left in proptest::collection::vec(1u64..50, 0..200),
             right in proptest::collection::vec(1u64..50, 1..200),
             share in 0.0f64..=1.0,

@@ -1,9 +1,11 @@
-//! Suites as data, load runners, comparisons and published figures.
+//! Benchmark suites, load runners, comparisons and published figures.
 //!
-//! Owns what is measured and how: the engine's and the codec's own benchmarks, on memory, with a correctness figure
-//! beside each time. Must not know the engine's insides: it is a user of pools and volumes like any other.
+//! Owns the measurements and their methods: the benchmarks of the engine and the codec on memory
+//! drives, each with a correctness figure next to its time. Uses pools and volumes through their
+//! public API only.
 
 pub mod analysis;
+mod block_stamps;
 pub mod bounds;
 pub mod churn;
 pub mod codec_bench;
@@ -15,11 +17,10 @@ mod file_pool;
 pub mod fio;
 pub mod guest;
 mod histogram;
+pub mod human;
 pub mod lab;
-pub mod leftover;
 pub mod load;
 mod machine;
-mod marks;
 mod memory_pool;
 pub mod nbd;
 pub mod observe;
@@ -33,14 +34,14 @@ pub mod run;
 mod sample;
 pub mod scale;
 pub mod snapshots;
+pub mod stale_processes;
 mod suite;
 pub mod system;
-mod users;
 pub mod vhost;
-pub mod words;
+mod volume_load;
 
 pub use histogram::Histogram;
 pub use machine::machine;
-pub use result::{Both, Direction, JobResult, Side};
+pub use result::{Direction, DirectionFigures, JobResult, ReadWrite};
 pub use sample::Sample;
-pub use suite::{Case, Figure, Job, Published, Scaled, Scaling, Suite, SuiteError, Unit};
+pub use suite::{Case, Figure, Job, Published, ScaledSuite, Scaling, Suite, SuiteError, Unit};

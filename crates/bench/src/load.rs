@@ -1,7 +1,8 @@
-//! What is asked of whoever puts load on a target, and what comes back: the same for every way to a target.
+//! A load on a target and its result, independent of how the target is reached.
 //!
-//! Owns the choice of who does it: fio for files, devices and NBD, here or within a machine; our own generator for sockets of
-//! vhost-user. Always true: all places of one load are reached in the same way. Must not know: who asks.
+//! Chooses the runner: fio for files, devices and NBD, on the host or in a guest; the built-in
+//! generator for vhost-user sockets. Invariant: all slices of one load are reached in the same
+//! runner_of.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -11,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::fio::{self, FioError};
 use crate::guest;
-use crate::result::Both;
+use crate::result::ReadWrite;
 use crate::suite::Job;
 use crate::vhost::{self, VhostError};
 
-/// Where a job's operations go.
+/// A target of I/O.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -23,35 +24,36 @@ pub enum Target {
     Nbd(String),
     /// A file or block device.
     File(PathBuf),
-    /// A socket where a disk is served to machines (vhost-user-blk).
+    /// A vhost-user-blk socket.
     Vhost(PathBuf),
-    /// A device within a virtual machine that was started for it.
+    /// A device in a running virtual machine.
     Machine {
-        /// Where the machine is asked.
+        /// The socket of the guest's agent.
         agent: PathBuf,
-        /// The device there.
+        /// The device in the guest.
         device: String,
     },
 }
 
-/// Where one instance works.
+/// The part of a target that one instance uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// On what.
+    /// The target.
     pub target: Target,
-    /// From this byte on.
+    /// First byte.
     pub offset: u64,
-    /// So many bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
 impl Slice {
-    /// How far apart the threads of a sequential job begin, and what each of them goes over; nothing if all begin together.
-    pub fn apart(&self, job: &Job) -> Option<(u64, u64)> {
+    /// Returns the distance between the starting offsets of a sequential job's threads, and the
+    /// bytes that each thread covers; `None` if all threads start at the same offset.
+    pub fn thread_offsets(&self, job: &Job) -> Option<(u64, u64)> {
         let percent = job.offset_increment_percent.filter(|_| !job.random)?;
-        // Of the slice, in whole blocks.
+        // A percentage of the slice, in whole blocks.
         let step = self.bytes / 100 * u64::from(percent) / job.block_bytes * job.block_bytes;
-        // Threads that begin further on end at the slice's end.
+        // A thread with a later starting offset ends at the end of the slice.
         let last = u64::from(job.threads.saturating_sub(1)) * step;
         Some((step, self.bytes.saturating_sub(last).max(job.block_bytes)))
     }
@@ -60,85 +62,85 @@ impl Slice {
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Load<'a> {
-    /// What each instance does.
+    /// The job that each instance runs.
     pub job: &'a Job,
-    /// The instances.
+    /// One slice per instance.
     pub slices: &'a [Slice],
-    /// How long, or once over everything.
+    /// A duration, or one pass over the slices.
     pub length: Length,
-    /// The file that what happens each second is written to; none without.
+    /// The name of the per-second log; `None` disables it.
     pub log: Option<&'a str>,
-    /// Everything there was written by loads of this kind, so that what is read can be told from what should be there.
-    pub marked: bool,
+    /// True if every block was written by loads of this kind, so that reads can be verified.
+    pub stamped: bool,
 }
 
-/// How long a load lasts.
+/// The length of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// So many seconds, after so many that do not count.
+    /// A duration after a ramp-up.
     Seconds {
-        /// Seconds that do not count.
+        /// Ramp-up in seconds, not measured.
         ramp: f64,
-        /// Seconds that do.
+        /// Measured seconds.
         run: f64,
     },
-    /// Until each instance has gone over its bytes once.
+    /// One pass of each instance over its slice.
     Once,
 }
 
-/// What a load did.
+/// The output of a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// What ran it.
+    /// The version of the runner.
     pub version: String,
-    /// Each instance, in their order.
-    pub instances: Vec<Both>,
+    /// The result of each instance, in order.
+    pub instances: Vec<ReadWrite>,
 }
 
 impl Output {
-    /// All instances together.
-    pub fn merged(&self) -> Both {
-        let mut all = Both::default();
+    /// Returns the merged result of all instances.
+    pub fn merged(&self) -> ReadWrite {
+        let mut all = ReadWrite::default();
         self.instances.iter().for_each(|instance| all.merge(instance));
         all
     }
 }
 
-/// Operations of one second.
+/// Operations within one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// The second's end, from the beginning of the measurement, in seconds.
+    /// End of the interval, in seconds from the start of the measurement.
     pub at: f64,
-    /// Reads a second.
+    /// Reads per second.
     pub read: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub write: f64,
 }
 
-/// What is known of a load that has ended.
+/// The result of a finished load.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ran {
-    /// What it did.
+pub struct LoadResult {
+    /// The output.
     pub output: Output,
-    /// The same by the second, if that was asked for.
+    /// Per-second results, if requested.
     pub seconds: Vec<Second>,
-    /// When it had ended, if that was some time before it was known: its results have come a long way since.
+    /// The time at which the load ended, if the result arrived later, as from a guest.
     pub ended: Option<Instant>,
 }
 
-/// Why there is no result.
+/// A load that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// fio.
+    /// A failure of fio.
     #[error(transparent)]
     Fio(FioError),
-    /// Our own generator.
+    /// A failure of the built-in generator.
     #[error(transparent)]
     Vhost(VhostError),
-    /// Places that cannot be reached in one way.
-    #[error("targets of several kinds cannot be measured as one")]
+    /// The slices need different runners.
+    #[error("cannot run one load on targets of different kinds")]
     Mixed,
-    /// Somebody wants it to end.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
@@ -155,41 +157,41 @@ impl From<VhostError> for LoadError {
     }
 }
 
-/// True if the load is put on by this process itself.
-pub fn is_ours(slices: &[Slice]) -> bool {
+/// True if the load runs in this process.
+pub fn runs_in_process(slices: &[Slice]) -> bool {
     slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_)))
 }
 
-/// Runs a load; its files go into `folder` and begin with `name`. `started` is told the process that carries it, if that is
-/// another one, before it begins.
+/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
+/// process id of an external runner before the load starts.
 ///
 /// # Errors
-/// Why there is no result.
+/// See [`LoadError`].
 pub fn run(
     load: &Load<'_>,
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
     started: impl FnOnce(u32),
-) -> Result<Ran, LoadError> {
-    let way = |slice: &Slice| match &slice.target {
-        Target::File(_) | Target::Nbd(_) => Way::Fio,
-        Target::Vhost(_) => Way::Vhost,
-        Target::Machine { .. } => Way::Machines,
+) -> Result<LoadResult, LoadError> {
+    let runner_of = |slice: &Slice| match &slice.target {
+        Target::File(_) | Target::Nbd(_) => Runner::Fio,
+        Target::Vhost(_) => Runner::Vhost,
+        Target::Machine { .. } => Runner::Machines,
     };
-    let mut ways: Vec<Way> = load.slices.iter().map(way).collect();
-    ways.dedup();
-    match ways.as_slice() {
-        [] | [Way::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
-        [Way::Vhost] => Ok(vhost::run_load(load, stop)?),
-        [Way::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
+    let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
+    runners.dedup();
+    match runners.as_slice() {
+        [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
+        [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
+        [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
         _ => Err(LoadError::Mixed),
     }
 }
 
-/// How a place is reached.
+/// The runner of a slice.
 #[derive(PartialEq)]
-enum Way {
+enum Runner {
     Fio,
     Vhost,
     Machines,

@@ -1,6 +1,6 @@
-//! What was measured on.
+//! A description of the machine that ran a benchmark.
 
-/// The machine in a line: processor, number of CPUs, memory, kernel.
+/// Returns a one-line description: processor, number of CPUs, memory, kernel.
 pub fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! A pool on memory drives, on a reactor of this thread: what the engine's benchmarks run on.
+//! Pools on memory drives, on a reactor of this thread.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use engine::{CreateOptions, DriveSource, OpenOptions, Pool, Tuning};
 use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, Remote, SystemClock};
 
-/// Bytes of a zone of drives with gigabytes.
+/// Zone size for drives of gigabytes, in bytes.
 pub(crate) const ZONE: u64 = 16 << 20;
 
-struct Source {
+struct MemorySource {
     memory: Arc<Memory>,
     number: usize,
 }
 
-impl DriveSource for Source {
+impl DriveSource for MemorySource {
     fn open(&self) -> Rc<dyn Drive> {
         self.memory.open()
     }
@@ -24,7 +24,7 @@ impl DriveSource for Source {
     }
 }
 
-/// The scheme of the reference tables.
+/// Returns the scheme of the reference tables.
 pub(crate) fn scheme() -> format::Scheme {
     match format::Scheme::new(4, 1) {
         Ok(scheme) => scheme,
@@ -32,28 +32,29 @@ pub(crate) fn scheme() -> format::Scheme {
     }
 }
 
-/// Memory drives of `bytes` bytes each, every page of them allocated.
+/// Creates memory drives of `bytes` bytes each, with every page allocated.
 pub(crate) fn drives(count: usize, bytes: usize) -> Result<Vec<Arc<dyn DriveSource>>, reactor::IoError> {
     let drive = |number| {
         let memory = Memory::new(bytes)?;
         memory.populate()?;
-        Ok(Arc::new(Source { memory, number }) as Arc<dyn DriveSource>)
+        Ok(Arc::new(MemorySource { memory, number }) as Arc<dyn DriveSource>)
     };
     (0..count).map(drive).collect()
 }
 
-/// A reactor that never leaves this thread.
+/// Returns a reactor that never performs I/O.
 pub(crate) fn reactor() -> Reactor {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     Reactor::new(ParkDriver::new(clock.clone()), clock)
 }
 
-/// A fresh pool of one shard on memory drives.
+/// Creates and opens a pool of one shard.
 pub(crate) async fn pool(drives: &[Arc<dyn DriveSource>], scheme: format::Scheme) -> engine::Result<Pool> {
     pool_on(drives, scheme, Some(ZONE), Vec::new()).await
 }
 
-/// A fresh pool on memory drives with a shard on each of these reactors; on this one if there are none.
+/// Creates and opens a pool with a shard on each of these reactors, or on this one if there are
+/// none.
 pub(crate) async fn pool_on(
     drives: &[Arc<dyn DriveSource>],
     scheme: format::Scheme,
@@ -63,7 +64,7 @@ pub(crate) async fn pool_on(
     pool_tuned(drives, scheme, zone_bytes, reactors, Tuning::default()).await
 }
 
-/// The same with settings of its own.
+/// Like [`pool_on`], with tuning parameters.
 pub(crate) async fn pool_tuned(
     drives: &[Arc<dyn DriveSource>],
     scheme: format::Scheme,

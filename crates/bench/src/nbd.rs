@@ -1,6 +1,6 @@
 //! A load over one NBD connection, for machines without fio.
 //!
-//! Owns the pipelining of requests; the protocol is the client's. Must not know: the server.
+//! Pipelines the requests; the protocol is the client's.
 
 use std::io;
 use std::path::Path;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 pub use export::nbd::client::BlockingClient;
 use export::nbd::client::{Command, Replies};
 
-use crate::result::{JobResult, Side};
+use crate::result::{DirectionFigures, JobResult};
 use crate::sample::Recorder;
 use crate::suite::Job;
 
-/// Longest time without an answer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time to wait for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn invalid(message: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
@@ -23,9 +23,9 @@ fn invalid(message: &'static str) -> io::Error {
 /// Opens the export `name` behind a Unix socket.
 ///
 /// # Errors
-/// When nothing listens there, or there is no such export.
+/// If no NBD server listens there, or the export does not exist.
 pub fn connect(socket: &Path, name: &str) -> io::Result<BlockingClient> {
-    Ok(BlockingClient::connect_unix(socket, name, Replies::Simple, TIMEOUT)?)
+    Ok(BlockingClient::connect_unix(socket, name, Replies::Simple, REPLY_TIMEOUT)?)
 }
 
 /// A request in flight.
@@ -36,14 +36,14 @@ struct Pending {
 }
 
 /// The counters of one direction.
-struct Counted {
+struct DirectionRecorder {
     recorder: Recorder,
     bytes: u64,
 }
 
-impl Counted {
-    fn side(&self, elapsed: f64) -> Option<Side> {
-        (self.recorder.count() > 0).then(|| self.recorder.side(self.bytes, elapsed))
+impl DirectionRecorder {
+    fn figures(&self, elapsed: f64) -> Option<DirectionFigures> {
+        (self.recorder.count() > 0).then(|| self.recorder.figures(self.bytes, elapsed))
     }
 }
 
@@ -66,14 +66,14 @@ pub fn run_job(socket: &Path, name: &str, job: &Job, size: u64, seconds: u64) ->
     };
     let mut sequential = 0;
     let mut pending = vec![Pending { started: Instant::now(), read: true }; job.depth as usize];
-    let mut counted = [true, false].map(|_| Counted { recorder: Recorder::new(), bytes: 0 });
+    let mut counted = [true, false].map(|_| DirectionRecorder { recorder: Recorder::new(), bytes: 0 });
     let start = Instant::now();
     let mut submit = |client: &mut BlockingClient, data: &mut [u8], slot: usize, pending: &mut [Pending]| {
         let block = if job.random { next() % blocks } else { sequential % blocks };
         sequential += 1;
         let read = next() % 100 < u64::from(job.read_percent);
-        if let Some(place) = pending.get_mut(slot) {
-            *place = Pending { started: Instant::now(), read };
+        if let Some(entry) = pending.get_mut(slot) {
+            *entry = Pending { started: Instant::now(), read };
         }
         let payload: &[u8] = if read {
             &[]
@@ -88,8 +88,8 @@ pub fn run_job(socket: &Path, name: &str, job: &Job, size: u64, seconds: u64) ->
     for slot in 0..pending.len() {
         submit(&mut client, &mut data, slot, &mut pending)?;
     }
-    let mut under_way = pending.len();
-    while under_way > 0 {
+    let mut in_flight = pending.len();
+    while in_flight > 0 {
         let slot = usize::try_from(client.next_simple_reply()?).unwrap_or(usize::MAX);
         let Some(Pending { started, read }) = pending.get(slot).copied() else {
             return Err(invalid("a reply without a request"));
@@ -104,10 +104,10 @@ pub fn run_job(socket: &Path, name: &str, job: &Job, size: u64, seconds: u64) ->
         if start.elapsed() < Duration::from_secs(seconds) {
             submit(&mut client, &mut data, slot, &mut pending)?;
         } else {
-            under_way -= 1;
+            in_flight -= 1;
         }
     }
     let elapsed = start.elapsed().as_secs_f64();
-    let [read, write] = counted.map(|counted| counted.side(elapsed));
+    let [read, write] = counted.map(|counted| counted.figures(elapsed));
     Ok(JobResult { job: job.name.clone(), runner: "built-in load, one connection".into(), read, write })
 }

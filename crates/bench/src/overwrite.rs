@@ -1,4 +1,4 @@
-//! Blocks that are overwritten, a given number of them under way, until so many were begun.
+//! Overwrites blocks at a fixed queue depth until a given number of writes has been submitted.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,54 +9,56 @@ use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::{Buffer, Reactor};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::block_stamps::stamp;
 use crate::churn::Draw;
-use crate::marks::mark;
 use crate::sample::Recorder;
 
-/// How often is told how far it is.
-const TELL: Duration = Duration::from_millis(200);
+/// Interval of progress reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What came of it.
-pub(crate) struct Overwritten {
-    /// Until the last write ended.
+/// The result of an overwrite run.
+pub(crate) struct OverwriteResult {
+    /// Seconds until the last write completed.
     pub(crate) seconds: f64,
     pub(crate) recorder: Recorder,
-    /// The longest time between the ends of two writes.
+    /// Longest time between two completions.
     pub(crate) longest_pause: Duration,
-    /// The longest time that this thread computed between the ends of two writes: what others on the machine took from it is not in it.
+    /// Longest processor time of this thread between two completions, which excludes time taken by
+    /// other programs.
     pub(crate) longest_busy: Duration,
 }
 
-/// What the tasks share.
-struct Shared {
+/// State shared by the tasks.
+struct OverwriteState {
     volume: Rc<AttachedVolume>,
     draw: Rc<RefCell<Draw>>,
     recorder: RefCell<Recorder>,
     left: Cell<u64>,
     failed: Cell<bool>,
-    clock: Clock,
+    clock: OverwriteClock,
     ended: Cell<(Instant, Duration)>,
     longest_pause: Cell<Duration>,
     longest_busy: Cell<Duration>,
 }
 
-/// Whether processor time is taken too, which costs a call of the system for each write.
+/// The clocks to read. Processor time costs a system call per write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum OverwriteClock {
     Time,
     TimeAndProcessor,
 }
 
-/// Overwrites `count` blocks as they are drawn, `depth` of them under way; says now and then what share was begun.
+/// Overwrites `count` blocks in drawn order at queue depth `depth`. Calls `progress` regularly with
+/// the share of submitted writes.
 pub(crate) async fn overwrite(
     volume: &Rc<AttachedVolume>,
     draw: &Rc<RefCell<Draw>>,
     (count, depth): (u64, u32),
-    clock: Clock,
-    tell: Option<&mut dyn FnMut(f64)>,
-) -> engine::Result<Overwritten> {
+    clock: OverwriteClock,
+    progress: Option<&mut dyn FnMut(f64)>,
+) -> engine::Result<OverwriteResult> {
     let start = Instant::now();
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(OverwriteState {
         volume: volume.clone(),
         draw: draw.clone(),
         recorder: RefCell::new(Recorder::new()),
@@ -69,17 +71,17 @@ pub(crate) async fn overwrite(
     });
     let reactor = Reactor::current();
     let tasks: Vec<_> = (0..depth).map(|_| reactor.spawn(shared.clone().work(reactor.clone()))).collect();
-    if let Some(tell) = tell {
+    if let Some(progress) = progress {
         while shared.left.get() > 0 && !shared.failed.get() {
             #[allow(clippy::cast_precision_loss)]
-            tell(1.0 - shared.left.get() as f64 / count as f64);
-            reactor.sleep(TELL).await;
+            progress(1.0 - shared.left.get() as f64 / count as f64);
+            reactor.sleep(REPORT_INTERVAL).await;
         }
     }
     for task in tasks {
         task.await?;
     }
-    Ok(Overwritten {
+    Ok(OverwriteResult {
         seconds: (shared.ended.get().0 - start).as_secs_f64(),
         recorder: shared.recorder.replace(Recorder::new()),
         longest_pause: shared.longest_pause.get(),
@@ -87,15 +89,15 @@ pub(crate) async fn overwrite(
     })
 }
 
-impl Shared {
-    /// One write after the other, until enough were begun.
+impl OverwriteState {
+    /// Writes one block after the other until enough are submitted.
     async fn work(self: Rc<Self>, reactor: Reactor) -> engine::Result<()> {
         let mut buffer = Buffer::new(BLOCK);
         buffer.as_mut_slice().fill(0xA5);
         while let Some(left) = self.left.get().checked_sub(1) {
             self.left.set(left);
             let offset = self.draw.borrow_mut().next() * BLOCK_BYTES;
-            mark(buffer.as_mut_slice(), offset);
+            stamp(buffer.as_mut_slice(), offset);
             let start = Instant::now();
             let written = self.volume.write(offset, &buffer.span()).await;
             if written.is_err() {
@@ -108,7 +110,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A write that began then has ended.
+    /// Records a completion.
     fn ended(&self, start: Instant) {
         let (now, busy) = (Instant::now(), self.clock.busy());
         self.recorder.borrow_mut().record(u64::try_from((now - start).as_nanos()).unwrap_or(u64::MAX));
@@ -118,8 +120,8 @@ impl Shared {
     }
 }
 
-impl Clock {
-    /// Processor time of this thread so far, if it is taken.
+impl OverwriteClock {
+    /// Returns the processor time of this thread, or zero if it is not measured.
     fn busy(self) -> Duration {
         if self == Self::Time {
             return Duration::ZERO;

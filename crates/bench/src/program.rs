@@ -1,7 +1,8 @@
-//! Other people's programs: tools that are run to their end, and servers that live while something is measured.
+//! External programs: tools that run to completion, and servers that run during a measurement.
 //!
-//! Always true: they are not in our process group, so that a Ctrl-C reaches us alone and they end in order; a server is on file
-//! while it lives, and ends with its value. Must not know: what they serve.
+//! Invariants: the programs are in a process group of their own, so that Ctrl-C reaches only this
+//! process, which ends them in order; a server is tagged with the run's folder and ends when its
+//! value is dropped.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,31 +12,31 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::leftover;
+use crate::stale_processes;
 
-/// How long a server may take to start, and to end in order.
-const PATIENCE: Duration = Duration::from_secs(30);
-const STEP: Duration = Duration::from_millis(20);
+/// Maximum time for a server to start or to exit.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a program did wrong.
+/// A failure of a program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
-    #[error("{program} cannot be started: {source}")]
+    #[error("cannot start {program}: {source}")]
     Start { program: String, source: std::io::Error },
     #[error("{program} failed: {message}")]
     Failed { program: String, message: String },
-    #[error("{program} does not answer; its log is {log}")]
-    Silent { program: String, log: PathBuf },
+    #[error("{program} does not respond; see its log {log}")]
+    Unresponsive { program: String, log: PathBuf },
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
     #[error("interrupted")]
     Interrupted,
 }
 
-/// True if there is such a program.
-pub(crate) fn is_there(program: &str) -> bool {
+/// True if the program is installed.
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Tools of the system's administrator need not be in everybody's path.
+    // Administration tools need not be in the PATH of ordinary users.
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(more).any(|folder| folder.join(program).is_file())
 }
@@ -45,7 +46,7 @@ fn name(command: &Command) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A call of a program.
+/// Returns a command that starts the program in its own process group.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     if !program.contains('/') {
@@ -60,7 +61,7 @@ pub(crate) fn command(program: &str) -> Command {
     command
 }
 
-/// Runs a program to its end; gives what it printed.
+/// Runs a program to completion and returns its standard output.
 pub(crate) fn run(command: &mut Command) -> Result<String, ProgramError> {
     let program = name(command);
     let output =
@@ -68,16 +69,17 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ProgramError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let mut lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(4).collect();
-    let status = format!("it ended with {}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let mut lines: Vec<&str> =
+        stderr.lines().map(str::trim).filter(|line| !line.is_empty()).take(4).collect();
+    let status = format!("it exited with {}", output.status);
     if lines.is_empty() {
         lines.push(&status);
     }
     Err(ProgramError::Failed { program, message: lines.join("; ") })
 }
 
-/// A program that serves.
+/// A running server program.
 #[derive(Debug)]
 pub(crate) struct Server {
     program: String,
@@ -86,33 +88,33 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it; what it says goes to a file in `folder`.
-    pub(crate) fn start(mut command: Command, folder: &Path, called: &str) -> Result<Self, ProgramError> {
+    /// Starts a server. Its output is appended to `{log_name}.log` in `folder`.
+    pub(crate) fn start(mut command: Command, folder: &Path, log_name: &str) -> Result<Self, ProgramError> {
         let program = name(&command);
-        let log = folder.join(format!("{called}.log"));
+        let log = folder.join(format!("{log_name}.log"));
         let file = |source| ProgramError::File { path: log.clone(), source };
         let out = std::fs::File::options().create(true).append(true).open(&log).map_err(file)?;
         let both = out.try_clone().map_err(file)?;
-        leftover::mark(&mut command, folder)
+        stale_processes::tag(&mut command, folder)
             .map_err(|source| ProgramError::File { path: folder.into(), source })?;
         let started = command.stdout(out).stderr(both).spawn();
         let child = started.map_err(|source| ProgramError::Start { program: program.clone(), source })?;
         Ok(Self { program, child, log })
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `is_ready`, as long as it lives.
+    /// Waits until `is_ready` returns true. Fails if the server exits or `timeout` passes.
     pub(crate) fn wait_until(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         stop: &AtomicBool,
         mut is_ready: impl FnMut() -> bool,
     ) -> Result<(), ProgramError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while !is_ready() {
             if stop.load(Ordering::Relaxed) {
                 return Err(ProgramError::Interrupted);
@@ -122,35 +124,38 @@ impl Server {
             if let Some(status) = status.map_err(started)? {
                 return Err(ProgramError::Failed {
                     program: self.program.clone(),
-                    message: self.last(status),
+                    message: self.last_log_line(status),
                 });
             }
             if Instant::now() > deadline {
-                return Err(ProgramError::Silent { program: self.program.clone(), log: self.log.clone() });
+                return Err(ProgramError::Unresponsive {
+                    program: self.program.clone(),
+                    log: self.log.clone(),
+                });
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Waits until it has made all these sockets.
+    /// Waits until the server has created all these sockets.
     pub(crate) fn wait_for(&mut self, sockets: &[PathBuf], stop: &AtomicBool) -> Result<(), ProgramError> {
-        self.wait_until(PATIENCE, stop, || sockets.iter().all(|socket| socket.exists()))
+        self.wait_until(SERVER_TIMEOUT, stop, || sockets.iter().all(|socket| socket.exists()))
     }
 
-    fn last(&self, status: std::process::ExitStatus) -> String {
+    fn last_log_line(&self, status: std::process::ExitStatus) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = log.lines().rev().find(|line| !line.trim().is_empty());
-        last.map_or_else(|| format!("it ended with {status}"), |line| line.trim().to_owned())
+        let last_log_line = log.lines().rev().find(|line| !line.trim().is_empty());
+        last_log_line.map_or_else(|| format!("it exited with {status}"), |line| line.trim().to_owned())
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub(crate) fn stop(mut self) -> Result<(), ProgramError> {
         self.end().map_err(|source| ProgramError::Start { program: self.program.clone(), source })
     }
 
     fn end(&mut self) -> std::io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         if self.child.try_wait()?.is_none()
             && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
         {
@@ -162,7 +167,7 @@ impl Server {
                 self.child.wait()?;
                 break;
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -170,7 +175,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whatever went wrong before: nothing of ours stays.
+        // Stopped in any case: no process may outlive the run.
         let _ = self.end();
     }
 }
@@ -186,18 +191,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_is_told() {
+    fn output_and_errors_of_a_program_are_returned() {
         assert_eq!(run(&mut shell("echo out; echo err >&2")).unwrap(), "out\n");
         let error = run(&mut shell("echo out; echo no such luck >&2; exit 3")).unwrap_err().to_string();
         assert_eq!(error, "sh failed: no such luck");
         let error = run(&mut shell("exit 3")).unwrap_err().to_string();
         assert!(error.contains("exit status: 3"), "{error}");
-        assert!(run(&mut command("/nonexistent/x")).unwrap_err().to_string().contains("cannot be started"));
-        assert!(is_there("sh") && !is_there("no-such-program-anywhere"));
+        assert!(run(&mut command("/nonexistent/x")).unwrap_err().to_string().contains("cannot start"));
+        assert!(is_installed("sh") && !is_installed("no-such-program-anywhere"));
     }
 
     #[test]
-    fn a_server_lives_as_long_as_its_value_and_says_why_it_does_not() {
+    fn a_server_stops_with_its_value_and_reports_its_failure() {
         let place = tempfile::tempdir().unwrap();
         let (go, socket) = (AtomicBool::new(false), place.path().join("x.sock"));
         let script = format!("touch {}; exec sleep 600", socket.display());
@@ -212,7 +217,10 @@ mod tests {
         assert_eq!(error, "sh failed: so it is");
         let mut server = Server::start(shell("exec sleep 600"), place.path(), "three").unwrap();
         let stop = AtomicBool::new(true);
-        assert!(matches!(server.wait_until(PATIENCE, &stop, || false), Err(ProgramError::Interrupted)));
-        assert!(matches!(server.wait_until(Duration::ZERO, &go, || false), Err(ProgramError::Silent { .. })));
+        assert!(matches!(server.wait_until(SERVER_TIMEOUT, &stop, || false), Err(ProgramError::Interrupted)));
+        assert!(matches!(
+            server.wait_until(Duration::ZERO, &go, || false),
+            Err(ProgramError::Unresponsive { .. })
+        ));
     }
 }

@@ -1,10 +1,9 @@
-//! `bench rebuild`: how fast what a lost drive held is written to the others, beside what the drives themselves allow, and what users
-//! notice meanwhile.
+//! `bench rebuild`: the rebuild rate after a drive failure, compared with the limit of the drives,
+//! and the latency of client reads during the rebuild.
 //!
-//! The bound is measured on the same drives right before the pool is made: the reads and writes that a rebuild must do, pieces of one column each
-//! from as many drives as there are data columns and one to the drive that has none, as many at once, and nothing computed.
-//!
-//! Must not know: how the engine rebuilds.
+//! The limit is measured on the same drives just before the pool is created: the reads and writes
+//! of a rebuild without its computation. Each piece reads one column from as many drives as there
+//! are data columns and writes one to another drive, with as many pieces in flight as in a rebuild.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,98 +19,99 @@ use serde::Serialize;
 pub use crate::drives::Drives;
 use crate::engine_bench::BenchError;
 use crate::sample::Recorder;
-use crate::users::{Operation, Users, filled, wrong_in};
+use crate::volume_load::{BackgroundLoad, Operation, filled, wrong_in};
 use crate::{file_pool, memory_pool};
 
-/// Bytes of a piece of the bound.
+/// Bytes per piece of the limit measurement.
 const PIECE: u64 = 1 << 20;
-/// Pieces under way at once.
-const PIECES_AT_ONCE: u64 = 4;
-/// Share of what the pool takes that the volume has.
+/// Pieces in flight.
+const PIECES_IN_FLIGHT: u64 = 4;
+/// Size of the volume as a share of the pool's capacity.
 const FILL: f64 = 0.7;
-/// Where the bound's pieces begin on each drive, and how many bytes of it they may touch.
+/// First byte, and maximum bytes, of the limit measurement on each drive.
 const BOUND_FROM: u64 = 16 << 20;
 const BOUND_BYTES: u64 = 512 << 20;
-/// Users' reads under way while their latency is measured.
+/// Client reads in flight while their latency is measured.
 const USERS: u32 = 4;
-/// How long it is measured before the drive is lost.
-const QUIET: Duration = Duration::from_secs(2);
-/// How often is looked how far the rebuild is.
-const LOOK: Duration = Duration::from_millis(2);
+/// Time of the latency measurement before the drive fails.
+const BASELINE_TIME: Duration = Duration::from_secs(2);
+/// Interval at which the rebuild's progress is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Protection of the pool.
+pub struct RebuildOptions {
+    /// Protection scheme of the pool.
     pub scheme: Scheme,
-    /// Drives, more than the scheme has columns.
+    /// Number of drives, more than the scheme has columns.
     pub count: usize,
-    /// What they are.
+    /// Kind of drives.
     pub drives: Drives,
-    /// Bytes of each, if they are made.
+    /// Bytes per drive, if they are created.
     pub drive_bytes: u64,
-    /// How often the bound is measured; the best counts.
+    /// Number of limit measurements; the best counts.
     pub rounds: u32,
 }
 
-/// What was measured.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rebuilt {
-    /// Protection of the pool, k+m.
+pub struct RebuildResult {
+    /// Protection scheme, k+m.
     pub scheme: String,
-    /// Drives before one was lost.
+    /// Number of drives before the failure.
     pub drives: usize,
-    /// Bytes of columns that were written anew.
+    /// Bytes of rebuilt columns.
     pub bytes: u64,
-    /// Bytes of these a second, while nobody uses the pool.
+    /// Rebuild rate in bytes per second without client I/O.
     pub bytes_per_s: f64,
-    /// Bytes a second of the same reads and writes with nothing computed.
+    /// Limit of the drives in bytes per second.
     pub bound_bytes_per_s: f64,
-    /// Share of the bound that was reached.
+    /// Rebuild rate as a share of the limit.
     pub share: f64,
-    /// Bytes a second while users read.
+    /// Rebuild rate in bytes per second during client reads.
     pub bytes_per_s_used: f64,
-    /// 99th percentile of users' reads of 4 KiB before the loss, in microseconds.
+    /// 99th percentile of client reads of 4 KiB before the failure, in microseconds.
     pub quiet_p99_us: f64,
-    /// The same while the second drive was rebuilt.
+    /// The same during the rebuild of the second drive.
     pub rebuilding_p99_us: f64,
-    /// Users' reads under way.
+    /// Client reads in flight.
     pub users: u32,
-    /// Blocks that did not hold what was written.
+    /// Blocks with wrong contents.
     pub wrong: u64,
 }
 
-/// What a caller is told while it goes on.
-pub type Tell<'a> = &'a mut dyn FnMut(&str);
+/// A callback that receives the name of each step.
+pub type ProgressCallback<'a> = &'a mut dyn FnMut(&str);
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the drives cannot be had, a pool cannot be made of them, or an operation fails.
-pub fn run(options: &Options, tell: Tell<'_>) -> Result<Rebuilt, BenchError> {
+/// If the drives cannot be opened, the pool cannot be created, or an operation fails.
+pub fn run(options: &RebuildOptions, progress: ProgressCallback<'_>) -> Result<RebuildResult, BenchError> {
     file_pool::on_a_reactor(async |_| {
         let opened = options.drives.open(options.count, options.drive_bytes)?;
         let drives = &opened.drives;
-        tell("measuring the drives");
+        progress("measuring the drives");
         let mut bound = 0.0_f64;
         for _ in 0..options.rounds {
-            bound = bound.max(raw(drives, options.scheme).await?);
+            bound = bound.max(measure_limit(drives, options.scheme).await?);
         }
         let tuning = Tuning::default();
         let pool = memory_pool::pool_tuned(drives, options.scheme, None, Vec::new(), tuning).await?;
-        let rebuilt = measure(&pool, options, bound, tell).await?;
+        let rebuilt = measure(&pool, options, bound, progress).await?;
         pool.close().await?;
         Ok(rebuilt)
     })
 }
 
-/// Bytes of columns a second that the drives allow to be read and written as a rebuild does it.
-async fn raw(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Result<f64, BenchError> {
+/// Returns the rate, in bytes per second, at which the drives can be read and written as in a
+/// rebuild.
+async fn measure_limit(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Result<f64, BenchError> {
     let opened: Vec<Rc<dyn Drive>> = drives.iter().skip(1).map(|source| source.open()).collect();
     let data = usize::from(scheme.data());
     let smallest = opened.iter().map(|drive| drive.properties().size).min().unwrap_or(0);
     let pieces = (smallest.saturating_sub(BOUND_FROM).min(BOUND_BYTES) / PIECE).max(1);
-    // What is read must have been written: files have holes else.
+    // The pieces are written first: otherwise reads of a sparse file would find holes.
     let fill = Buffer::new(usize::try_from(PIECE).unwrap_or(0));
     for drive in &opened {
         for piece in 0..pieces {
@@ -131,7 +131,7 @@ async fn raw(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Result<f64, Ben
                 return Ok(());
             }
             next.set(piece + 1);
-            // Which drive has no column of it goes round.
+            // The drive without a column of the piece rotates.
             let turn = usize::try_from(piece).unwrap_or(0);
             let at = |index: usize| opened.get((turn + index) % opened.len());
             let offset = BOUND_FROM + piece * PIECE;
@@ -150,7 +150,7 @@ async fn raw(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Result<f64, Ben
     };
     let reactor = Reactor::current();
     let tasks: Vec<_> =
-        (0..PIECES_AT_ONCE).map(|_| reactor.spawn(work(opened.clone(), next.clone()))).collect();
+        (0..PIECES_IN_FLIGHT).map(|_| reactor.spawn(work(opened.clone(), next.clone()))).collect();
     for task in tasks {
         let done: Result<(), reactor::IoError> = task.await;
         done.map_err(BenchError::Memory)?;
@@ -162,38 +162,43 @@ async fn raw(drives: &[Arc<dyn DriveSource>], scheme: Scheme) -> Result<f64, Ben
     Ok((pieces * PIECE) as f64 / start.elapsed().as_secs_f64())
 }
 
-async fn measure(pool: &Pool, options: &Options, bound: f64, tell: Tell<'_>) -> Result<Rebuilt, BenchError> {
+async fn measure(
+    pool: &Pool,
+    options: &RebuildOptions,
+    bound: f64,
+    progress: ProgressCallback<'_>,
+) -> Result<RebuildResult, BenchError> {
     let capacity = pool.status().await?.space.capacity_blocks;
-    // Two drives go, one after the other: what is left takes the volume still.
+    // Two drives fail, one after the other: the remaining ones must still have room for the volume.
     let left = options.count.saturating_sub(2).max(usize::from(options.scheme.width())) as f64;
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let blocks = (capacity as f64 * FILL * left / options.count as f64) as u64;
     let size = blocks * BLOCK_BYTES;
-    tell("filling the volume");
+    progress("filling the volume");
     let volume = filled(pool, "rebuilt", size).await?;
     pool.checkpoint().await?;
 
-    tell("rebuilding while nobody uses the pool");
-    let (bytes, seconds) = lose(pool, 0).await?;
-    tell("reading before the next loss");
-    let reading = Users::start((&volume, Operation::Reads, USERS));
+    progress("rebuilding without client I/O");
+    let (bytes, seconds) = fail_and_rebuild(pool, 0).await?;
+    progress("measuring read latency without a rebuild");
+    let reading = BackgroundLoad::start((&volume, Operation::Reads, USERS));
     reading.count_from_now();
-    Reactor::current().sleep(QUIET).await;
+    Reactor::current().sleep(BASELINE_TIME).await;
     let quiet = reading.end().await?;
     let can_lose_another = options.count > usize::from(options.scheme.width()) + 1;
     let (mut bytes_used, mut seconds_used, mut during) = (0, 0.0, Recorder::new());
     if can_lose_another {
-        tell("rebuilding while users read");
-        let reading = Users::start((&volume, Operation::Reads, USERS));
+        progress("rebuilding during client reads");
+        let reading = BackgroundLoad::start((&volume, Operation::Reads, USERS));
         reading.count_from_now();
-        (bytes_used, seconds_used) = lose(pool, 1).await?;
+        (bytes_used, seconds_used) = fail_and_rebuild(pool, 1).await?;
         during = reading.end().await?;
     }
-    tell("reading everything");
+    progress("verifying all blocks");
     let wrong = wrong_in(&volume, |_| {}).await? + quiet.wrong + during.wrong;
     #[allow(clippy::cast_precision_loss)]
     let rate = |bytes: u64, seconds: f64| if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
-    Ok(Rebuilt {
+    Ok(RebuildResult {
         scheme: options.scheme.to_string(),
         drives: options.count,
         bytes,
@@ -208,8 +213,8 @@ async fn measure(pool: &Pool, options: &Options, bound: f64, tell: Tell<'_>) -> 
     })
 }
 
-/// Takes a drive out of use, and waits until all that it held is on others. Gives how much that was, and seconds.
-async fn lose(pool: &Pool, index: u16) -> engine::Result<(u64, f64)> {
+/// Fails a drive and waits until it is rebuilt. Returns the bytes rebuilt and the seconds.
+async fn fail_and_rebuild(pool: &Pool, index: u16) -> engine::Result<(u64, f64)> {
     let start = Instant::now();
     pool.fail_drive(index).await?;
     loop {
@@ -220,7 +225,7 @@ async fn lose(pool: &Pool, index: u16) -> engine::Result<(u64, f64)> {
         if status.lost_drives() == 0 {
             return Ok((status.repair.bytes_done, start.elapsed().as_secs_f64()));
         }
-        Reactor::current().sleep(LOOK).await;
+        Reactor::current().sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -229,10 +234,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_written_anew_and_measured() {
+    fn rebuilds_are_measured_and_verified() {
         let place = tempfile::tempdir().unwrap();
         for drives in [Drives::Memory, Drives::Files(place.path().into())] {
-            let options = Options {
+            let options = RebuildOptions {
                 scheme: Scheme::new(2, 1).unwrap(),
                 count: 5,
                 drives,

@@ -1,56 +1,56 @@
-//! What a job of a suite measured, whoever ran it.
+//! The result of a job of a suite, independent of its runner.
 
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// One direction of a job.
+/// The figures of one direction of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Side {
-    /// Operations a second.
+pub struct DirectionFigures {
+    /// Operations per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
     /// Mean latency, in microseconds.
     pub mean_us: f64,
     /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// Latency that 99 % of operations keep, in microseconds.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Latency that 99.95 % of operations keep, in microseconds.
+    /// 99.95th percentile of the latency, in microseconds.
     pub p9995_us: f64,
-    /// Latency that 99.999 % of operations keep, in microseconds.
+    /// 99.999th percentile of the latency, in microseconds.
     pub p99999_us: f64,
 }
 
 /// A job's result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobResult {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// What ran it.
+    /// The runner.
     pub runner: String,
-    /// Reads, if there were any.
-    pub read: Option<Side>,
-    /// Writes, if there were any.
-    pub write: Option<Side>,
+    /// Reads, if any.
+    pub read: Option<DirectionFigures>,
+    /// Writes, if any.
+    pub write: Option<DirectionFigures>,
 }
 
 impl JobResult {
-    /// The directions that there were, reads first.
-    pub fn sides(&self) -> impl Iterator<Item = &Side> {
+    /// Returns the figures of each direction, reads first.
+    pub fn figures(&self) -> impl Iterator<Item = &DirectionFigures> {
         self.read.iter().chain(&self.write)
     }
 }
 
-/// One direction of a load, in a form that can be merged.
+/// One direction of a load, in mergeable form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
-    /// Operations a second.
+    /// Operations per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Operations that were measured.
+    /// Measured operations.
     pub ios: u64,
     /// Mean latency, in microseconds.
     pub mean_us: f64,
@@ -59,7 +59,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Takes in what went on at the same time.
+    /// Adds the result of a load that ran at the same time.
     #[allow(clippy::cast_precision_loss)]
     pub fn merge(&mut self, other: &Self) {
         let (mine, theirs) = (self.ios as f64, other.ios as f64);
@@ -70,11 +70,11 @@ impl Direction {
         self.latencies.merge(&other.latencies);
     }
 
-    /// The figures.
+    /// Returns the figures.
     #[allow(clippy::cast_precision_loss)]
-    pub fn side(&self) -> Side {
+    pub fn figures(&self) -> DirectionFigures {
         let micros = |share| self.latencies.quantile(share).unwrap_or(0) as f64 / 1000.0;
-        Side {
+        DirectionFigures {
             iops: self.iops,
             bytes_per_s: self.bytes_per_s,
             mean_us: self.mean_us,
@@ -86,17 +86,17 @@ impl Direction {
     }
 }
 
-/// Both directions of what one instance did.
+/// ReadWrite directions of an instance's load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Both {
-    /// Reads, if there were any.
+pub struct ReadWrite {
+    /// Reads, if any.
     pub read: Option<Direction>,
-    /// Writes, if there were any.
+    /// Writes, if any.
     pub write: Option<Direction>,
 }
 
-impl Both {
-    /// Takes in what went on at the same time.
+impl ReadWrite {
+    /// Adds the result of a load that ran at the same time.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in [(&mut self.read, &other.read), (&mut self.write, &other.write)] {
             match (mine, theirs) {
@@ -107,7 +107,7 @@ impl Both {
         }
     }
 
-    /// The rates of one of so many that did not work at the same time.
+    /// Divides the rates by `instances`, for results that were measured one after the other.
     #[must_use]
     pub fn mean_of(mut self, instances: usize) -> Self {
         #[allow(clippy::cast_precision_loss)]
@@ -119,17 +119,17 @@ impl Both {
         self
     }
 
-    /// The directions that there were, reads first.
-    pub fn sides(&self) -> impl Iterator<Item = Side> {
-        self.read.iter().chain(&self.write).map(Direction::side)
+    /// Returns the figures of each direction, reads first.
+    pub fn figures(&self) -> impl Iterator<Item = DirectionFigures> {
+        self.read.iter().chain(&self.write).map(Direction::figures)
     }
 
-    /// Operations a second, reads and writes together.
+    /// Returns operations per second, reads and writes together.
     pub fn iops(&self) -> f64 {
         self.read.iter().chain(&self.write).map(|direction| direction.iops).sum()
     }
 
-    /// Bytes a second, read and written together.
+    /// Returns bytes per second, reads and writes together.
     pub fn bytes_per_s(&self) -> f64 {
         self.read.iter().chain(&self.write).map(|direction| direction.bytes_per_s).sum()
     }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_on_side_by_side_adds_up() {
+    fn concurrent_loads_add_up() {
         let direction = |iops: f64, ios, mean_us, nanos| Direction {
             iops,
             bytes_per_s: iops * 4096.0,
@@ -148,14 +148,14 @@ mod tests {
             mean_us,
             latencies: [(nanos, ios)].into_iter().collect(),
         };
-        let mut all = Both { read: Some(direction(100.0, 300, 10.0, 10_000)), write: None };
-        all.merge(&Both {
+        let mut all = ReadWrite { read: Some(direction(100.0, 300, 10.0, 10_000)), write: None };
+        all.merge(&ReadWrite {
             read: Some(direction(50.0, 100, 50.0, 50_000)),
             write: Some(direction(5.0, 10, 1.0, 1_000)),
         });
-        let read = all.read.as_ref().unwrap().side();
+        let read = all.read.as_ref().unwrap().figures();
         assert_eq!((read.iops, read.mean_us, read.p50_us, read.p99_us), (150.0, 20.0, 10.0, 50.0));
         assert_eq!((all.iops(), all.bytes_per_s()), (155.0, 155.0 * 4096.0));
-        assert_eq!(all.sides().count(), 2);
+        assert_eq!(all.figures().count(), 2);
     }
 }

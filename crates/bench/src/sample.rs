@@ -1,38 +1,38 @@
-//! One measured line: what ran, how fast, how long each operation took.
+//! One result line of a micro-benchmark: rate and latencies.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::result::Side;
+use crate::result::DirectionFigures;
 
-/// A line of a benchmark's result.
+/// A result line of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// What was done.
+    /// Name of the operation.
     pub op: String,
-    /// The scheme it was done on, k+m.
+    /// Protection scheme, k+m.
     pub scheme: String,
     /// Bytes of one operation.
     pub block_bytes: u64,
-    /// Operations kept under way.
+    /// Operations in flight.
     pub queue_depth: u32,
     /// Operations a second.
     pub iops: f64,
     /// User bytes a second.
     pub bytes_per_s: f64,
-    /// Mean time of an operation, in microseconds.
+    /// Mean latency in microseconds.
     pub mean_us: f64,
-    /// Median, in microseconds.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// 99th percentile, in microseconds.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
-    /// Cores that did the work.
+    /// Cores that ran the operations.
     pub cores: u32,
-    /// Operations whose result was wrong; anything but 0 makes the line worthless.
+    /// Operations with a wrong result. The line is invalid unless this is 0.
     pub wrong: u64,
 }
 
-/// Times of operations, in nanoseconds, and what became of them.
+/// Records latencies in nanoseconds, and wrong results.
 pub(crate) struct Recorder {
     histogram: Histogram<u64>,
     sum: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        // Three digits from a nanosecond to a minute: bounds that the crate always takes.
+        // Three digits, from 1 ns to 60 s: bounds that the histogram crate accepts.
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3);
         Self { histogram: histogram.unwrap_or_else(|error| panic!("{error}")), sum: 0, wrong: 0 }
     }
@@ -55,32 +55,32 @@ impl Recorder {
         self.histogram.len()
     }
 
-    /// Times and how many operations took them, in a form that is kept and merged.
+    /// Returns latencies and counts in a form that can be stored and merged.
     pub(crate) fn counts(&self) -> crate::Histogram {
         let recorded = self.histogram.iter_recorded();
         recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
     }
 
-    /// Takes in what another one has recorded.
+    /// Adds the records of another recorder.
     pub(crate) fn add(&mut self, other: &Self) {
         let added = self.histogram.add(&other.histogram);
-        assert!(added.is_ok(), "recorders have the same bounds");
+        assert!(added.is_ok(), "recorders differ in their bounds");
         self.sum += other.sum;
         self.wrong += other.wrong;
     }
 
-    /// The time that this share of the operations keeps, in microseconds.
+    /// Returns a percentile of the latency, in microseconds.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn percentile_us(&self, share: f64) -> f64 {
         self.histogram.value_at_quantile(share) as f64 / 1000.0
     }
 
-    /// The operations as one direction of a job.
+    /// Returns the figures of one direction of a job.
     #[allow(clippy::cast_precision_loss)]
-    pub(crate) fn side(&self, bytes: u64, elapsed_s: f64) -> Side {
+    pub(crate) fn figures(&self, bytes: u64, elapsed_s: f64) -> DirectionFigures {
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         let percentile = |share: f64| micros(self.histogram.value_at_quantile(share));
-        Side {
+        DirectionFigures {
             iops: self.count() as f64 / elapsed_s,
             bytes_per_s: bytes as f64 / elapsed_s,
             mean_us: micros(self.sum) / self.count().max(1) as f64,
@@ -92,16 +92,16 @@ impl Recorder {
     }
 
     #[allow(clippy::cast_precision_loss)]
-    pub(crate) fn sample(&self, what: &What, elapsed_s: f64) -> Sample {
+    pub(crate) fn sample(&self, label: &SampleLabel, elapsed_s: f64) -> Sample {
         let count = self.count() as f64;
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         Sample {
-            op: what.op.into(),
-            scheme: what.scheme.into(),
-            block_bytes: what.block_bytes,
-            queue_depth: what.queue_depth,
+            op: label.op.into(),
+            scheme: label.scheme.into(),
+            block_bytes: label.block_bytes,
+            queue_depth: label.queue_depth,
             iops: count / elapsed_s,
-            bytes_per_s: count * what.block_bytes as f64 / elapsed_s,
+            bytes_per_s: count * label.block_bytes as f64 / elapsed_s,
             mean_us: self.sum as f64 / count.max(1.0) / 1000.0,
             p50_us: micros(self.histogram.value_at_quantile(0.5)),
             p99_us: micros(self.histogram.value_at_quantile(0.99)),
@@ -111,9 +111,9 @@ impl Recorder {
     }
 }
 
-/// What a line is about.
+/// The identification of a result line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct What {
+pub(crate) struct SampleLabel {
     pub(crate) op: &'static str,
     pub(crate) scheme: &'static str,
     pub(crate) block_bytes: u64,

@@ -1,10 +1,12 @@
-//! Measures what the reactor itself costs: tasks, calls between reactors, and 4 KiB reads of a drive.
+//! Measures the cost of the reactor itself: tasks, calls between reactors, and 4 KiB reads of a
+//! drive.
 //!
-//!     roundtrip tasks                          spawn, yield and cycle on one reactor
-//!     roundtrip calls                          calls between two reactors: polling, and asleep each time
-//!     roundtrip crossing                       32 and 512 calls under way from each of two reactors to the other
-//!     roundtrip idle SECONDS                   an idle reactor that listens; prints the CPU time it used
-//!     roundtrip reads DRIVE [BACKEND] [SECONDS] random 4 KiB reads at queue depth 1, 8, 32 and 128
+//!     roundtrip tasks                spawn, yield and cycle on one reactor
+//!     roundtrip calls                calls between two reactors: polling, and asleep each time
+//!     roundtrip crossing             32 and 512 calls in flight between two reactors, both ways
+//!     roundtrip idle SECONDS         an idle reactor that listens; prints the CPU time it used
+//!     roundtrip reads DRIVE [BACKEND] [SECONDS]
+//!                                    random 4 KiB reads at queue depth 1, 8, 32 and 128
 //!
 //! Prints one line per figure.
 
@@ -47,8 +49,8 @@ fn start(backend: Backend) -> Result<(Rc<Platform>, Reactor), Box<dyn Error>> {
     Ok((platform, reactor))
 }
 
-fn figure(what: &str, value: f64, unit: &str) {
-    println!("{what:<48} {value:>12.1} {unit}");
+fn figure(label: &str, value: f64, unit: &str) {
+    println!("{label:<48} {value:>12.1} {unit}");
 }
 
 fn tasks() -> Outcome {
@@ -102,7 +104,7 @@ fn calls(poll: Duration) -> Outcome {
         let (stop, stopped) = futures_channel::oneshot::channel::<()>();
         let home = Handle::register(&reactor, Rc::new(()));
         if sender.send((home.clone(), stop)).is_ok() {
-            // Ends when the other side lets go of `stop`.
+            // Ends when the other side drops `stop`.
             let _ = reactor.run(stopped);
         }
         home.unregister();
@@ -127,7 +129,7 @@ fn calls(poll: Duration) -> Outcome {
     Ok(())
 }
 
-/// Each of two reactors calls the other, as two cores of a pool do.
+/// Each of two reactors calls the other, like two cores of a pool.
 fn crossing(depth: u32) -> Outcome {
     const CALLS: u32 = 1_000_000;
     let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
@@ -159,20 +161,20 @@ fn crossing(depth: u32) -> Outcome {
                     task.await;
                 }
             });
-            let took = nanos(begin, CALLS);
-            // The other one may not be done yet.
+            let time = nanos(begin, CALLS);
+            // The other reactor may not be done yet.
             done.fetch_add(1, Ordering::Relaxed);
             while done.load(Ordering::Relaxed) < 2 {
                 reactor.run(reactor.sleep(Duration::from_millis(1)));
             }
             here.unregister();
-            Some(took)
+            Some(time)
         }
     };
     let threads = [std::thread::spawn(side(first.0, second.1)), std::thread::spawn(side(second.0, first.1))];
     for thread in threads {
-        let took = thread.join().ok().flatten().ok_or("a reactor panicked")?;
-        figure(&format!("each call of two reactors, {depth} under way"), took, "ns");
+        let time = thread.join().ok().flatten().ok_or("a reactor panicked")?;
+        figure(&format!("each call of two reactors, {depth} in flight"), time, "ns");
     }
     Ok(())
 }
@@ -220,7 +222,7 @@ fn reads(path: &str, backend: Backend, seconds: f64) -> Outcome {
         let elapsed = begin.elapsed().as_secs_f64();
         let cpu = (cpu_time() - cpu).as_secs_f64();
         let how = if poll { ", polling" } else { "" };
-        figure(&format!("reads a second at depth {depth}{how}"), total as f64 / elapsed, "");
+        figure(&format!("reads per second at depth {depth}{how}"), total as f64 / elapsed, "");
         figure("    CPU time per read", cpu * 1e6 / total as f64, "us");
     }
     Ok(())

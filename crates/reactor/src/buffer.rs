@@ -38,7 +38,8 @@ pub struct Span {
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: a span is an address with a reference count on its owner; the bytes are only reached through raw copies.
+// SAFETY: a span is an address with a reference count on its owner; the bytes are only reached
+// through raw copies.
 unsafe impl Send for Span {}
 // SAFETY: as above; a shared span offers nothing that a sent clone does not.
 unsafe impl Sync for Span {}
@@ -48,7 +49,8 @@ struct Region {
     capacity: usize,
 }
 
-// SAFETY: the region owns its allocation; access goes through `Buffer` (unique) or raw copies of `Span`.
+// SAFETY: the region owns its allocation; access goes through `Buffer` (unique) or raw copies of
+// `Span`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -71,7 +73,8 @@ impl Drop for Recycler {
     fn drop(&mut self) {
         for (class, free) in self.classes.iter_mut().enumerate() {
             for start in free.drain(..) {
-                // SAFETY: every pointer here was allocated with the layout of its class and has no owner left.
+                // SAFETY: every pointer here was allocated with the layout of its class and has no
+                // owner left.
                 unsafe { std::alloc::dealloc(start.as_ptr(), layout(ALIGNMENT << class)) };
             }
         }
@@ -128,7 +131,8 @@ impl Drop for Region {
             .unwrap_or(false)
         });
         if !kept {
-            // SAFETY: allocated in `new` with this layout (recycled regions keep their class's layout), freed once.
+            // SAFETY: allocated in `new` with this layout (recycled regions keep their class's
+            // layout), freed once.
             unsafe { std::alloc::dealloc(self.start.as_ptr(), layout(self.capacity)) };
         }
     }
@@ -211,7 +215,8 @@ impl Span {
     /// Returns a handle to memory with another owner (a guest's memory, a mapped file).
     ///
     /// # Safety
-    /// The `len` bytes at `start` stay readable and writable until `keep` and every clone of it are dropped.
+    /// The `len` bytes at `start` stay readable and writable until `keep` and every clone of it are
+    /// dropped.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { start, len, keep }
     }
@@ -253,7 +258,8 @@ impl Span {
     /// If they do not fit.
     pub fn copy_from(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
-        // SAFETY: in bounds; a reference and a span never name the same bytes, so the ranges do not overlap.
+        // SAFETY: in bounds; a reference and a span never name the same bytes, so the ranges do not
+        // overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
 
@@ -275,7 +281,8 @@ impl Span {
     /// If the lengths differ.
     pub fn copy_from_span(&self, other: &Span) {
         assert_eq!(self.len, other.len, "copy between spans of different length");
-        // SAFETY: both are valid for the length; they may overlap (slices of one span), so this is a move.
+        // SAFETY: both are valid for the length; they may overlap (slices of one span), so this is
+        // a move.
         unsafe { std::ptr::copy(other.start.as_ptr(), self.start.as_ptr(), self.len) };
     }
 
@@ -285,8 +292,9 @@ impl Span {
     /// The memory's owner (a guest) may change it meanwhile; `look` must not rely on reading the
     /// same byte twice.
     pub fn peek<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        // SAFETY: allocated and initialised for `len` bytes while `self` lives. Concurrent change by a guest or device
-        // is outside Rust's memory model, as for any mapped device memory; callers copy first where it matters.
+        // SAFETY: allocated and initialised for `len` bytes while `self` lives. Concurrent change
+        // by a guest or device is outside Rust's memory model, as for any mapped device memory;
+        // callers copy first where it matters.
         look(unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) })
     }
 

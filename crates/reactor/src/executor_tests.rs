@@ -1,4 +1,4 @@
-//! The executor: order, wake-ups from everywhere, sleep, shutdown.
+//! Tests of the executor: order, wake-ups, sleep, shutdown.
 
 use super::*;
 use crate::testing::{BACKENDS, start};
@@ -54,7 +54,7 @@ fn timers_fire_in_order_of_time() {
 }
 
 #[test]
-fn another_thread_calls_and_gets_its_answer() {
+fn a_call_from_another_thread_returns_its_result() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let reactor = reactor();
@@ -78,7 +78,7 @@ fn another_thread_calls_and_gets_its_answer() {
 }
 
 #[test]
-fn what_a_call_cannot_do_at_once_is_done_later() {
+fn calls_that_wait_complete_later() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let reactor = reactor();
@@ -108,7 +108,7 @@ fn what_a_call_cannot_do_at_once_is_done_later() {
             })
             .collect();
         inside.yield_now().await;
-        // Comes after them, so they wait.
+        // Queued after the calls, which therefore wait.
         assert_eq!(gate.call(|gate| async move { gate.open() }).await, Ok(()));
         let mut answers = Vec::new();
         for waiting in waiting {
@@ -123,7 +123,7 @@ fn what_a_call_cannot_do_at_once_is_done_later() {
 }
 
 #[test]
-fn a_call_to_a_reactor_that_is_gone_fails() {
+fn a_call_to_a_reactor_that_has_shut_down_fails() {
     let remote = std::thread::spawn(|| {
         let reactor = reactor();
         reactor.shut_down();
@@ -136,12 +136,12 @@ fn a_call_to_a_reactor_that_is_gone_fails() {
 }
 
 #[test]
-fn shutting_down_drops_tasks_that_wait() {
+fn shutdown_drops_waiting_tasks() {
     let reactor = reactor();
     let held = Rc::new(());
     let list = Rc::new(crate::WaitList::default());
     for _ in 0..3 {
-        // The waiting task owns the list that owns its waker: nothing but the shutdown breaks that ring.
+        // The waiting task owns the list that owns its waker: only the shutdown breaks this cycle.
         let (held, list) = (held.clone(), list.clone());
         reactor
             .spawn(async move { list.until(|| (Rc::strong_count(&held) == 99).then_some(())).await })
@@ -154,18 +154,18 @@ fn shutting_down_drops_tasks_that_wait() {
     assert_eq!(Rc::strong_count(&held), 1);
 }
 
-/// A clock that goes on by `tick` each time it is read, and a driver that counts what it is asked for and sleeps by
+/// A clock that advances by `tick` on each read, and a driver that counts polls and sleeps by
 /// setting that clock.
-struct Fake {
+struct FakeDriver {
     now: Cell<u64>,
     tick: u64,
     polls: Cell<u32>,
     sleeps: RefCell<Vec<Option<u64>>>,
-    /// What happens in the next sleep.
+    /// Runs during the next sleep.
     dream: Cell<Option<Box<dyn FnOnce()>>>,
 }
 
-impl Fake {
+impl FakeDriver {
     fn new(tick: u64) -> (Rc<Self>, Reactor) {
         let fake = Rc::new(Self {
             now: Cell::new(0),
@@ -178,22 +178,22 @@ impl Fake {
     }
 }
 
-impl Clock for Fake {
+impl Clock for FakeDriver {
     fn now(&self) -> Instant {
         self.now.set(self.now.get() + self.tick);
         Instant::from_nanos(self.now.get())
     }
 }
 
-struct NotRoused;
+struct NoWakeExpected;
 
-impl WakeHandle for NotRoused {
+impl WakeHandle for NoWakeExpected {
     fn wake(&self) {
         panic!("woken from its own thread");
     }
 }
 
-impl Driver for Fake {
+impl Driver for FakeDriver {
     fn poll(&self) -> bool {
         self.polls.set(self.polls.get() + 1);
         false
@@ -205,18 +205,18 @@ impl Driver for Fake {
             dream();
             return;
         }
-        let until = until.expect("a sleep that nothing ends");
+        let until = until.expect("a sleep without end");
         self.now.set(self.now.get().max(until.as_nanos()));
     }
 
     fn wake_handle(&self) -> Arc<dyn WakeHandle> {
-        Arc::new(NotRoused)
+        Arc::new(NoWakeExpected)
     }
 }
 
 #[test]
 fn an_idle_reactor_sleeps_once_until_its_timer() {
-    let (fake, reactor) = Fake::new(0);
+    let (fake, reactor) = FakeDriver::new(0);
     reactor.run(reactor.sleep(Duration::from_secs(1)));
     assert_eq!(*fake.sleeps.borrow(), [Some(1_000_000_000)]);
     assert_eq!(fake.polls.get(), 2, "one before the sleep and one after");
@@ -224,7 +224,7 @@ fn an_idle_reactor_sleeps_once_until_its_timer() {
 
 #[test]
 fn without_timers_the_sleep_has_no_end() {
-    let (fake, reactor) = Fake::new(0);
+    let (fake, reactor) = FakeDriver::new(0);
     let notify = Rc::new(crate::Notify::default());
     let inside = notify.clone();
     fake.dream.set(Some(Box::new(move || inside.notify())));
@@ -233,15 +233,16 @@ fn without_timers_the_sleep_has_no_end() {
 }
 
 #[test]
-fn a_reactor_polls_for_the_set_time_after_work_and_then_sleeps() {
-    let (fake, reactor) = Fake::new(10);
+fn an_idle_reactor_polls_then_sleeps() {
+    let (fake, reactor) = FakeDriver::new(10);
     reactor.set_poll_before_sleep(Duration::from_nanos(1000));
     reactor.run(reactor.sleep(Duration::from_secs(1)));
     let polls = fake.polls.get();
     // Each poll reads the clock at most three times.
     assert!((1000 / 10 / 3..=1000 / 10 + 3).contains(&polls), "{polls} polls");
     assert_eq!(fake.sleeps.borrow().len(), 1);
-    // After a long pause it sleeps at once; after a short one it polls again, and work makes the time begin anew.
+    // After a long pause it sleeps at once; after a short one it polls again, and work restarts the
+    // polling time.
     reactor.run(async {
         reactor.sleep(Duration::from_nanos(900)).await;
         assert_eq!(fake.sleeps.borrow().len(), 2);
@@ -255,8 +256,8 @@ fn a_reactor_polls_for_the_set_time_after_work_and_then_sleeps() {
 }
 
 #[test]
-fn a_reactor_that_rests_does_not_poll() {
-    let (fake, reactor) = Fake::new(10);
+fn an_unpolled_sleep_does_not_poll() {
+    let (fake, reactor) = FakeDriver::new(10);
     reactor.set_poll_before_sleep(Duration::from_nanos(1000));
     reactor.run(reactor.sleep_unpolled(Duration::from_nanos(900)));
     assert_eq!(fake.sleeps.borrow().len(), 1);
@@ -267,14 +268,14 @@ fn a_reactor_that_rests_does_not_poll() {
 }
 
 #[test]
-fn a_timer_that_nobody_waits_for_wakes_nobody() {
-    let (fake, reactor) = Fake::new(0);
+fn a_dropped_timer_wakes_no_task() {
+    let (fake, reactor) = FakeDriver::new(0);
     let short = reactor.sleep(Duration::from_nanos(5));
     let inside = reactor.clone();
     let abandoned = reactor.spawn(async move { inside.sleep(Duration::from_nanos(3)).await });
     reactor.run(async {
         let mut short = pin!(short);
-        // Set by this task, then by another: the last one is woken.
+        // Polled by this task, then by another one: the last one is woken.
         std::future::poll_fn(|context| Poll::Ready(short.as_mut().poll(context).is_pending())).await;
         reactor.yield_now().await;
         abandoned.cancel().await;
@@ -300,8 +301,9 @@ fn a_message_always_ends_the_sleep() {
         let (_platform, here) = start(backend);
         here.run(async {
             for call in 1..=CALLS {
-                // Both sides poll for a time that differs from call to call, so that messages meet reactors that poll,
-                // that are about to sleep, and that sleep. A message that goes unnoticed stops everything.
+                // Both sides poll for a time that differs from call to call, so that messages reach
+                // reactors that poll, that are about to sleep, and that sleep. A missed message
+                // would block the test.
                 let polling = |step: u64| Duration::from_nanos(call * step % 4001);
                 here.set_poll_before_sleep(polling(7919));
                 let there = polling(6101);
@@ -319,7 +321,7 @@ fn a_message_always_ends_the_sleep() {
 }
 
 #[test]
-fn a_job_is_run_or_dropped_when_the_reactor_shuts_down_meanwhile() {
+fn a_job_posted_during_shutdown_is_run_or_dropped() {
     for _ in 0..200 {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

@@ -106,7 +106,8 @@ impl SpanCursor {
 
 /// Returns the iovecs as a list of memory to read from.
 pub(crate) fn as_slices(iovecs: &[Iovec]) -> &[IoSlice<'_>] {
-    // SAFETY: same layout (asserted above). No reference to the bytes is made: the list only goes to a system call.
+    // SAFETY: same layout (asserted above). No reference to the bytes is made: the list only goes
+    // to a system call.
     unsafe { std::slice::from_raw_parts(iovecs.as_ptr().cast(), iovecs.len()) }
 }
 

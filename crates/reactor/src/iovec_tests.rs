@@ -1,4 +1,4 @@
-//! Runs of memory, continued after any number of bytes.
+//! Tests of scatter-gather lists.
 
 use super::*;
 use crate::Buffer;
@@ -8,7 +8,7 @@ fn runs(spans: &SpanCursor) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn what_is_left_begins_where_the_kernel_stopped() {
+fn the_rest_starts_where_the_kernel_stopped() {
     let spans: Vec<_> = [3, 0, 5, 4].map(|len| Buffer::new(len).span()).into();
     let starts: Vec<_> = spans.iter().map(|span| span.as_ptr() as usize).collect();
     let mut spans = SpanCursor::new(&spans);
@@ -22,13 +22,13 @@ fn what_is_left_begins_where_the_kernel_stopped() {
 }
 
 #[test]
-fn one_call_takes_no_more_runs_and_bytes_than_the_kernel_does() {
+fn one_call_respects_the_kernel_limits() {
     let span = Buffer::new(4096).span();
     let many = SpanCursor::from_spans((0..IOVECS_MAX + 7).map(|at| span.slice(at..at + 1)).collect());
     assert_eq!(many.iovecs().len(), IOVECS_MAX);
     assert!(many.single().is_none());
 
-    // The same memory again and again: only the sum matters.
+    // The same memory repeatedly: only the total matters.
     let part = Buffer::new(3 << 20).span();
     let mut spans = SpanCursor::from_spans((0..400).map(|_| part.clone()).collect());
     let moved: usize = runs(&spans).iter().map(|(_, len)| len).sum();

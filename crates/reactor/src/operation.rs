@@ -213,7 +213,8 @@ impl Transfer {
     }
 }
 
-/// Runs `step(span, part of the whole)` for each span, where `whole` is as long as all spans together.
+/// Runs `step(span, part of the whole)` for each span, where `whole` is as long as all spans
+/// together.
 fn copy(spans: &[Span], whole: &Span, step: impl Fn(&Span, &Span)) {
     let mut at = 0;
     for span in spans {

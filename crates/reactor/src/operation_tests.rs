@@ -1,4 +1,4 @@
-//! What answers of the system mean.
+//! Tests of the interpretation of system results.
 
 use super::*;
 
@@ -16,12 +16,12 @@ fn position(operation: &Operation) -> u64 {
 fn done(step: Step) -> IoResult {
     match step {
         Step::Done(result) => result,
-        Step::Again => panic!("the operation goes on"),
+        Step::Again => panic!("the operation has not ended"),
     }
 }
 
 #[test]
-fn a_short_transfer_goes_on_at_the_last_whole_unit() {
+fn a_short_transfer_continues_at_the_last_whole_unit() {
     let mut read = transfer(Direction::In, 8192, 512);
     assert!(matches!(read.advance(Ok(1000)), Step::Again));
     assert_eq!(position(&read), (1 << 20) + 512);
@@ -31,7 +31,7 @@ fn a_short_transfer_goes_on_at_the_last_whole_unit() {
 }
 
 #[test]
-fn a_transfer_that_gets_nowhere_fails() {
+fn a_transfer_without_progress_fails() {
     for (direction, kind) in [(Direction::In, IoErrorKind::OutOfRange), (Direction::Out, IoErrorKind::Other)]
     {
         for count in [0, 511] {
@@ -42,7 +42,7 @@ fn a_transfer_that_gets_nowhere_fails() {
 }
 
 #[test]
-fn an_interrupted_operation_is_tried_again() {
+fn an_interrupted_operation_is_retried() {
     for errno in [Errno::INTR, Errno::AGAIN] {
         assert!(matches!(transfer(Direction::Out, 4096, 512).advance(Err(errno)), Step::Again));
         assert!(matches!(Operation::Sync.advance(Err(errno)), Step::Again));
@@ -54,13 +54,13 @@ fn an_interrupted_operation_is_tried_again() {
 }
 
 #[test]
-fn memory_that_the_system_cannot_reach_is_gone_around_once() {
+fn inaccessible_memory_is_bounced_once() {
     let (one, other) = (Buffer::zeroed(1024), Buffer::zeroed(3072));
     let spans = [one.span(), other.span()];
     let mut read = Operation::Transfer(Transfer::new(Direction::In, 1 << 20, &spans, 512));
     assert!(matches!(read.advance(Ok(512)), Step::Again));
     assert!(matches!(read.advance(Err(Errno::FAULT)), Step::Again));
-    assert_eq!(position(&read), 1 << 20, "all of it again: what came before may be gone");
+    assert_eq!(position(&read), 1 << 20, "the whole transfer is repeated");
     let Operation::Transfer(transfer) = &read else { panic!("not a transfer") };
     let [around] = transfer.cursor.spans() else { panic!("in one piece") };
     assert!(spans.iter().all(|span| span.as_ptr() != around.as_ptr()) && around.len() == 4096);
@@ -88,7 +88,7 @@ fn allocate(action: Allocation) -> Operation {
 }
 
 #[test]
-fn a_discard_that_the_kernel_does_not_know_becomes_a_hole() {
+fn an_unsupported_discard_punches_a_hole() {
     let mut discard = allocate(Allocation::Discard);
     assert!(matches!(discard.advance(Err(Errno::OPNOTSUPP)), Step::Again));
     assert!(matches!(&discard, Operation::Allocate(allocate) if allocate.action == Allocation::Punch));
@@ -97,14 +97,14 @@ fn a_discard_that_the_kernel_does_not_know_becomes_a_hole() {
 }
 
 #[test]
-fn a_filesystem_that_cannot_reserve_is_used_all_the_same() {
+fn an_unsupported_reservation_succeeds() {
     assert_eq!(done(allocate(Allocation::Reserve).advance(Err(Errno::OPNOTSUPP))), Ok(0));
     let failed = done(allocate(Allocation::Reserve).advance(Err(Errno::NOSPC)));
     assert_eq!(failed.map_err(IoError::kind), Err(IoErrorKind::NoSpace));
 }
 
 #[test]
-fn bounced_bytes_arrive_where_they_belong() {
+fn bounced_bytes_reach_their_spans() {
     let buffer = Buffer::copy_of(&[1, 2, 3, 4, 5, 6, 7, 8]);
     let spans = [buffer.span().slice(1..3), buffer.span().slice(4..7)];
     let write = Transfer::bounced(Direction::Out, 0, &spans, 1);
@@ -126,7 +126,7 @@ fn socket_transfer(whole: bool) -> Operation {
 }
 
 #[test]
-fn a_whole_message_needs_every_byte_and_a_part_takes_what_there_is() {
+fn whole_socket_transfers_need_every_byte() {
     let mut whole = socket_transfer(true);
     assert!(matches!(whole.advance(Ok(40)), Step::Again));
     assert_eq!(done(whole.advance(Ok(60))), Ok(100));

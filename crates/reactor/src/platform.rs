@@ -127,7 +127,8 @@ impl Platform {
         }
     }
 
-    /// Waits until `descriptor` can be read without blocking (or has failed): an eventfd, a signalfd, a socket.
+    /// Waits until `descriptor` can be read without blocking (or has failed): an eventfd, a
+    /// signalfd, a socket.
     ///
     /// # Errors
     /// If the kernel cannot poll this descriptor.

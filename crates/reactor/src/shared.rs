@@ -45,10 +45,11 @@ pub(crate) struct Shared {
 #[repr(align(128))]
 struct OwnCacheLine<T>(T);
 
-// SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the rest is Sync.
+// SAFETY: `ready` is touched only after a check that the current thread is the reactor's own; the
+// rest is Sync.
 unsafe impl Sync for Shared {}
-// SAFETY: as above. Runnables of non-Send futures are only moved between threads as handles and are run and dropped
-// on their own thread: async-task's local tasks check that themselves.
+// SAFETY: as above. Runnables of non-Send futures are only moved between threads as handles and are
+// run and dropped on their own thread: async-task's local tasks check that themselves.
 unsafe impl Send for Shared {}
 
 /// Returns an identifier of the current thread, at a lower cost than the standard library's.
@@ -83,8 +84,8 @@ impl Shared {
     /// Queues a ready task, from any thread.
     pub(crate) fn schedule(&self, task: Runnable) {
         if self.thread == current_thread_id() {
-            // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every access is one
-            // push, pop or swap that calls nothing.
+            // SAFETY: on the reactor's own thread, and no other borrow of the queue is live: every
+            // access is one push, pop or swap that calls nothing.
             unsafe { (*self.ready.0.get()).push_back(task) };
             return;
         }

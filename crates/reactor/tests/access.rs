@@ -1,4 +1,5 @@
-//! Rights on sockets and directories under umasks that allow everything and nothing. Alone in its process, whose umask it sets.
+//! Tests of socket and directory permissions under extreme umasks. Alone in its process, because it
+//! sets the umask.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reactor::{Access, bind_unix};
 use rustix::fs::Mode;
 
-/// The mode of a file, and its group.
-fn rights(path: &Path) -> (u32, u32) {
+/// Returns the mode of a file and its group.
+fn permissions(path: &Path) -> (u32, u32) {
     let metadata = std::fs::symlink_metadata(path).unwrap();
     (metadata.permissions().mode() & 0o7777, metadata.gid())
 }
 
-/// Binds and drops a socket many times while another thread looks at its file; gives every mode that was seen.
+/// Binds and drops a socket many times while another thread reads its mode; returns every mode
+/// seen.
 fn modes_seen(path: &Path, access: Access) -> Vec<u32> {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -41,10 +43,10 @@ fn modes_seen(path: &Path, access: Access) -> Vec<u32> {
 }
 
 #[test]
-fn rights_are_exact_whatever_the_umask_and_never_wider_meanwhile() {
+fn permissions_are_exact_for_any_umask_and_never_wider() {
     let directory = tempfile::tempdir().unwrap();
     let own = rustix::process::getegid().as_raw();
-    // Root may give files to any group, others to their own.
+    // Root may assign files to any group, other users to their own groups.
     let group = if rustix::process::geteuid().is_root() { 54_321 } else { own };
     for umask in [0, 0o022, 0o777] {
         rustix::process::umask(Mode::from_raw_mode(umask));
@@ -54,23 +56,28 @@ fn rights_are_exact_whatever_the_umask_and_never_wider_meanwhile() {
             let inner = outer.join("deep/er");
             access.make_directories(&inner).unwrap();
             for made in [&outer, &outer.join("deep"), &inner] {
-                assert_eq!(rights(made), (directory_mode, group), "{} with umask {umask:o}", made.display());
+                assert_eq!(
+                    permissions(made),
+                    (directory_mode, group),
+                    "{} with umask {umask:o}",
+                    made.display()
+                );
             }
             let path = inner.join("socket");
             let (_socket, _file) = bind_unix(&path, access).unwrap();
-            assert_eq!(rights(&path), (socket_mode, group), "with umask {umask:o}");
+            assert_eq!(permissions(&path), (socket_mode, group), "with umask {umask:o}");
             let seen = modes_seen(&inner.join("watched"), access);
             assert!(!seen.is_empty() && seen.iter().all(|mode| mode & !socket_mode == 0), "{seen:?}");
         }
     }
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    // What was there before is not touched.
+    // An existing directory keeps its permissions.
     let before = directory.path().join("before");
     std::fs::create_dir(&before).unwrap();
     std::fs::set_permissions(&before, std::fs::Permissions::from_mode(0o1777)).unwrap();
     Access::OWNER.make_directories(&before.join("within")).unwrap();
-    assert_eq!((rights(&before).0, rights(&before.join("within")).0), (0o1777, 0o700));
-    // A link to a directory is as good as that; one that leads nowhere is none.
+    assert_eq!((permissions(&before).0, permissions(&before.join("within")).0), (0o1777, 0o700));
+    // A link to a directory is accepted; a dangling link is not.
     symlink(&before, directory.path().join("link")).unwrap();
     Access::OWNER.make_directories(&directory.path().join("link")).unwrap();
     symlink("nowhere", directory.path().join("dangling")).unwrap();

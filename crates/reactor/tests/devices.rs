@@ -1,6 +1,7 @@
-//! Drives on real block devices and full filesystems: loop devices and a small mount, which only root can make.
+//! Tests of drives on real block devices and full file systems: loop devices and a small mount,
+//! which require root.
 //!
-//! Where they cannot be made, each test fails, unless it is skipped by name (`test_support::SKIP`).
+//! Without root each test fails, unless it is skipped by name (`test_support::SKIP`).
 #![allow(clippy::unwrap_used, reason = "all of this file is tests")]
 
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +18,11 @@ use reactor::{
 use tempfile::TempDir;
 
 const SIZE: u64 = 16 << 20;
-const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
+const NO_WAIT: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
 
-/// Permission to run, for one test at a time: a program that another test starts would inherit this one's descriptors
-/// for a moment, and keep its devices in use.
-fn turn() -> Option<MutexGuard<'static, ()>> {
+/// Serialises the tests: a program started by another test would briefly inherit this one's
+/// descriptors and keep its devices in use.
+fn serialise() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let has_all = test_support::has_loop() && test_support::has_program("losetup");
     has_all.then(|| TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -52,7 +53,7 @@ impl Loop {
     }
 
     fn open(&self) -> DriveHandle {
-        FileDrive::open(&self.device, AT_ONCE).unwrap()
+        FileDrive::open(&self.device, NO_WAIT).unwrap()
     }
 }
 
@@ -86,7 +87,7 @@ async fn round_trip(drive: &dyn Drive, offset: u64, shift: usize) {
 
 #[test]
 fn a_block_device_is_a_drive() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&[]);
     let handle = device.open();
     assert!(handle.is_block_device() && handle.is_direct() && !handle.is_read_only());
@@ -106,7 +107,7 @@ fn a_block_device_is_a_drive() {
 
 #[test]
 fn a_discarded_block_device_gives_its_space_back() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&[]);
     let handle = device.open();
     let allocated = || std::fs::metadata(&device.file).unwrap().blocks() * 512;
@@ -123,8 +124,8 @@ fn a_discarded_block_device_gives_its_space_back() {
 }
 
 #[test]
-fn large_sectors_ask_for_no_alignment_of_memory() {
-    let Some(_turn) = turn() else { return };
+fn large_sectors_require_no_memory_alignment() {
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&["--sector-size", "4096"]);
     let handle = device.open();
     assert_eq!(handle.properties().logical_sector, 4096);
@@ -138,13 +139,13 @@ fn large_sectors_ask_for_no_alignment_of_memory() {
 
 #[test]
 fn a_block_device_belongs_to_one_writer() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&[]);
     let handle = device.open();
-    let second = FileDrive::open(&device.device, AT_ONCE);
+    let second = FileDrive::open(&device.device, NO_WAIT);
     assert_eq!(second.unwrap_err().kind(), OpenDriveErrorKind::InUse);
     drop(handle);
-    // Not left in use by a ring that the drive was opened on, nor by the ring's end.
+    // Not kept in use by a ring that the drive was opened on, nor by the ring's teardown.
     on_each_backend(async |platform| {
         for _ in 0..20 {
             let handle = device.open();
@@ -156,31 +157,31 @@ fn a_block_device_belongs_to_one_writer() {
 
 #[test]
 fn a_mounted_block_device_is_in_use() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&[]);
     run("mkfs.ext4", &["-q", &device.device]);
     let mount = Mount::new(&["-t", "ext4", &device.device]);
-    let refused = FileDrive::open(&device.device, AT_ONCE).unwrap_err();
+    let refused = FileDrive::open(&device.device, NO_WAIT).unwrap_err();
     assert_eq!(refused.kind(), OpenDriveErrorKind::InUse);
-    // To look at it is allowed.
-    FileDrive::open(&device.device, DriveOptions { read_only: true, ..AT_ONCE }).unwrap();
+    // Opening it read-only is permitted.
+    FileDrive::open(&device.device, DriveOptions { read_only: true, ..NO_WAIT }).unwrap();
     drop(mount);
     device.open();
 }
 
 #[test]
 fn a_partition_is_a_drive_of_its_own() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&["--partscan"]);
     // In sectors of 512 bytes: 4 MiB from 1 MiB on.
     run("addpart", &[&device.device, "1", "2048", "8192"]);
     let partition = format!("{}p1", device.device);
-    let handle = FileDrive::open(&partition, AT_ONCE).unwrap();
+    let handle = FileDrive::open(&partition, NO_WAIT).unwrap();
     let properties = handle.properties();
     assert_eq!(properties.size, 4 << 20);
-    // Known of the whole device only.
+    // Only the whole device has this attribute.
     assert!(properties.discard);
-    let whole = FileDrive::open(&device.device, AT_ONCE);
+    let whole = FileDrive::open(&device.device, NO_WAIT);
     assert_eq!(whole.unwrap_err().kind(), OpenDriveErrorKind::InUse);
     on_each_backend(async |platform| {
         let drive = handle.open_on(&platform);
@@ -192,15 +193,15 @@ fn a_partition_is_a_drive_of_its_own() {
     run("delpart", &[&device.device, "1"]);
 }
 
-/// Something mounted on a directory of its own.
+/// A file system mounted on its own directory.
 struct Mount {
     directory: TempDir,
 }
 
 impl Mount {
-    fn new(what: &[&str]) -> Self {
+    fn new(options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let arguments: Vec<&str> = what.iter().copied().chain(directory.path().to_str()).collect();
+        let arguments: Vec<&str> = options.iter().copied().chain(directory.path().to_str()).collect();
         run("mount", &arguments);
         Self { directory }
     }
@@ -218,11 +219,11 @@ impl Drop for Mount {
 
 #[test]
 fn a_full_filesystem_is_no_space_and_a_read_only_one_is_read_only() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&[]);
     run("mkfs.ext4", &["-q", &device.device]);
-    for what in [&["-t", "tmpfs", "-o", "size=4m", "none"][..], &["-t", "ext4", &device.device][..]] {
-        let mount = Mount::new(what);
+    for options in [&["-t", "tmpfs", "-o", "size=4m", "none"][..], &["-t", "ext4", &device.device][..]] {
+        let mount = Mount::new(options);
         let path = mount.directory.path().join("drive");
         create_file(&path, 64 << 20).unwrap();
         let handle = FileDrive::open(&path, DriveOptions::default()).unwrap();
@@ -231,24 +232,24 @@ fn a_full_filesystem_is_no_space_and_a_read_only_one_is_read_only() {
             assert_eq!(drive.reserve(0, 64 << 20).await.unwrap_err().kind(), IoErrorKind::NoSpace);
             let big = Buffer::copy_of(&vec![1; 32 << 20]).span();
             assert_eq!(drive.write(0, &[big]).await.unwrap_err().kind(), IoErrorKind::NoSpace);
-            // What there is can be used, and is there again after a discard.
+            // Existing space is usable, and is available again after a discard.
             assert_eq!(drive.discard(0, 64 << 20).await, Ok(0));
             assert_eq!(drive.reserve(0, 1 << 20).await, Ok(0));
             round_trip(&*drive, 0, 0).await;
         });
         drop(handle);
         run("mount", &["-o", "remount,ro", mount.path()]);
-        let refused = FileDrive::open(&path, AT_ONCE).unwrap_err();
+        let refused = FileDrive::open(&path, NO_WAIT).unwrap_err();
         assert_eq!(refused.kind(), OpenDriveErrorKind::ReadOnly);
-        FileDrive::open(&path, DriveOptions { read_only: true, ..AT_ONCE }).unwrap();
+        FileDrive::open(&path, DriveOptions { read_only: true, ..NO_WAIT }).unwrap();
     }
 }
 
 #[test]
 fn a_write_protected_device_is_refused_when_it_is_opened() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = serialise() else { return };
     let device = Loop::new(&["--read-only"]);
-    let refused = FileDrive::open(&device.device, AT_ONCE).unwrap_err();
+    let refused = FileDrive::open(&device.device, NO_WAIT).unwrap_err();
     assert_eq!(refused.kind(), OpenDriveErrorKind::ReadOnly);
-    FileDrive::open(&device.device, DriveOptions { read_only: true, ..AT_ONCE }).unwrap();
+    FileDrive::open(&device.device, DriveOptions { read_only: true, ..NO_WAIT }).unwrap();
 }

@@ -52,8 +52,8 @@ pub fn serve(config: &Config) -> Result<()> {
     panics::install();
     capacity::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
     runtime.block_on(run(config))
 }
 

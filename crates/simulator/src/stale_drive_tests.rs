@@ -96,7 +96,10 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
         }
         machine.disks[0].restore(&image);
         let report = machine.check().unwrap();
-        assert!(report.findings.iter().any(|finding| finding.message.contains("outdated copy")), "{report:?}");
+        assert!(
+            report.findings.iter().any(|finding| finding.message.contains("outdated copy")),
+            "{report:?}"
+        );
         with_pool_and_report(&machine, async |pool, report| {
             assert_eq!(report.stale, ["drive0"], "{crashed} {blocks}");
             let status = pool.status().await.unwrap();

@@ -1,66 +1,66 @@
-//! What held a case back, with what shows it.
+//! Determines the bottleneck of a case, with evidence.
 //!
-//! Pure: from what the machine did meanwhile. Must not know: bounds.
+//! Pure functions of the observation.
 
 use serde::Serialize;
 
-use super::{own_cpu, under_way};
+use super::{in_flight, own_cpu};
 use crate::compare::Series;
+use crate::human;
 use crate::lab::DriveLimits;
 use crate::observe::{DriveWork, Observation};
 use crate::suite::Case;
-use crate::words;
 
-/// What is used to this share of what there is, is full.
-const FULL: f64 = 0.9;
-/// A program is likely to be one thread if it uses between this and the next of a processor.
+/// Utilisation from which a resource counts as saturated.
+const SATURATED: f64 = 0.9;
+/// Range of processor use of a program that is probably limited by one thread.
 const ONE_THREAD: (f64, f64) = (0.93, 1.03);
 
-/// What held a case back.
+/// The kind of a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// All drives do what they can.
+    /// All drives are saturated.
     Drives,
-    /// Some drives do what they can, and the others wait for them.
+    /// Some drives are saturated, and the load waits for them.
     SomeDrives,
-    /// The machine's processors are in use.
+    /// The machine's processors are saturated.
     Processors,
-    /// The same, but by programs that have nothing to do with it.
+    /// The machine's processors are saturated by unrelated programs.
     Others,
-    /// The load keeps a latency, and so is no deeper.
+    /// The load limits its depth to meet a latency target.
     LatencyTarget,
-    /// Likely one thread of a program.
+    /// Probably one thread of a program.
     OneThread,
-    /// Nothing is full: operations wait for one another.
+    /// Nothing is saturated: the latency of operations limits the rate.
     Latency,
 }
 
-/// What held a case back, and how that is known.
+/// A bottleneck and its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bottleneck {
-    /// The kind of it.
+    /// The kind.
     pub cause: Cause,
-    /// In a few words.
+    /// Short description.
     pub what: String,
-    /// What shows it.
+    /// Evidence.
     pub evidence: Vec<String>,
 }
 
-/// What a drive is fullest of, and how full.
+/// Returns the most utilised limit of a drive, and its utilisation.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn fullness(drive: &DriveWork, limits: &DriveLimits) -> (&'static str, f64) {
     let shares = [
-        ("reads a second", drive.read_iops, limits.read_iops),
-        ("bytes read a second", drive.read_bps, limits.read_bps),
-        ("writes a second", drive.write_iops, limits.write_iops),
-        ("bytes written a second", drive.write_bps, limits.write_bps),
+        ("reads per second", drive.read_iops, limits.read_iops),
+        ("bytes read per second", drive.read_bps, limits.read_bps),
+        ("writes per second", drive.write_iops, limits.write_iops),
+        ("bytes written per second", drive.write_bps, limits.write_bps),
     ];
     let share = |(what, done, limit): (&'static str, f64, u64)| (what, done / (limit as f64).max(1.0));
     shares.into_iter().map(share).max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or(("", 0.0))
 }
 
-struct Drives {
+struct DriveUtilisation {
     what: &'static str,
     mean: f64,
     fullest: f64,
@@ -69,25 +69,26 @@ struct Drives {
     count: usize,
 }
 
-/// How full the drives are that do anything.
+/// Returns the utilisation of the drives with I/O.
 #[allow(clippy::cast_precision_loss)]
-fn drives(seen: &Observation, limits: Option<&DriveLimits>) -> Option<Drives> {
+fn drives(seen: &Observation, limits: Option<&DriveLimits>) -> Option<DriveUtilisation> {
     let limits = limits?;
     let busy = seen.drives.iter().filter(|drive| drive.read_iops + drive.write_iops > 0.0);
     let shares: Vec<(&str, (&'static str, f64))> =
         busy.map(|drive| (drive.name.as_str(), fullness(drive, limits))).collect();
     let (name, (what, fullest)) = *shares.iter().max_by(|left, right| left.1.1.total_cmp(&right.1.1))?;
-    Some(Drives {
+    Some(DriveUtilisation {
         what,
         mean: shares.iter().map(|(_, (_, share))| share).sum::<f64>() / shares.len() as f64,
         fullest,
         name: name.into(),
-        full: shares.iter().filter(|(_, (_, share))| *share >= FULL).count(),
+        full: shares.iter().filter(|(_, (_, share))| *share >= SATURATED).count(),
         count: shares.len(),
     })
 }
 
-/// What held it back. `mixed` says that other jobs went on at the same time, so that the drives' work is not this one's alone.
+/// Determines the bottleneck. `mixed` means that other jobs ran at the same time, so that the
+/// drives' work is not only this job's.
 pub(super) fn find(
     case: &Case,
     series: &Series,
@@ -100,12 +101,12 @@ pub(super) fn find(
     let mut evidence = Vec::new();
     if let Some(drives) = &drives {
         evidence.push(format!(
-            "the drives are at {:.0} % of their {} in the mean; {} of {} at {:.0} % or more, the fullest ({}) at {:.0} %",
+            "the drives are on average at {:.0} % of their {}; {} of {} at {:.0} % or more, the busiest ({}) at {:.0} %",
             drives.mean * 100.0,
             drives.what,
             drives.full,
             drives.count,
-            FULL * 100.0,
+            SATURATED * 100.0,
             drives.name,
             drives.fullest * 100.0
         ));
@@ -117,7 +118,7 @@ pub(super) fn find(
             "{:.2} of {} processors are in use: {}",
             seen.cpu_busy,
             seen.cpus,
-            if list.is_empty() { "nothing to speak of".into() } else { list.join(", ") }
+            if list.is_empty() { "no significant user".into() } else { list.join(", ") }
         ));
     }
     if !mixed {
@@ -128,29 +129,33 @@ pub(super) fn find(
     Bottleneck { cause, what, evidence }
 }
 
-fn cause(case: &Case, series: &Series, seen: &Observation, drives: Option<&Drives>) -> (Cause, String) {
+fn cause(
+    case: &Case,
+    series: &Series,
+    seen: &Observation,
+    drives: Option<&DriveUtilisation>,
+) -> (Cause, String) {
     let cpus = f64::from(seen.cpus);
-    if let Some(drives) = drives.filter(|drives| drives.mean >= FULL) {
+    if let Some(drives) = drives.filter(|drives| drives.mean >= SATURATED) {
         return (Cause::Drives, format!("the drives' {}", drives.what));
     }
     let others = seen.cpu.get("others").copied().unwrap_or(0.0);
-    if cpus > 0.0 && seen.cpu_busy + seen.cpu_steal >= FULL * cpus {
+    if cpus > 0.0 && seen.cpu_busy + seen.cpu_steal >= SATURATED * cpus {
         let own = own_cpu(seen);
         if others + seen.cpu_steal > own {
-            return (Cause::Others, "processors, taken by programs that have nothing to do with it".into());
+            return (Cause::Others, "processors, used by unrelated programs".into());
         }
         let most = seen.cpu.iter().filter(|(kind, _)| *kind != "others");
         let most = most.max_by(|left, right| left.1.total_cmp(right.1)).map_or("?", |(kind, _)| kind);
-        return (Cause::Processors, format!("the machine's processors, most of all for '{most}'"));
+        return (Cause::Processors, format!("the machine's processors, mainly used by '{most}'"));
     }
-    if let Some(drives) = drives.filter(|drives| drives.fullest >= FULL) {
-        let what =
-            format!("{} of {} drives: the load is uneven, and the others wait", drives.full, drives.count);
+    if let Some(drives) = drives.filter(|drives| drives.fullest >= SATURATED) {
+        let what = format!("{} of {} drives: the load is unevenly distributed", drives.full, drives.count);
         return (Cause::SomeDrives, what);
     }
     if let Some(latency) = case.job.latency {
         let what = format!(
-            "the load itself, which keeps {} % of operations within {} ms",
+            "the latency target of the load: {} % of operations within {} ms",
             latency.percentile, latency.target_ms
         );
         return (Cause::LatencyTarget, what);
@@ -158,21 +163,23 @@ fn cause(case: &Case, series: &Series, seen: &Observation, drives: Option<&Drive
     let one_thread = |used: f64| used >= ONE_THREAD.0 && used <= ONE_THREAD.1;
     let by_us = |kind: &str| !["others", "kernel", "bench"].contains(&kind);
     if let Some((kind, _)) = seen.cpu.iter().find(|(kind, used)| by_us(kind) && one_thread(**used)) {
-        return (Cause::OneThread, format!("likely one thread of '{kind}', which uses one processor whole"));
+        return (Cause::OneThread, format!("probably one thread of '{kind}', which saturates one processor"));
     }
-    let mean = words::time(mean_us(series));
-    let what =
-        format!("latency: {} operations under way, {mean} each, and nothing else is full", under_way(case));
+    let mean = human::time(mean_us(series));
+    let what = format!(
+        "latency: {} operations in flight, {mean} each, and no resource is saturated",
+        in_flight(case)
+    );
     (Cause::Latency, what)
 }
 
-/// Mean latency of both directions.
+/// Returns the mean latency of both directions.
 fn mean_us(series: &Series) -> f64 {
     let iops: f64 = series.sides.iter().map(|side| side.iops).sum();
     series.sides.iter().map(|side| side.mean_us * side.iops).sum::<f64>() / iops.max(f64::MIN_POSITIVE)
 }
 
-/// What the drives do for each byte that is asked for.
+/// Returns the bytes that the drives transfer per byte of load.
 fn amplification(series: &Series, case: &Case, seen: &Observation) -> Option<String> {
     if seen.drives.is_empty() {
         return None;
@@ -180,7 +187,7 @@ fn amplification(series: &Series, case: &Case, seen: &Observation) -> Option<Str
     let asked: f64 = series.sides.iter().map(|side| side.bytes_per_s).sum();
     let read: f64 = seen.drives.iter().map(|drive| drive.read_bps).sum();
     let written: f64 = seen.drives.iter().map(|drive| drive.write_bps).sum();
-    // Which of them is for what cannot be told apart where a job does both.
+    // In a mixed job the drives' reads and writes cannot be attributed.
     (asked > 0.0).then(|| match case.job.read_percent {
         100 => format!("for each byte read the drives read {:.2}", read / asked),
         0 => format!(
@@ -196,7 +203,7 @@ fn amplification(series: &Series, case: &Case, seen: &Observation) -> Option<Str
     })
 }
 
-/// How much of an operation's time drives take.
+/// Compares the latency of operations with that of the drives.
 fn waiting(case: &Case, series: &Series, seen: &Observation) -> Option<String> {
     let (mut time, mut count) = (0.0, 0.0);
     for drive in &seen.drives {
@@ -205,10 +212,10 @@ fn waiting(case: &Case, series: &Series, seen: &Observation) -> Option<String> {
     }
     (count > 0.0).then(|| {
         format!(
-            "an operation takes {}, one of a drive {}; {} are kept under way",
-            words::time(mean_us(series)),
-            words::time(time / count),
-            under_way(case)
+            "an operation takes {}, a drive's operation {}; {} are in flight",
+            human::time(mean_us(series)),
+            human::time(time / count),
+            in_flight(case)
         )
     })
 }

@@ -1,7 +1,7 @@
-//! How a job's rate grows with instances or with depth, and where more load no longer helps.
+//! Growth of a job's rate with instances or queue depth, and the point of saturation.
 //!
-//! Pure. The knee is the first point with nine tenths of the highest rate: whatever load comes after it buys at most the
-//! last tenth, and is paid for with latency.
+//! Pure functions. The knee is the first point with 90 % of the highest rate: more load gains at
+//! most the last tenth and costs latency.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde::Serialize;
 
 use super::Finding;
 
-/// Share of the highest rate at which more load no longer helps.
+/// Share of the highest rate that defines the knee.
 const KNEE: f64 = 0.9;
-/// Points below which a line says nothing.
+/// Minimum points of a curve.
 const POINTS_MIN: usize = 3;
 
-/// What the load is made of more of.
+/// The varied parameter of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Along {
-    /// Instances side by side.
+    /// Concurrent instances.
     Instances,
-    /// Operations under way in each thread.
+    /// Queue depth per thread.
     Depth,
 }
 
@@ -29,36 +29,36 @@ pub enum Along {
 pub struct Curve {
     /// The target.
     pub target: String,
-    /// The job, with what stays the same.
+    /// The job and its fixed parameters.
     pub job: String,
-    /// What grows.
+    /// The varied parameter.
     pub along: Along,
-    /// Rates are bytes a second, not operations.
+    /// True if the rates are bytes per second, false for operations per second.
     pub bandwidth: bool,
-    /// Its points, least load first.
+    /// The points, in order of load.
     pub points: Vec<Point>,
-    /// Where more load no longer helps; nothing if the rate still grows at the last point.
+    /// The load at the knee; `None` if the rate still grows at the last point.
     pub knee: Option<u32>,
 }
 
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// How much load.
+    /// The load.
     pub load: u32,
-    /// Operations or bytes a second.
+    /// Operations or bytes per second.
     pub rate: f64,
     /// Mean latency in microseconds, of reads if there are any.
     pub mean_us: f64,
-    /// Latency that 99.95 % of operations keep, likewise.
+    /// 99.95th percentile of the same latency, in microseconds.
     pub p9995_us: f64,
 }
 
-/// All curves with at least three points.
+/// Returns all curves with at least three points.
 pub(super) fn curves(cases: &[Finding]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for along in [Along::Instances, Along::Depth] {
-        // By target, job and what stays the same, in the order of the results.
+        // Grouped by target, job and fixed parameters, in the order of the results.
         let mut places: BTreeMap<(String, String, u32), usize> = BTreeMap::new();
         for finding in cases {
             let (load, same, title) = match along {
@@ -99,7 +99,7 @@ pub(super) fn curves(cases: &[Finding]) -> Vec<Curve> {
     curves
 }
 
-/// The first point with nine tenths of the highest rate, unless it is the last one.
+/// Returns the load of the first point with 90 % of the highest rate, unless it is the last point.
 pub(super) fn knee(points: &[Point]) -> Option<u32> {
     let highest = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let first = points.iter().find(|point| point.rate >= KNEE * highest)?;

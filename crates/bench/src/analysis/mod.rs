@@ -1,7 +1,8 @@
-//! What results mean: how near each came to its bounds, what held it back and how that is known, how it grows with load, and
-//! what a lost drive costs.
+//! Analysis of results: efficiency relative to bounds, bottlenecks with evidence, growth with load,
+//! and the cost of a failed drive.
 //!
-//! Always true: nothing is concluded that was not counted; what is only likely is called so. Must not know: how it is shown.
+//! Invariant: conclusions follow from counters only; uncertain ones are marked as probable. Does
+//! not know how they are displayed.
 
 mod bottleneck;
 mod growth;
@@ -17,63 +18,63 @@ use crate::bounds::{Bound, Layout, bounds, tightest};
 use crate::compare::{Series, series};
 use crate::lab::DriveLimits;
 use crate::observe::{DriveWork, Observation};
-use crate::run::{Described, Measured, RAW, RunPlan};
+use crate::run::{Measured, RAW, RunPlan, SystemRecord};
 use crate::suite::{Case, Job, Order};
 
-/// A drive that did more than this share of its limit was not limited.
+/// A drive that exceeded this share of its limit was not throttled.
 const ABOVE_LIMIT: f64 = 1.05;
 
-/// Seconds of counters from which that can be told.
+/// Minimum observed seconds for that conclusion.
 const LOOK_MIN_S: f64 = 5.0;
 
-/// Everything that a run's results mean.
+/// The analysis of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// What each drive can do, and where that is known from.
-    pub limits: Option<Known>,
+    /// The limits of each drive, and their source.
+    pub limits: Option<DriveLimitsInfo>,
     /// Each case of each target, the drives themselves first.
     pub cases: Vec<Finding>,
-    /// How rates grow with load.
+    /// Growth of rates with load.
     pub curves: Vec<Curve>,
-    /// What lost drives cost.
-    pub lost: Vec<Lost>,
-    /// What makes figures less believable.
+    /// Cost of failed drives.
+    pub lost: Vec<FailedDriveCost>,
+    /// Reasons for doubt about the results.
     pub doubts: Vec<String>,
 }
 
-/// What each drive can do.
+/// The limits of each drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Known {
-    /// In a second.
+pub struct DriveLimitsInfo {
+    /// Limits per second.
     pub limits: DriveLimits,
-    /// Where it is known from, for people.
+    /// Their source, as text.
     pub from: String,
 }
 
-/// What is to be said of a case.
+/// The analysis of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The target.
     pub target: String,
-    /// The case.
+    /// Name of the case.
     pub case: String,
-    /// What was done.
+    /// The job.
     pub job: Job,
-    /// By how many instances.
+    /// Number of instances.
     pub instances: u32,
-    /// What was measured.
+    /// The results.
     pub series: Series,
-    /// How near it came to each bound, the one that counts first.
+    /// Efficiency relative to each bound, the tightest one first.
     pub efficiency: Vec<Efficiency>,
-    /// What held it back.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// Processor time for each operation, in microseconds, of all that belongs to the measurement.
+    /// Processor time per operation in microseconds, of all processes of the measurement.
     pub cpu_us: Option<f64>,
-    /// What was done to the system before.
+    /// State of the system, such as a failed drive.
     pub state: Option<String>,
 }
 
-/// How near a rate came to a bound.
+/// The efficiency relative to a bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Efficiency {
     /// The bound.
@@ -82,23 +83,23 @@ pub struct Efficiency {
     pub share: f64,
 }
 
-/// A job with a drive lost, beside the same without.
+/// A job with a failed drive, compared with the healthy system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Lost {
+pub struct FailedDriveCost {
     /// The target.
     pub target: String,
     /// The case with all drives.
     pub healthy: String,
-    /// The case without one.
+    /// The case with a failed drive.
     pub degraded: String,
-    /// What is left of the rate.
+    /// Rate relative to the healthy system.
     pub rate: f64,
-    /// How much longer 99.95 % of operations take, as a factor.
+    /// Factor on the 99.95th percentile of the latency.
     pub p9995: Option<f64>,
 }
 
-/// What the results of a run mean.
-pub fn analyse(plan: &RunPlan, systems: &[Described], results: &[Measured]) -> Analysis {
+/// Analyses the results of a run.
+pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -> Analysis {
     let limits = known_limits(plan, results);
     let drives = u32::try_from(plan.drives.len()).unwrap_or(u32::MAX);
     let mut cases = Vec::new();
@@ -110,10 +111,10 @@ pub fn analyse(plan: &RunPlan, systems: &[Described], results: &[Measured]) -> A
             systems.iter().find(|system| system.target == name).and_then(|system| system.about.layout)
         };
         for (case, job, series) in series(results, name) {
-            // Of several repeats the last one's counters are looked at.
+            // The counters of the last repeat are used.
             let of_case = |one: &&Measured| one.target == name && one.case.name == case && one.all.is_some();
             let Some(last) = results.iter().rfind(of_case) else { continue };
-            // What each instance did by itself, mixed with other jobs of others, has no bound of its own.
+            // Staggered instances, mixed with other jobs, have no bound of their own.
             let mixed = name != RAW && plan.suite.order == Order::Staggered;
             let layout = layout.filter(|_| !mixed);
             cases.push(finding(case, &job, series, last, limits.as_ref(), layout, mixed));
@@ -133,7 +134,7 @@ fn finding(
     job: &Job,
     series: Series,
     last: &Measured,
-    limits: Option<&Known>,
+    limits: Option<&DriveLimitsInfo>,
     layout: Option<Layout>,
     mixed: bool,
 ) -> Finding {
@@ -145,7 +146,7 @@ fn finding(
         all.insert(0, first);
     }
     if last.target == RAW {
-        // Drives have no stripes and no parity.
+        // Independent drives have no stripes and no parity.
         all.truncate(1);
     }
     all.retain(|bound| bound.iops.is_finite() && bound.iops > 0.0);
@@ -171,7 +172,7 @@ fn finding(
     }
 }
 
-/// Processors in use by what belongs to the measurement.
+/// Returns the processors used by the measurement.
 fn own_cpu(seen: &Observation) -> f64 {
     seen.cpu.iter().filter(|(kind, _)| *kind != "others").map(|(_, used)| used).sum()
 }
@@ -181,21 +182,21 @@ fn cpu_us(iops: f64, seen: &Observation) -> Option<f64> {
     (iops > 0.0 && used > 0.0).then(|| used * 1e6 / iops)
 }
 
-/// What all processors of the machine would give at the same cost of each operation.
+/// Returns the bound of all processors of the machine at the same cost per operation.
 fn processors(cost: f64, seen: &Observation) -> Option<Bound> {
-    // Counters of processors go in steps of ten milliseconds: a few of them say nothing.
+    // Processor counters advance in steps of 10 ms: few steps are not significant.
     (seen.seconds * own_cpu(seen) >= 0.5).then(|| Bound {
         name: "processors".into(),
         iops: f64::from(seen.cpus) * 1e6 / cost,
-        saturates: "the machine's processors, load included".into(),
-        formula: format!("{} processors / {cost:.1} us for each operation", seen.cpus),
+        saturates: "the machine's processors, including the load".into(),
+        formula: format!("{} processors / {cost:.1} us per operation", seen.cpus),
     })
 }
 
-/// The lab's limits, or else the best that the drives did when they were measured.
-fn known_limits(plan: &RunPlan, results: &[Measured]) -> Option<Known> {
+/// Returns the limits of the lab, or else the best results of the drives themselves.
+fn known_limits(plan: &RunPlan, results: &[Measured]) -> Option<DriveLimitsInfo> {
     if let Some(limits) = plan.limits {
-        return Some(Known { limits, from: "set by the lab".into() });
+        return Some(DriveLimitsInfo { limits, from: "limits of the lab".into() });
     }
     let raw = series(results, RAW);
     let drives = plan.drives.len();
@@ -216,10 +217,10 @@ fn known_limits(plan: &RunPlan, results: &[Measured]) -> Option<Known> {
         read_bps: best(100, true),
         write_bps: best(0, true),
     };
-    Some(Known { limits, from: "the best that the drives themselves did in this run".into() })
+    Some(DriveLimitsInfo { limits, from: "the best results of the drives themselves in this run".into() })
 }
 
-fn lost(cases: &[Finding]) -> Vec<Lost> {
+fn lost(cases: &[Finding]) -> Vec<FailedDriveCost> {
     let same = |left: &Finding, right: &Finding| {
         let kind = |job: &Job| {
             (job.block_bytes, job.read_percent, job.random, job.depth, job.threads, job.profile.clone())
@@ -232,7 +233,7 @@ fn lost(cases: &[Finding]) -> Vec<Lost> {
         let healthy = cases.iter().find(|other| !other.job.degraded && same(other, degraded))?;
         let tail = |finding: &Finding| finding.series.sides.first().map(|side| side.p9995_us);
         let tails = tail(healthy).zip(tail(degraded)).filter(|(healthy, _)| *healthy > 0.0);
-        (healthy.series.rate > 0.0).then(|| Lost {
+        (healthy.series.rate > 0.0).then(|| FailedDriveCost {
             target: degraded.target.clone(),
             healthy: healthy.case.clone(),
             degraded: degraded.case.clone(),
@@ -243,7 +244,7 @@ fn lost(cases: &[Finding]) -> Vec<Lost> {
     cases.iter().filter(|finding| finding.job.degraded).filter_map(pair).collect()
 }
 
-/// What makes figures less believable, each kind once.
+/// Returns the reasons for doubt, each kind once.
 fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut say = |text: &str, cases: Vec<String>| {
@@ -265,7 +266,7 @@ fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
                 names.push(name);
             }
         }
-        // A list of everything is no list.
+        // A list of all cases is shortened.
         if names.len() > 2 && names.len() == count {
             vec![format!("all {count} measurements")]
         } else {
@@ -273,29 +274,30 @@ fn doubts(plan: &RunPlan, results: &[Measured]) -> Vec<String> {
         }
     };
     say(
-        "somebody else used the machine, so that these may be too low",
+        "other programs used the machine; these results may be too low",
         named(&|one| !one.observation.disturbed.is_empty()),
     );
-    say("had not settled", named(&|one| one.steady.is_some_and(|steady| !steady.steady)));
-    say("too short to tell whether they had settled", named(&|one| one.steady.is_none()));
+    say("did not reach a steady state", named(&|one| one.steady.is_some_and(|steady| !steady.steady)));
+    say("too short to detect a steady state", named(&|one| one.steady.is_none()));
     if let (Some(limits), Some(_)) = (plan.limits, &plan.lab) {
         let above = named(&|one| {
             let fullness = |drive| fullness(drive, &limits);
-            // Budgets come in pieces of a tenth of a second, of which a short look sees one more or less.
+            // Budgets are granted per tenth of a second, so a short observation may see one more or
+            // less.
             let long = one.observation.seconds >= LOOK_MIN_S;
             long && one.observation.drives.iter().any(|drive| fullness(drive) > ABOVE_LIMIT)
         });
-        say("a drive did more than the lab's limit, which did not hold for all that used it", above);
+        say("a drive exceeded the lab's limit, which did not apply to all of its users", above);
     }
     doubts
 }
 
-/// How full a drive was, as a share of the limit that it was nearest to.
+/// Returns the utilisation of a drive relative to its tightest limit.
 pub fn fullness(drive: &DriveWork, limits: &DriveLimits) -> f64 {
     bottleneck::fullness(drive, limits).1
 }
 
-/// Operations that a case keeps under way.
-fn under_way(case: &Case) -> u64 {
+/// Returns the operations in flight of a case.
+fn in_flight(case: &Case) -> u64 {
     u64::from(case.instances) * u64::from(case.job.threads) * u64::from(case.job.depth)
 }

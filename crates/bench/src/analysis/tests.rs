@@ -1,4 +1,4 @@
-//! Conclusions from counters that are made up to lead to them.
+//! Tests of conclusions from constructed counters.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use super::bottleneck::find;
 use super::growth::knee;
 use super::*;
 use crate::observe::DriveWork;
-use crate::result::{Both, Direction};
+use crate::result::{Direction, ReadWrite};
 use crate::run::{Environment, TargetSpec};
 use crate::suite::{LatencyTarget, Scaling, Suite};
-use crate::system::{About, Promises};
+use crate::system::{Guarantees, SystemInfo};
 
 const LIMITS: DriveLimits =
     DriveLimits { read_iops: 1000, write_iops: 500, read_bps: 1 << 30, write_bps: 1 << 29 };
@@ -40,20 +40,20 @@ pub(crate) fn plan() -> RunPlan {
     }
 }
 
-pub(crate) fn systems() -> Vec<Described> {
-    let about = About {
+pub(crate) fn systems() -> Vec<SystemRecord> {
+    let about = SystemInfo {
         name: "a".into(),
         what: String::new(),
-        promises: Promises::default(),
+        promises: Guarantees::default(),
         takes_drives: true,
         degrades: true,
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
         remark: None,
     };
-    vec![Described { target: "a".into(), about }]
+    vec![SystemRecord { target: "a".into(), about }]
 }
 
-/// Ten drives that read, each so many a second, and who uses how much of two processors.
+/// Ten drives with these read rates, and the processor use by kind, of two processors.
 pub(crate) fn seen(reads: [f64; 10], cpu: &[(&str, f64)]) -> Observation {
     let drive = |(number, reads): (usize, f64)| DriveWork {
         name: format!("d{number}"),
@@ -89,9 +89,9 @@ pub(crate) fn measured(
         latencies: [(micros * 1000, 100)].into_iter().collect(),
     };
     let all = if job.read_percent == 0 {
-        Both { read: None, write: Some(direction) }
+        ReadWrite { read: None, write: Some(direction) }
     } else {
-        Both { read: Some(direction), write: None }
+        ReadWrite { read: Some(direction), write: None }
     };
     Measured {
         step: format!("1/{target}/{}", job.name),
@@ -118,17 +118,17 @@ fn cause(observation: Observation) -> Bottleneck {
 }
 
 #[test]
-fn whatever_is_full_is_named() {
+fn the_saturated_resource_is_named() {
     let quiet = [("gabion", 0.3), ("others", 0.01)];
     let mut uneven = [500.0; 10];
     uneven[3] = 990.0;
     let full = cause(seen([960.0; 10], &quiet));
-    assert_eq!((full.cause, full.what.as_str()), (Cause::Drives, "the drives' reads a second"));
-    assert!(full.evidence[0].contains("at 96 % of their reads a second"), "{:?}", full.evidence);
+    assert_eq!((full.cause, full.what.as_str()), (Cause::Drives, "the drives' reads per second"));
+    assert!(full.evidence[0].contains("at 96 % of their reads per second"), "{:?}", full.evidence);
     let some = cause(seen(uneven, &quiet));
     assert_eq!(some.cause, Cause::SomeDrives);
     assert!(
-        some.evidence[0].contains("1 of 10 at 90 % or more, the fullest (d3) at 99 %"),
+        some.evidence[0].contains("1 of 10 at 90 % or more, the busiest (d3) at 99 %"),
         "{:?}",
         some.evidence
     );
@@ -139,13 +139,13 @@ fn whatever_is_full_is_named() {
     assert_eq!(cause(seen([500.0; 10], &[("gabion", 0.99), ("load", 0.2)])).cause, Cause::OneThread);
     let waits = cause(seen([500.0; 10], &quiet));
     assert_eq!(waits.cause, Cause::Latency);
-    // 16 instances of 6 threads that keep 32 under way each.
-    assert!(waits.what.contains("3072 operations under way, 100 us each"), "{}", waits.what);
+    // 16 instances with 6 threads at queue depth 32.
+    assert!(waits.what.contains("3072 operations in flight, 100 us each"), "{}", waits.what);
     assert!(waits.evidence.iter().any(|line| line.contains("the drives read 1.00")), "{:?}", waits.evidence);
 }
 
 #[test]
-fn drives_that_are_lost_do_not_count_and_a_latency_target_is_no_fault() {
+fn failed_drives_and_latency_targets_are_considered() {
     let quiet = [("gabion", 0.3)];
     let mut without = [960.0; 10];
     (without[0], without[5]) = (0.0, 0.0);
@@ -159,7 +159,7 @@ fn drives_that_are_lost_do_not_count_and_a_latency_target_is_no_fault() {
 }
 
 #[test]
-fn efficiency_is_of_the_bound_that_counts_and_losses_of_the_same_job() {
+fn efficiency_uses_the_tightest_bound_and_losses_the_same_job() {
     let quiet = [("gabion", 0.4), ("load", 0.1), ("others", 0.5)];
     let results = [
         measured(RAW, 0, 9900.0, 100, seen([990.0; 10], &quiet)),
@@ -174,18 +174,19 @@ fn efficiency_is_of_the_bound_that_counts_and_losses_of_the_same_job() {
     };
     assert_eq!(share(0, 0), ("drives' reads".into(), 0.99));
     assert_eq!(share(1, 0), ("drives' reads".into(), 0.96));
-    // Half a processor for 9,600 a second: two give 38,400, and others do not count.
+    // Half a processor for 9,600 operations per second: two processors give 38,400, and other
+    // programs do not count.
     assert_eq!(share(1, 1), ("processors".into(), 0.25));
     assert!((analysis.cases[1].cpu_us.unwrap() - 0.5e6 / 9600.0).abs() < 1e-9);
-    assert_eq!(share(2, 0), ("in place".into(), 2.0), "ten drives, 500 writes, two for each");
+    assert_eq!(share(2, 0), ("in place".into(), 2.0), "ten drives, 500 writes, two per write");
     let lost = &analysis.lost[0];
     assert_eq!((lost.rate, lost.p9995, lost.healthy.as_str()), (0.5, Some(4.0), "4k random read"));
     assert_eq!(analysis.doubts.len(), 1, "{:?}", analysis.doubts);
-    assert!(analysis.doubts[0].starts_with("too short to tell"));
+    assert!(analysis.doubts[0].starts_with("too short to detect"));
 }
 
 #[test]
-fn without_a_lab_the_drives_own_results_are_the_limits() {
+fn without_a_lab_the_limits_are_the_drives_results() {
     let quiet = [("gabion", 0.4)];
     let mut plan = plan();
     plan.limits = None;
@@ -203,7 +204,7 @@ fn without_a_lab_the_drives_own_results_are_the_limits() {
 }
 
 #[test]
-fn the_knee_is_where_more_load_no_longer_helps() {
+fn the_knee_is_the_first_point_near_the_highest_rate() {
     let points = |rates: &[f64]| -> Vec<Point> {
         let point = |(load, rate): (u32, &f64)| Point { load, rate: *rate, mean_us: 0.0, p9995_us: 0.0 };
         (1..).zip(rates).map(point).collect()

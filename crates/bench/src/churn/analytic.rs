@@ -1,12 +1,14 @@
-//! What cleaning costs at best when blocks are overwritten uniformly at random.
+//! The minimum write amplification of garbage collection under uniform random overwrites.
 //!
-//! A log of segments that are cleaned when they have least left in them. With blocks drawn uniformly, and segments of many blocks, that is
-//! the one written longest ago, and the share `u` of it that still lives is what was spared by all that users wrote since: with `f` the share of
-//! all space that lives, `u = exp(-(1 - u) / f)`. Each user block then costs `1 / (1 - u)` blocks.
-//! (Desnoyers, "Analytic modeling of SSD write performance", 2012; Van Houdt, "A mean field model for a class of garbage
-//! collection algorithms in flash-based solid state drives", 2013.)
+//! The model is a log of segments with greedy cleaning. With uniform overwrites and many blocks per
+//! segment, the victim is the oldest segment, and the share `u` of its blocks that are still live
+//! follows from the overwrites since: with `f` the share of live space, `u = exp(-(1 - u) / f)`.
+//! Each user block then costs `1 / (1 - u)` blocks. (Desnoyers, "Analytic modeling of SSD write
+//! performance", 2012; Van Houdt, "A mean field model for a class of garbage collection algorithms
+//! in flash-based solid state drives", 2013.)
 
-/// Blocks written for each that users write, headers and parity apart, by a greedy cleaner at this share of live blocks.
+/// Returns the write amplification of a greedy cleaner at this share of live blocks, without
+/// headers and parity.
 ///
 /// # Panics
 /// If the share is not between 0 and 1.
@@ -15,7 +17,7 @@ pub fn greedy_amplification(fill: f64) -> f64 {
     if fill == 0.0 {
         return 1.0;
     }
-    // The smaller of two solutions, the other one being 1: this comes closer to it with each step, from below.
+    // Iterates to the smaller of two solutions (the other is 1) from below.
     let mut live: f64 = 0.0;
     for _ in 0..100_000 {
         live = (-(1.0 - live) / fill).exp();

@@ -1,28 +1,28 @@
-//! Which block is overwritten next.
+//! Random selection of the next block to overwrite.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Zipf};
 use serde::Serialize;
 
-/// Exponent of the Zipf distribution, as YCSB has it (Cooper and others, 2010).
+/// Exponent of the Zipf distribution, as in YCSB (Cooper and others, 2010).
 const THETA: f64 = 0.99;
 
-/// How often each block is overwritten.
+/// Distribution of overwrites over the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// All alike.
+    /// All blocks are equally likely.
     Uniform,
-    /// By Zipf's law with exponent 0.99; the hot ones lie anywhere.
+    /// Zipf with exponent 0.99; hot blocks are spread over the volume.
     Zipf,
 }
 
-/// Draws blocks below `blocks`.
+/// A random source of block numbers below `blocks`.
 pub(crate) struct Draw {
     random: SmallRng,
     blocks: u64,
-    /// Ranks are this far apart: hot blocks do not lie side by side.
+    /// Distance between consecutive ranks, so that hot blocks are not adjacent.
     step: u64,
     zipf: Option<Zipf<f64>>,
 }
@@ -49,7 +49,8 @@ impl Draw {
     }
 }
 
-/// A step that goes through all blocks, as it shares no factor with their number; the golden ratio spreads them evenly.
+/// Returns a step that visits all blocks because it is coprime to their number. The golden ratio
+/// spreads them evenly.
 fn step(blocks: u64) -> u64 {
     let golden = u64::try_from((u128::from(blocks) * 0x9E37_79B9_7F4A_7C15) >> 64).unwrap_or(0);
     (golden.max(1)..).find(|step| gcd(*step, blocks) == 1).unwrap_or(1)

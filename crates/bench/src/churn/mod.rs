@@ -1,10 +1,10 @@
-//! `bench churn`: a pool that is overwritten at random for long enough that the cleaner decides what it costs and how long it takes.
+//! `bench churn`: steady-state random overwrite of a pool, which shows the cost of garbage
+//! collection.
 //!
-//! One reactor core, memory drives, everything on, as in `bench engine`. A volume has the wanted share of what the pool takes;
-//! it is overwritten in blocks of 4 KiB, and measured in windows of a quarter of its size each. Before that, the same load on the pool
-//! while it has never been cleaned: the empty pool that the rest is compared with. At the end every block is read and looked at.
-//!
-//! Must not know: how the cleaner works.
+//! One reactor core, memory drives, all checks on, as in `bench engine`. A volume with the given
+//! share of the pool's capacity is overwritten in blocks of 4 KiB and measured in windows of a
+//! quarter of its size. The same load on the new pool, before any cleaning, is the reference. At
+//! the end every block is read and verified.
 
 mod analytic;
 mod draw;
@@ -20,61 +20,62 @@ use format::limits::BLOCK_BYTES;
 pub use analytic::greedy_amplification;
 pub use draw::Distribution;
 pub(crate) use draw::Draw;
-pub use result::{Amplification, Churn, Window};
+pub use result::{Amplification, Churn, ChurnWindow};
 
 use crate::engine_bench::BenchError;
 use crate::memory_pool;
-use crate::users::{fill, wrong_in};
-use load::Load;
+use crate::volume_load::{fill, wrong_in};
+use load::ChurnLoad;
 
-/// Windows in which the volume is overwritten once.
+/// Windows per overwrite of the volume.
 const WINDOWS: u32 = 4;
-/// Share by which the amplification of two overwrites may differ once it has settled.
+/// Maximum relative difference in write amplification between two overwrites of a settled pool.
 const SETTLED: f64 = 0.03;
-/// Bytes of a zone: small, so that drives of a gigabyte have as many segments as real ones, and pay as small a share for reserves.
+/// Zone size in bytes: small, so that drives of a gigabyte have as many segments as real ones and
+/// pay as small a share for reserves.
 const ZONE: u64 = 1 << 20;
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Protection of the pool.
+pub struct ChurnOptions {
+    /// Protection scheme of the pool.
     pub scheme: Scheme,
     /// Bytes of each memory drive.
     pub drive_bytes: usize,
-    /// Share of what the pool takes, as its status says, that the volume has; between 0 and 1.
+    /// Size of the volume as a share of the pool's capacity, between 0 and 1.
     pub fill: f64,
-    /// Which blocks are overwritten.
+    /// Distribution of the overwrites.
     pub distribution: Distribution,
-    /// How often the volume's size is written over.
+    /// Number of overwrites of the whole volume.
     pub overwrites: u32,
-    /// Writes kept under way.
+    /// Writes in flight.
     pub queue_depth: u32,
-    /// What the draw begins with.
+    /// Seed of the random sequence.
     pub seed: u64,
 }
 
-/// What a caller is told while it goes on.
+/// A progress report.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum ChurnStep<'a> {
     /// The volume is being filled: share done.
     Filling(f64),
     /// A window was measured.
-    Measured(&'a Window),
-    /// Every block is read and looked at: share done.
+    Measured(&'a ChurnWindow),
+    /// Every block is being verified: share done.
     Verifying(f64),
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the pool cannot be made, or an operation fails: so at a fill that the pool does not take.
-pub fn run(options: &Options, mut tell: impl FnMut(Step<'_>)) -> Result<Churn, BenchError> {
+/// If the pool cannot be created or an operation fails, for example when the volume does not fit.
+pub fn run(options: &ChurnOptions, mut progress: impl FnMut(ChurnStep<'_>)) -> Result<Churn, BenchError> {
     let drives = memory_pool::drives(usize::from(options.scheme.width()), options.drive_bytes)
         .map_err(BenchError::Memory)?;
     let reactor = memory_pool::reactor();
     let result = reactor.run(async {
         let pool = memory_pool::pool_on(&drives, options.scheme, Some(ZONE), Vec::new()).await?;
-        let churn = measure(&pool, options, &mut tell).await?;
+        let churn = measure(&pool, options, &mut progress).await?;
         pool.close().await?;
         Ok(churn)
     });
@@ -84,31 +85,31 @@ pub fn run(options: &Options, mut tell: impl FnMut(Step<'_>)) -> Result<Churn, B
 
 async fn measure(
     pool: &Pool,
-    options: &Options,
-    tell: &mut impl FnMut(Step<'_>),
+    options: &ChurnOptions,
+    progress: &mut impl FnMut(ChurnStep<'_>),
 ) -> Result<Churn, BenchError> {
     let status = pool.status().await?;
     let size = blocks(status.space.capacity_blocks, options.fill) * BLOCK_BYTES;
     let raw = data_bytes(&status);
     pool.create_volume("churn", size, 4096, 0).await?;
     let volume = Rc::new(pool.open_volume("churn").await?.attach());
-    let load = Load::new(&volume, size / BLOCK_BYTES, options);
+    let load = ChurnLoad::new(&volume, size / BLOCK_BYTES, options);
 
-    let fresh = load.window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), 0.0).await?;
-    fill(&volume, |share| tell(Step::Filling(share))).await?;
+    let fresh = load.run_window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), 0.0).await?;
+    fill(&volume, |share| progress(ChurnStep::Filling(share))).await?;
     let mut windows = Vec::new();
     for number in 1..=options.overwrites * WINDOWS {
         let written = f64::from(number) / f64::from(WINDOWS);
-        let window = load.window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), written).await?;
-        tell(Step::Measured(&window));
+        let window = load.run_window(pool, size / BLOCK_BYTES / u64::from(WINDOWS), written).await?;
+        progress(ChurnStep::Measured(&window));
         windows.push(window);
     }
     let status = pool.status().await?;
-    let wrong = wrong_in(&volume, |share| tell(Step::Verifying(share))).await?;
+    let wrong = wrong_in(&volume, |share| progress(ChurnStep::Verifying(share))).await?;
     let (last, before) = (last_overwrite(&windows, 0), last_overwrite(&windows, 1));
     #[allow(clippy::cast_precision_loss)]
     let raw_fill = size as f64 / raw as f64;
-    let change = |before: &Window, last: &Window| {
+    let change = |before: &ChurnWindow, last: &ChurnWindow| {
         (last.amplification.total() / before.amplification.total() - 1.0).abs()
     };
     Ok(Churn {
@@ -130,7 +131,8 @@ async fn measure(
     })
 }
 
-/// What the drives of the pool hold beside parity, whoever may use it.
+/// Returns the data capacity of the pool's drives without parity, including the pool's own
+/// reserves.
 fn data_bytes(status: &PoolStatus) -> u64 {
     status.space.zones / u64::from(status.scheme.width())
         * status.zone_bytes
@@ -142,9 +144,10 @@ fn blocks(all: u64, share: f64) -> u64 {
     (all as f64 * share) as u64
 }
 
-/// The windows in which the volume was overwritten for the last time, or `earlier` times before, together.
-fn last_overwrite(windows: &[Window], earlier: usize) -> Option<Window> {
-    Window::together(windows.rchunks_exact(WINDOWS as usize).nth(earlier)?)
+/// Returns the merged windows of the last overwrite of the volume, or of the one `earlier`
+/// overwrites before.
+fn last_overwrite(windows: &[ChurnWindow], earlier: usize) -> Option<ChurnWindow> {
+    ChurnWindow::merged(windows.rchunks_exact(WINDOWS as usize).nth(earlier)?)
 }
 
 #[cfg(test)]

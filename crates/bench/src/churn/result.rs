@@ -1,4 +1,4 @@
-//! What `bench churn` measured.
+//! The result of `bench churn`.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use serde::Serialize;
 use super::Distribution;
 use crate::sample::Recorder;
 
-/// Blocks written to the drives, by what for.
+/// Blocks written to the drives, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Amplification {
-    /// Blocks that users wrote; everything else is counted for each of these once a window is over.
+    /// Blocks written by users. In the result of a window, all other fields are per user block.
     #[serde(skip)]
     pub user_blocks: f64,
     /// Checkpoints.
     pub checkpoints: u64,
-    /// Blocks that the cleaner moved.
+    /// Blocks moved by the cleaner.
     pub moved: f64,
-    /// Nodes of the map and tables.
+    /// Nodes of the map, and tables.
     pub map: f64,
     /// Headers of records.
     pub headers: f64,
-    /// Cells of records that nothing was left for.
+    /// Padding of records.
     pub padding: f64,
     /// Parity and mirrors.
     pub parity: f64,
-    /// The catalogue, and what was healed or zeroed.
+    /// Catalogue, repaired and zeroed blocks.
     pub other: f64,
 }
 
 impl Amplification {
-    /// What a pool has counted since it was opened.
+    /// Returns the counters of a pool since it was opened.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn counted(status: &PoolStatus) -> Self {
         let mut sum = Self::default();
@@ -49,7 +49,7 @@ impl Amplification {
         sum
     }
 
-    /// What was written since, for each user block.
+    /// Returns the difference to earlier counters, per user block.
     pub(super) fn since(&self, before: &Self) -> Self {
         let user_blocks = self.user_blocks - before.user_blocks;
         let each = |now: f64, before: f64| (now - before) / user_blocks.max(1.0);
@@ -65,12 +65,13 @@ impl Amplification {
         }
     }
 
-    /// Blocks on the drives for each that users wrote.
+    /// Returns the blocks written to the drives per user block.
     pub fn total(&self) -> f64 {
         self.cleaning() + self.map + self.headers + self.padding + self.parity + self.other
     }
 
-    /// What users wrote and what the cleaner moved, for each block that users wrote: what analyses of cleaners give.
+    /// Returns user blocks and cleaned blocks per user block: the write amplification of analytic
+    /// models.
     pub fn cleaning(&self) -> f64 {
         1.0 + self.moved
     }
@@ -87,33 +88,33 @@ impl Amplification {
     }
 }
 
-/// A stretch of the load.
+/// One window of the load.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Window {
-    /// How often the volume's size had been written over by its end.
+pub struct ChurnWindow {
+    /// Number of overwrites of the whole volume by the end of the window.
     pub written: f64,
-    /// How long it took.
+    /// Length in seconds.
     pub seconds: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub iops: f64,
-    /// Median of their times, in microseconds.
+    /// Median write latency in microseconds.
     pub p50_us: f64,
-    /// 99th percentile.
+    /// 99th percentile of the write latency, in microseconds.
     pub p99_us: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the write latency, in microseconds.
     pub p999_us: f64,
-    /// 99.99th percentile.
+    /// 99.99th percentile of the write latency, in microseconds.
     pub p9999_us: f64,
-    /// The longest time in which no write ended, in milliseconds.
+    /// Longest time without a completed write, in milliseconds.
     pub longest_pause_ms: f64,
-    /// What was written to the drives meanwhile, for each block that users wrote.
+    /// Blocks written to the drives per user block.
     pub amplification: Amplification,
-    /// The times, to be merged.
+    /// Latencies, for merging.
     #[serde(skip)]
     times: crate::Histogram,
 }
 
-impl Window {
+impl ChurnWindow {
     pub(super) fn new(
         written: f64,
         seconds: f64,
@@ -147,8 +148,8 @@ impl Window {
         }
     }
 
-    /// Several as one: percentiles of all their writes.
-    pub(super) fn together(windows: &[Self]) -> Option<Self> {
+    /// Merges several windows: percentiles are those of all their writes.
+    pub(super) fn merged(windows: &[Self]) -> Option<Self> {
         let last = windows.last()?;
         let blocks: f64 = windows.iter().map(|window| window.amplification.user_blocks).sum();
         let mut times = crate::Histogram::default();
@@ -163,38 +164,38 @@ impl Window {
     }
 }
 
-/// A pool, churned.
+/// The result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
-    /// Its scheme.
+    /// Protection scheme.
     pub scheme: String,
-    /// Which blocks were overwritten.
+    /// Distribution of the overwrites.
     pub distribution: Distribution,
-    /// Share of what the pool takes that the volume had.
+    /// Size of the volume as a share of the pool's capacity.
     pub fill: f64,
-    /// Share of what the drives hold beside parity that it had: the pool keeps the difference for itself.
+    /// Size of the volume as a share of the drives' data capacity, which includes the pool's
+    /// reserves.
     pub raw_fill: f64,
-    /// Bytes of each drive.
+    /// Bytes per drive.
     pub drive_bytes: u64,
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Writes kept under way.
+    /// Writes in flight.
     pub queue_depth: u32,
-    /// The same load before there was anything to clean.
-    pub fresh: Window,
-    /// The last time that the volume was overwritten.
-    pub steady: Window,
-    /// True if the last overwriting cost what the one before did.
+    /// The reference window on the new pool, before any cleaning.
+    pub fresh: ChurnWindow,
+    /// The last overwrite of the whole volume.
+    pub steady: ChurnWindow,
+    /// True if the write amplification of the last two overwrites was nearly the same.
     pub settled: bool,
-    /// Every window, in order.
-    pub windows: Vec<Window>,
-    /// Blocks that users wrote and that were moved, for each of the first, as an ideal greedy cleaner would have it at this fill if all blocks were
-    /// overwritten alike and nothing else took space.
+    /// All windows, in order.
+    pub windows: Vec<ChurnWindow>,
+    /// Write amplification of an ideal greedy cleaner at this fill, under uniform overwrites.
     pub greedy: f64,
-    /// The same at the share of all that the drives hold.
+    /// The same at the share of the drives' data capacity.
     pub greedy_raw: f64,
-    /// Segments by how much of them lived at the end.
+    /// Segments by share of live blocks at the end.
     pub segments: FillHistogram,
-    /// Blocks that did not hold what was written last; anything but 0 makes the rest worthless.
+    /// Blocks with wrong contents. The result is invalid unless this is 0.
     pub wrong: u64,
 }

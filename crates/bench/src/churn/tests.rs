@@ -1,11 +1,11 @@
-//! What is known of the analysis, the draw, and a small pool.
+//! Tests of the analytic model, the distributions and a small pool.
 
 use super::*;
 use draw::Draw;
 
 #[test]
-fn the_analysis_gives_known_figures() {
-    // Desnoyers 2012: at 80 % 2.69; nothing to clean in an empty pool.
+fn the_analytic_model_matches_published_figures() {
+    // Desnoyers 2012: 2.69 at 80 %; nothing to clean in an empty pool.
     for (fill, expected) in [(0.0, 1.0), (0.5, 1.255), (0.8, 2.695), (0.9, 5.18)] {
         let found = greedy_amplification(fill);
         assert!((found - expected).abs() < 0.01 * expected, "{fill}: {found}");
@@ -13,7 +13,7 @@ fn the_analysis_gives_known_figures() {
 }
 
 #[test]
-fn draws_are_what_they_are_called() {
+fn draws_follow_their_distribution() {
     const BLOCKS: u64 = 1000;
     for distribution in [Distribution::Uniform, Distribution::Zipf] {
         let mut draw = Draw::new(distribution, BLOCKS, 1);
@@ -24,15 +24,15 @@ fn draws_are_what_they_are_called() {
         assert!(counts.iter().all(|count| *count > 0));
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let hottest = f64::from(counts[..10].iter().sum::<u32>()) / 200_000.0;
-        // The sum of 1/r^0.99 over the first ten of a thousand is 38 % of all.
+        // The sum of 1/r^0.99 over the first ten ranks is 38 % of the sum over a thousand.
         let expected = if distribution == Distribution::Zipf { 0.38 } else { 0.0115 };
         assert!((hottest - expected).abs() < expected / 10.0, "{distribution:?}: {hottest}");
     }
 }
 
 #[test]
-fn a_small_pool_is_churned_and_still_holds_what_was_written() {
-    let options = Options {
+fn a_churned_pool_keeps_its_contents() {
+    let options = ChurnOptions {
         scheme: Scheme::new(4, 1).unwrap(),
         drive_bytes: 96 << 20,
         fill: 0.5,
@@ -42,7 +42,7 @@ fn a_small_pool_is_churned_and_still_holds_what_was_written() {
         seed: 1,
     };
     let mut measured = 0;
-    let churn = run(&options, |step| measured += u32::from(matches!(step, Step::Measured(_)))).unwrap();
+    let churn = run(&options, |step| measured += u32::from(matches!(step, ChurnStep::Measured(_)))).unwrap();
     assert_eq!((churn.wrong, measured, churn.windows.len()), (0, 8, 8));
     let written = churn.steady.amplification;
     assert_eq!(written.user_blocks as u64, churn.volume_bytes / BLOCK_BYTES / 4 * 4);

@@ -1,15 +1,15 @@
-//! fio's job files: what a suite says, in fio's words.
+//! Translates a job of a suite into a fio job file.
 
 use std::path::Path;
 
 use crate::load::{Length, Load, Slice, Target};
 use crate::suite::Engine;
 
-/// Percentiles that fio prints; ours are taken of merged counts.
+/// Percentiles that fio prints. The results use percentiles of merged counts instead.
 const PERCENTILES: &str = "50:99:99.95:99.999";
 
 impl Load<'_> {
-    /// fio's job file.
+    /// Returns the text of the job file.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("[global]\n{}", self.global());
         for (index, slice) in self.slices.iter().enumerate() {
@@ -64,14 +64,14 @@ impl Load<'_> {
         lines.join("\n") + "\n"
     }
 
-    /// How a file or device is reached.
+    /// Returns the options for accessing a file or device.
     fn file(&self, path: &Path) -> Vec<String> {
         let job = self.job;
         let engine = match job.engine {
             Engine::IoUring => "io_uring",
             Engine::Libaio => "libaio",
         };
-        // fio takes a colon for the end of a name.
+        // In fio, an unescaped colon separates file names.
         let name = path.display().to_string().replace(':', "\\:");
         let mut lines = vec![format!("ioengine={engine}"), format!("filename={name}"), "direct=1".into()];
         if job.engine == Engine::IoUring {
@@ -90,11 +90,11 @@ impl Load<'_> {
         let mut lines = match &slice.target {
             Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
             Target::Machine { device, .. } => self.file(Path::new(device)),
-            // A socket of machines is not for fio, which says so.
+            // fio has no vhost-user engine; it reports the error.
             Target::Vhost(path) | Target::File(path) => self.file(path),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
-        if let Some((step, rest)) = slice.apart(job) {
+        if let Some((step, rest)) = slice.thread_offsets(job) {
             lines.push(format!("offset_increment={step}"));
             if let Some(size) = lines.iter_mut().find(|line| line.starts_with("offset=")) {
                 *size = format!("offset={}\nsize={rest}", slice.offset);
@@ -109,7 +109,7 @@ fn micros(seconds: f64) -> u64 {
     (seconds * 1e6).round().max(1.0) as u64
 }
 
-/// True if completions of the device can be polled for; polling any other is refused.
+/// True if the device supports polled completions; polling any other device fails.
 fn can_poll(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let file = Path::new("/sys/block").join(name).join("queue/io_poll");

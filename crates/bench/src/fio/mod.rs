@@ -1,7 +1,6 @@
-//! Jobs run by fio: the job file, the call, and what its JSON says.
+//! Runs jobs with fio and reads its results.
 //!
-//! Always true: the job file and everything that fio said are kept in the run's folder. Must not know: who asks, what the
-//! target is beyond where fio finds it.
+//! Invariant: the job file and all output of fio are kept in the run's folder.
 
 mod job_file;
 mod output;
@@ -13,89 +12,90 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::leftover;
-use crate::load::{Length, Load, Ran, Second, Slice, Target};
+use crate::load::{Length, Load, LoadResult, Second, Slice, Target};
 use crate::result::{Direction, JobResult};
+use crate::stale_processes;
 use crate::suite::{Engine, Job};
 
 pub(crate) use output::parse;
 
-/// How a single job is run on a single target.
+/// Options of a single job on a single target.
 #[derive(Clone, Debug)]
 pub struct FioRun<'a> {
-    /// What to do.
+    /// The job.
     pub job: &'a Job,
-    /// On what.
+    /// The target.
     pub target: &'a Target,
-    /// Bytes of the target that are used.
+    /// Bytes of the target to use.
     pub size: u64,
-    /// How long to measure, in seconds.
+    /// Measured seconds.
     pub seconds: u64,
-    /// Threads, if fewer than the job's.
+    /// Maximum number of threads, if less than the job's.
     pub threads: u32,
     /// Folder for the job file and fio's raw output.
     pub folder: &'a Path,
 }
 
-/// Why fio gave no result.
+/// A failure of fio.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// A file of the run cannot be written or read.
+    /// A file of the run could not be read or written.
     #[error("{path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// fio cannot be started.
-    #[error("fio cannot be started: {0}: './run setup' or your distribution's package 'fio' installs it")]
+    /// fio could not be started.
+    #[error("cannot start fio: {0}; install it with './run setup' or the package 'fio' of your distribution")]
     Start(std::io::Error),
-    /// It failed.
+    /// fio reported an error.
     #[error("fio failed on job '{job}': {message}")]
     Failed {
         /// The job.
         job: String,
-        /// What it said.
+        /// fio's message.
         message: String,
     },
-    /// Its output is not understood.
-    #[error("the output of fio for job '{job}' is not understood: {source}")]
+    /// fio's output could not be parsed.
+    #[error("cannot parse the output of fio for job '{job}': {source}")]
     Output {
         /// The job.
         job: String,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Somebody wants it to end.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// fio's version, if it is there and can use NBD.
+/// Returns fio's version if it is installed with NBD support.
 pub fn with_nbd() -> Option<String> {
     let engines = Command::new("fio").arg("--enghelp").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&engines.stdout);
     text.split_whitespace().any(|engine| engine == "nbd").then(version)?
 }
 
-/// fio's version, if it is there.
+/// Returns fio's version if it is installed.
 pub fn version() -> Option<String> {
     let version = Command::new("fio").arg("--version").output().ok()?;
     version.status.success().then(|| String::from_utf8_lossy(&version.stdout).trim().to_owned())
 }
 
-/// Runs a load; its files go into `folder` and begin with `name`. `started` is told the process, which has not begun.
+/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
+/// process id before fio runs.
 ///
 /// # Errors
-/// Why there is no result.
+/// See [`FioError`].
 pub(crate) fn run(
     load: &Load<'_>,
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
     started: impl FnOnce(u32),
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let file = |ending: &str| folder.join(format!("{name}{ending}"));
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -105,7 +105,7 @@ pub(crate) fn run(
     std::fs::write(&job_file, load.text()).map_err(failed(&job_file))?;
     let stderr = std::fs::File::create(&errors).map_err(failed(&errors))?;
     let mut command = Command::new("fio");
-    leftover::mark(&mut command, folder).map_err(failed(folder))?;
+    stale_processes::tag(&mut command, folder).map_err(failed(folder))?;
     let mut child = command
         .arg("--output-format=json+")
         .arg(format!("--output={}", json.display()))
@@ -121,7 +121,7 @@ pub(crate) fn run(
         match child.try_wait().map_err(FioError::Start)? {
             Some(status) => break status,
             None if stop.load(Ordering::Relaxed) => {
-                // Its figures are of no use any more.
+                // The results of an interrupted load are of no use.
                 child.kill().and_then(|()| child.wait()).map_err(FioError::Start)?;
                 return Err(FioError::Interrupted);
             }
@@ -129,7 +129,7 @@ pub(crate) fn run(
         }
     };
     if stop.load(Ordering::Relaxed) {
-        // It had the same signal as we.
+        // fio received the same signal as this process.
         return Err(FioError::Interrupted);
     }
     let text = std::fs::read_to_string(&json).unwrap_or_default();
@@ -138,9 +138,9 @@ pub(crate) fn run(
         let _ = std::fs::remove_file(&errors);
     }
     if !status.success() {
-        let mut messages = [first_words(&said), last_words(&text)].into_iter();
+        let mut messages = [first_error_lines(&said), last_line(&text)].into_iter();
         let message = messages.find(|said| !said.is_empty());
-        let message = message.unwrap_or_else(|| format!("it ended with {status}"));
+        let message = message.unwrap_or_else(|| format!("it exited with {status}"));
         return Err(FioError::Failed { job: load.job.name.clone(), message });
     }
     let output = output::parse(&load.job.name, &text)?;
@@ -151,13 +151,13 @@ pub(crate) fn run(
             seconds(&std::fs::read_to_string(&path).map_err(failed(&path))?, load.length)
         }
     };
-    Ok(Ran { output, seconds, ended: None })
+    Ok(LoadResult { output, seconds, ended: None })
 }
 
-/// The seconds of a measurement in fio's log.
+/// Returns the per-second results within the measurement from fio's log.
 pub(crate) fn seconds(log: &str, length: Length) -> Vec<Second> {
     let mut seconds = output::parse_log(log);
-    // Behind the end only what was under way still comes in.
+    // Operations that complete after the end were already in flight.
     if let Length::Seconds { run, .. } = length {
         seconds.retain(|second| second.at <= run);
     }
@@ -165,30 +165,31 @@ pub(crate) fn seconds(log: &str, length: Length) -> Vec<Second> {
 }
 
 impl FioRun<'_> {
-    /// The job as it is run: fewer threads, and new contents for each write.
+    /// Returns the job to run: fewer threads, and new contents for each write.
     fn job(&self) -> Job {
         let mut job = self.job.clone();
         job.threads = self.threads.min(job.threads);
         job.refill = true;
-        // What the document asks of its devices, plain files and exports need not have.
+        // Plain files and exports need not support the device-specific options of the suite's
+        // document.
         job.engine = Engine::IoUring;
         (job.polled, job.fixed_buffers, job.registered_files) = (false, false, false);
         job
     }
 
-    /// Runs it.
+    /// Runs the job.
     ///
     /// # Errors
-    /// Why there is no result.
+    /// See [`FioError`].
     #[allow(clippy::cast_precision_loss, reason = "seconds")]
     pub fn run(&self) -> Result<JobResult, FioError> {
         let (job, slices) =
             (self.job(), [Slice { target: self.target.clone(), offset: 0, bytes: self.size }]);
         let length = Length::Seconds { ramp: 1.0, run: self.seconds as f64 };
-        let load = Load { job: &job, slices: &slices, length, log: None, marked: false };
+        let load = Load { job: &job, slices: &slices, length, log: None, stamped: false };
         let ran = run(&load, self.folder, &file_name(&job.name), &AtomicBool::new(false), |_| {})?;
         let all = ran.output.merged();
-        let side = |direction: Option<Direction>| direction.map(|direction| direction.side());
+        let side = |direction: Option<Direction>| direction.map(|direction| direction.figures());
         Ok(JobResult {
             job: job.name,
             runner: ran.output.version,
@@ -198,8 +199,8 @@ impl FioRun<'_> {
     }
 }
 
-/// What a failed run says first. Each of its threads says it again.
-pub(crate) fn first_words(text: &str) -> String {
+/// Returns the first distinct error lines of a failed fio run; each of its threads repeats them.
+pub(crate) fn first_error_lines(text: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if !lines.contains(&line) && lines.len() < 3 {
@@ -209,12 +210,12 @@ pub(crate) fn first_words(text: &str) -> String {
     lines.join("; ")
 }
 
-/// What a failed run says last.
-fn last_words(text: &str) -> String {
+/// Returns the last line of a failed fio run.
+fn last_line(text: &str) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
-/// A job's name as that of a file.
+/// Returns a file name for a job.
 pub(crate) fn file_name(job: &str) -> String {
     job.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }

@@ -1,4 +1,4 @@
-//! What fio says: its JSON, and its log of operations by the second.
+//! Parses fio's output: its JSON, and its per-second log of operations.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::FioError;
 use crate::histogram::Histogram;
 use crate::load::{Output, Second};
-use crate::result::{Both, Direction};
+use crate::result::{Direction, ReadWrite};
 
 #[derive(Deserialize)]
 struct Json {
@@ -46,7 +46,7 @@ struct JsonLatency {
     bins: BTreeMap<String, u64>,
 }
 
-/// Reads fio's JSON, in front of which it may have put warnings.
+/// Parses fio's JSON, which may follow warnings.
 pub(crate) fn parse(job: &str, text: &str) -> Result<Output, FioError> {
     let json = text.find("\n{").map(|at| at + 1).filter(|_| !text.starts_with('{')).unwrap_or(0);
     let json = text.get(json..).unwrap_or_default();
@@ -57,7 +57,7 @@ pub(crate) fn parse(job: &str, text: &str) -> Result<Output, FioError> {
         let message = format!("instance {}: {error}", failed.jobname);
         return Err(FioError::Failed { job: job.into(), message });
     }
-    let both = |job: &JsonJob| Both { read: job.read.direction(), write: job.write.direction() };
+    let both = |job: &JsonJob| ReadWrite { read: job.read.direction(), write: job.write.direction() };
     Ok(Output { version: json.version, instances: json.jobs.iter().map(both).collect() })
 }
 
@@ -66,8 +66,9 @@ impl JsonSide {
         let bins = self.clat_ns.bins.iter();
         let latencies: Histogram =
             bins.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, *count))).collect();
-        // fio's own count and rate of operations leave out those that were under way when the measurement began; its bytes and
-        // latencies have them, as do the drives' counters.
+        // fio's own operation count and rate exclude operations that were in flight when the
+        // measurement began; its byte counts and latencies include them, as do the counters of the
+        // drives.
         let ios = self.total_ios.max(latencies.count());
         if ios == 0 {
             return None;
@@ -84,8 +85,8 @@ impl JsonSide {
     }
 }
 
-/// Reads fio's log: lines of milliseconds, operations a second, direction, and more that is not needed. Each thread
-/// writes its own line every second; what lies within the same second is summed.
+/// Parses fio's log, whose lines contain milliseconds, operations per second, direction and further
+/// fields. Sums the lines of all threads within each second.
 pub(super) fn parse_log(text: &str) -> Vec<Second> {
     let mut seconds = BTreeMap::<u64, (Second, u32)>::new();
     for line in text.lines() {
@@ -94,7 +95,7 @@ pub(super) fn parse_log(text: &str) -> Vec<Second> {
             continue;
         };
         let (Ok(at), Ok(value)) = (at.parse::<u64>(), value.parse::<f64>()) else { continue };
-        // A line is written up to a few milliseconds after its second.
+        // A line may be written a few milliseconds after its second.
         let (second, lines) = seconds.entry((at + 500) / 1000).or_default();
         *lines += 1;
         match direction {
@@ -108,7 +109,7 @@ pub(super) fn parse_log(text: &str) -> Vec<Second> {
         .into_iter()
         .map(|(at, (second, lines))| (Second { at: at as f64, ..second }, lines))
         .collect();
-    // Each instance has a line of its own, and not all of them write one for the last second.
+    // Each instance writes its own lines, and not all of them write one for the last second.
     if let [.., (_, before), (_, last)] = list.as_slice()
         && last < before
     {

@@ -1,4 +1,4 @@
-//! Job files against what suites say, and fio's output as it really looks.
+//! Tests of job files and of the parsing of fio's output.
 
 use super::*;
 use crate::load::Second;
@@ -8,11 +8,11 @@ fn text(suite: &str, job: &str, target: Target, length: Length) -> String {
     let suite = Suite::find(suite).unwrap();
     let job = suite.jobs.iter().find(|candidate| candidate.name == job).unwrap();
     let slices = [Slice { target, offset: 4096, bytes: 1 << 30 }];
-    Load { job, slices: &slices, length, log: Some("x"), marked: false }.text()
+    Load { job, slices: &slices, length, log: Some("x"), stamped: false }.text()
 }
 
 #[test]
-fn job_files_say_what_the_suite_says() {
+fn job_files_match_the_suite() {
     let device = || Target::File("/dev/loop0".into());
     let length = Length::Seconds { ramp: 1.0, run: 30.0 };
     let has = |text: &str, lines: &[&str]| {
@@ -37,7 +37,7 @@ fn job_files_say_what_the_suite_says() {
         ],
     );
     has(&small, &["time_based=1", "ramp_time=1", "runtime=30", "write_iops_log=x", "per_job_logs=0"]);
-    // A loop device cannot be polled, and fio would fail.
+    // A loop device does not support polled completions, and fio would fail.
     assert!(!small.contains("hipri"), "{small}");
 
     let mixed = text("raid-vm", "4k random 70:30", Target::Nbd("nbd+unix:///p/v?socket=/s".into()), length);
@@ -45,7 +45,7 @@ fn job_files_say_what_the_suite_says() {
     assert!(!mixed.contains("direct=1") && !mixed.contains("fixedbufs"), "{mixed}");
 
     let large = text("raid-vm", "1M write", device(), length);
-    // Two threads, a fifth of the size apart; both stay within the slice.
+    // Two threads, with offsets of a fifth of the size; both stay within the slice.
     has(
         &large,
         &["rw=write", "ioengine=libaio", "numjobs=2", "offset_increment=213909504", "size=859832320"],
@@ -67,15 +67,15 @@ fn job_files_say_what_the_suite_says() {
 }
 
 #[test]
-fn names_with_colons_are_one_name() {
+fn colons_in_file_names_are_escaped() {
     let text = text("raid-vm", "1M read", Target::File("/dev/disk/by-path/pci-0000:01".into()), Length::Once);
     assert!(text.contains("filename=/dev/disk/by-path/pci-0000\\:01\n"), "{text}");
 }
 
 #[test]
-fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
+fn output_after_warnings_is_parsed_per_instance() {
     let side = |ios: u64, nanos: u64| {
-        // Some were under way when the measurement began.
+        // Some operations were in flight when the measurement began.
         let begun = ios / 2;
         format!(
             r#"{{"total_ios": {begun}, "runtime": 2000, "bw_bytes": 4096, "lat_ns": {{"mean": 3000.0}},
@@ -94,7 +94,7 @@ fn output_is_read_behind_warnings_and_instances_are_kept_apart() {
     let output = output::parse("j", &text(&format!("{}, {}", job(300, 1000, 0), job(100, 9000, 0)))).unwrap();
     assert_eq!((output.version.as_str(), output.instances.len()), ("fio-3.33", 2));
     assert_eq!(output.instances[0].write, None);
-    let read = output.merged().read.unwrap().side();
+    let read = output.merged().read.unwrap().figures();
     assert_eq!((read.iops, read.mean_us, read.p50_us, read.p99_us), (200.0, 3.0, 1.0, 9.0));
     let error = output::parse("j", &text(&job(1, 1, 5))).unwrap_err().to_string();
     assert!(error.contains("Input/output error"), "{error}");
@@ -107,7 +107,7 @@ fn lines_of_one_second_are_summed() {
     let seconds = output::parse_log(log);
     let second = |at, read, write| Second { at, read, write };
     assert_eq!(seconds, [second(1.0, 20.0, 5.0), second(2.0, 4.0, 7.0)]);
-    // What only some of them have written a line for is no second.
+    // A second without lines of all instances is dropped.
     let cut = format!("{log}3000, 9, 0, 0, 0\n");
     assert_eq!(output::parse_log(&cut), seconds);
 }

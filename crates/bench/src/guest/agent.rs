@@ -1,7 +1,8 @@
-//! Asking the shell of a machine: a script there, what it said and how it ended back.
+//! The client of the agent in a guest: sends a script, and returns its output and exit status.
 //!
-//! A request is a line with its number and the script in hexadecimal digits; an answer is a line with the number, how the script
-//! ended and how many bytes it said, and those. Answers to others, which had asked and did not wait, are passed over.
+//! A request is a line with its number and the script in hexadecimal digits. A response is a line
+//! with the number, the exit status and the length of the output in bytes, followed by the output.
+//! Responses to other clients, which did not wait, are skipped.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,45 +10,45 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest answer that is believed.
+/// Maximum length of a response in bytes.
 const ANSWER_MAX: u64 = 256 << 20;
-/// How often one who waits looks whether he is to stop.
-const STEP: Duration = Duration::from_millis(50);
-/// Longest time that a script may take.
-const PATIENCE: Duration = Duration::from_secs(7200);
+/// Interval at which a waiting client checks for an interruption.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum run time of a script.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(7200);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Where a machine's shell is asked.
+/// The address of a guest's agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     socket: PathBuf,
 }
 
-/// What a script said and how it ended.
+/// The output and exit status of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ScriptOutput {
     pub(crate) status: i32,
     pub(crate) output: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    #[error("the machine cannot be asked: {0}")]
+    #[error("cannot reach the agent in the guest: {0}")]
     Io(#[from] std::io::Error),
-    #[error("the machine answers what cannot be understood: {0}")]
-    Nonsense(String),
-    #[error("within the machine: {0}")]
+    #[error("malformed response of the agent in the guest: {0}")]
+    Malformed(String),
+    #[error("in the guest: {0}")]
     Failed(String),
-    #[error("the machine does not answer")]
-    Silent,
+    #[error("the agent in the guest does not respond")]
+    Unresponsive,
     #[error("interrupted")]
     Interrupted,
 }
 
-impl Said {
-    /// What was said, if it went well.
+impl ScriptOutput {
+    /// Returns the output if the script succeeded.
     pub(crate) fn text(self) -> Result<String, AgentError> {
         let text = String::from_utf8_lossy(&self.output).into_owned();
         if self.status == 0 {
@@ -56,7 +57,7 @@ impl Said {
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
         let said =
-            if last.is_empty() { format!("a script ended with {}", self.status) } else { last.join("; ") };
+            if last.is_empty() { format!("a script exited with {}", self.status) } else { last.join("; ") };
         Err(AgentError::Failed(said))
     }
 }
@@ -66,30 +67,35 @@ impl Agent {
         Self { socket: socket.into() }
     }
 
-    /// Where it is.
+    /// Returns the path of the agent's socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// True if it answers at all.
+    /// True if the agent responds within this time.
     pub(crate) fn answers(&self, patience: Duration) -> bool {
-        self.ask_for("true", &AtomicBool::new(false), patience).is_ok_and(|said| said.status == 0)
+        self.run_script_within("true", &AtomicBool::new(false), patience).is_ok_and(|said| said.status == 0)
     }
 
-    /// Has a script run to its end.
-    pub(crate) fn ask(&self, script: &str, stop: &AtomicBool) -> Result<Said, AgentError> {
-        self.ask_for(script, stop, PATIENCE)
+    /// Runs a script to completion.
+    pub(crate) fn run_script(&self, script: &str, stop: &AtomicBool) -> Result<ScriptOutput, AgentError> {
+        self.run_script_within(script, stop, SCRIPT_TIMEOUT)
     }
 
-    fn ask_for(&self, script: &str, stop: &AtomicBool, patience: Duration) -> Result<Said, AgentError> {
+    fn run_script_within(
+        &self,
+        script: &str,
+        stop: &AtomicBool,
+        patience: Duration,
+    ) -> Result<ScriptOutput, AgentError> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(STEP))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         stream.set_write_timeout(Some(patience))?;
         let digits: String = script.bytes().map(|byte| format!("{byte:02x}")).collect();
         stream.write_all(format!("{number} {digits}\n").as_bytes())?;
-        let until = Until { stop, deadline: Instant::now() + patience };
-        let mut answers = BufReader::new(Waiting { stream, until });
+        let until = Deadline { stop, deadline: Instant::now() + patience };
+        let mut answers = BufReader::new(DeadlineReader { stream, until });
         loop {
             let mut line = Vec::new();
             answers.by_ref().take(100).read_until(b'\n', &mut line).map_err(of)?;
@@ -97,19 +103,19 @@ impl Agent {
             let mut fields = line.split_whitespace().map(str::parse::<u64>);
             let mut field = || fields.next()?.ok();
             let (Some(of_number), Some(status), Some(length)) = (field(), field(), field()) else {
-                return Err(AgentError::Nonsense(line));
+                return Err(AgentError::Malformed(line));
             };
             if length > ANSWER_MAX {
-                return Err(AgentError::Nonsense(line));
+                return Err(AgentError::Malformed(line));
             }
             let mut output = Vec::new();
             answers.by_ref().take(length).read_to_end(&mut output).map_err(of)?;
             if output.len() as u64 != length {
-                return Err(AgentError::Silent);
+                return Err(AgentError::Unresponsive);
             }
             if of_number == number {
                 let status = i32::try_from(status).unwrap_or(i32::MAX);
-                return Ok(Said { status, output });
+                return Ok(ScriptOutput { status, output });
             }
         }
     }
@@ -117,25 +123,25 @@ impl Agent {
 
 fn of(error: std::io::Error) -> AgentError {
     match error.kind() {
-        ErrorKind::TimedOut => AgentError::Silent,
-        // Ours, from below; the kind that others have is not passed on by who reads.
+        ErrorKind::TimedOut => AgentError::Unresponsive,
+        // Use the own error kind: a reader retries on the standard `Interrupted` kind.
         ErrorKind::Other => AgentError::Interrupted,
         _ => AgentError::Io(error),
     }
 }
 
-struct Until<'a> {
+struct Deadline<'a> {
     stop: &'a AtomicBool,
     deadline: Instant,
 }
 
-/// Reads as they come, until one is to stop.
-struct Waiting<'a> {
+/// A reader that stops on interruption or timeout.
+struct DeadlineReader<'a> {
     stream: UnixStream,
-    until: Until<'a>,
+    until: Deadline<'a>,
 }
 
-impl Read for Waiting<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             if self.until.stop.load(Ordering::Relaxed) {
@@ -158,7 +164,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine that answers each request with what `answer` makes of its number and script.
+    /// An agent that responds to each request with the result of `answer` for its number and
+    /// script.
     fn machine(place: &Path, answer: fn(u64, &str) -> Vec<u8>) -> Agent {
         let socket = place.join("agent.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -170,7 +177,7 @@ mod tests {
                 let (number, digits) = line.trim().split_once(' ').unwrap();
                 let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
                 let script = String::from_utf8((0..digits.len()).step_by(2).map(byte).collect()).unwrap();
-                // The other side may have gone.
+                // The client may have disconnected.
                 let _ = reader.get_mut().write_all(&answer(number.parse().unwrap(), &script));
             }
         });
@@ -178,20 +185,20 @@ mod tests {
     }
 
     #[test]
-    fn scripts_go_there_and_answers_come_back() {
+    fn scripts_run_and_return_their_output() {
         let place = tempfile::tempdir().unwrap();
         let go = AtomicBool::new(false);
         let agent = machine(place.path(), |number, script| {
-            // An answer to somebody who has gone comes first.
+            // First a response to a client that has disconnected.
             format!("0 7 3\nold{number} 0 {}\n{script}", script.len()).into_bytes()
         });
         let script = "echo 'ü'\nexit 0";
-        assert_eq!(agent.ask(script, &go).unwrap().text().unwrap(), script);
+        assert_eq!(agent.run_script(script, &go).unwrap().text().unwrap(), script);
         assert!(agent.answers(Duration::from_secs(10)));
     }
 
     #[test]
-    fn failures_nonsense_and_silence_are_told_apart() {
+    fn failures_malformed_responses_and_timeouts_are_distinguished() {
         let place = |name: &str| {
             let place = tempfile::tempdir().unwrap();
             std::fs::write(place.path().join(name), "").unwrap();
@@ -200,14 +207,17 @@ mod tests {
         let go = AtomicBool::new(false);
         let (one, other, third) = (place("a"), place("b"), place("c"));
         let failing = machine(one.path(), |number, _| format!("{number} 2 9\nno luck\n\n").into_bytes());
-        let error = failing.ask("x", &go).unwrap().text().unwrap_err().to_string();
-        assert_eq!(error, "within the machine: no luck");
+        let error = failing.run_script("x", &go).unwrap().text().unwrap_err().to_string();
+        assert_eq!(error, "in the guest: no luck");
         let silly = machine(other.path(), |_, _| b"what?\n".to_vec());
-        assert!(matches!(silly.ask("x", &go), Err(AgentError::Nonsense(_))));
+        assert!(matches!(silly.run_script("x", &go), Err(AgentError::Malformed(_))));
         assert!(!silly.answers(Duration::from_secs(10)));
         let cut = machine(third.path(), |number, _| format!("{number} 0 99\nshort").into_bytes());
-        assert!(matches!(cut.ask("x", &go), Err(AgentError::Silent)));
-        assert!(matches!(cut.ask("x", &AtomicBool::new(true)), Err(AgentError::Interrupted)));
-        assert!(matches!(Agent::new(Path::new("/nonexistent/x")).ask("x", &go), Err(AgentError::Io(_))));
+        assert!(matches!(cut.run_script("x", &go), Err(AgentError::Unresponsive)));
+        assert!(matches!(cut.run_script("x", &AtomicBool::new(true)), Err(AgentError::Interrupted)));
+        assert!(matches!(
+            Agent::new(Path::new("/nonexistent/x")).run_script("x", &go),
+            Err(AgentError::Io(_))
+        ));
     }
 }

@@ -1,7 +1,7 @@
-//! An archive that Linux takes for its first root: cpio in the format "newc" (the kernel's
+//! An initramfs archive: cpio in the format "newc" (the kernel's
 //! Documentation/driver-api/early-userspace/buffer-format.rst).
 //!
-//! Always true: a folder comes before what is in it, each name once. Must not know: what is in it.
+//! Invariant: a directory precedes its contents, and each name occurs once.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 const FOLDER: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
 
-/// See the module.
+/// An archive writer; see the module documentation.
 pub(super) struct Archive<W> {
     to: W,
     names: BTreeSet<String>,
@@ -23,7 +23,7 @@ impl<W: Write> Archive<W> {
         Self { to, names: BTreeSet::new(), next: 1, at: 0 }
     }
 
-    /// A folder, and those that it is in.
+    /// Adds a directory and its missing parents.
     pub(super) fn folder(&mut self, path: &Path) -> io::Result<()> {
         let mut name = String::new();
         for part in path.components() {
@@ -37,13 +37,13 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// A file that can be run.
+    /// Adds an executable file.
     pub(super) fn file(&mut self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.folder(path.parent().unwrap_or(Path::new("")))?;
         self.entry(&name(path), FILE, data)
     }
 
-    /// Ends it.
+    /// Writes the trailer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.entry("TRAILER!!!", 0, &[])?;
         Ok(self.to)
@@ -57,7 +57,8 @@ impl<W: Write> Archive<W> {
             u32::try_from(data.len()).map_err(|_| io::Error::other(format!("{name} is too long")))?;
         let inode = self.next;
         self.next += 1;
-        // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name, no sum.
+        // Inode, mode, owner, group, links, time, length, four device numbers, length of the name,
+        // no checksum.
         let name_length = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
         let fields = [inode, mode, 0, 0, 1, 0, length, 0, 0, 0, 0, name_length, 0];
         let mut header = "070701".to_owned();
@@ -89,7 +90,7 @@ fn name(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Names, modes and contents, as the format's description has them.
+    /// Parses names, modes and contents according to the format.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         let mut at = 0;
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_come_before_what_is_in_them_and_each_once() {
+    fn directories_precede_their_contents_once() {
         let mut archive = Archive::new(Vec::new());
         archive.file(Path::new("/usr/lib/a.so"), b"12345").unwrap();
         archive.file(Path::new("/usr/lib/b"), b"").unwrap();

@@ -1,6 +1,7 @@
-//! A load within machines: fio in each, with the same job file; what they say comes back as one.
+//! A load in guests: fio in each one with the same job file; the results are merged.
 //!
-//! Always true: all machines begin at the same time, as far as they can be told to. Their clocks are their own.
+//! Invariant: all guests start at the same time, as far as their agents allow. Each guest has its
+//! own clock.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -8,22 +9,22 @@ use std::time::Instant;
 
 use super::{Agent, AgentError};
 use crate::fio::{self, FioError};
-use crate::load::{Load, Ran, Second, Slice, Target};
-use crate::result::Both;
+use crate::load::{Load, LoadResult, Second, Slice, Target};
+use crate::result::ReadWrite;
 
-/// Runs a load on devices of machines; its files go into `folder` and begin with `name`, and with the machine's number if
-/// there are several.
+/// Runs a load on devices of guests. Its files are written to `folder` with the prefix `name`,
+/// followed by the guest's number if there are several.
 pub(crate) fn run_loads(
     load: &Load<'_>,
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let parts = parts(load.slices);
     if let [(agent, _)] = parts.as_slice() {
         return run_load(load, agent, folder, name, stop);
     }
-    let ran: Vec<(&Part, Result<Ran, FioError>)> = std::thread::scope(|scope| {
+    let ran: Vec<(&Part, Result<LoadResult, FioError>)> = std::thread::scope(|scope| {
         let begun: Vec<_> = (1..)
             .zip(&parts)
             .map(|(number, part)| {
@@ -42,10 +43,10 @@ pub(crate) fn run_loads(
         };
         begun.into_iter().map(end).collect()
     });
-    join(load.slices.len(), ran)
+    merge_guests(load.slices.len(), ran)
 }
 
-/// A machine, and which slices are in it.
+/// Groups the slices by guest.
 type Part = (PathBuf, Vec<usize>);
 
 fn parts(slices: &[Slice]) -> Vec<Part> {
@@ -60,15 +61,18 @@ fn parts(slices: &[Slice]) -> Vec<Part> {
     parts
 }
 
-/// What several machines did, as if it had been one: instances in their order, seconds added up.
-fn join(instances: usize, parts: Vec<(&Part, Result<Ran, FioError>)>) -> Result<Ran, FioError> {
-    let mut all = Ran::default();
-    all.output.instances.resize(instances, Both::default());
+/// Merges the results of several guests: instances in order, seconds added up.
+fn merge_guests(
+    instances: usize,
+    parts: Vec<(&Part, Result<LoadResult, FioError>)>,
+) -> Result<LoadResult, FioError> {
+    let mut all = LoadResult::default();
+    all.output.instances.resize(instances, ReadWrite::default());
     let mut seconds: Option<Vec<Second>> = None;
     for ((_, indices), ran) in parts {
         let ran = ran?;
         all.output.version = ran.output.version;
-        // From the first that has ended on it was not all of them.
+        // Seconds after the first guest has ended do not cover all of them.
         all.ended = all.ended.into_iter().chain(ran.ended).min();
         for (index, did) in indices.iter().zip(ran.output.instances) {
             if let Some(place) = all.output.instances.get_mut(*index) {
@@ -80,7 +84,7 @@ fn join(instances: usize, parts: Vec<(&Part, Result<Ran, FioError>)>) -> Result<
             Some(before) => before.iter().zip(&ran.seconds).map(|(one, other)| sum(*one, *other)).collect(),
         });
     }
-    all.output.version.push_str(" in machines");
+    all.output.version.push_str(" in guests");
     all.seconds = seconds.unwrap_or_default();
     Ok(all)
 }
@@ -89,16 +93,17 @@ fn sum(one: Second, other: Second) -> Second {
     Second { at: one.at, read: one.read + other.read, write: one.write + other.write }
 }
 
-/// Runs a load on devices of the machine behind `agent`; its files go into `folder` and begin with `name`.
+/// Runs a load on devices of the guest behind `agent`. Its files are written to `folder` with the
+/// prefix `name`.
 fn run_load(
     load: &Load<'_>,
     agent: &Path,
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-) -> Result<Ran, FioError> {
+) -> Result<LoadResult, FioError> {
     let (agent, job) = (Agent::new(agent), &load.job.name);
-    let told = |error: AgentError| match error {
+    let in_guest = |error: AgentError| match error {
         AgentError::Interrupted => FioError::Interrupted,
         error => FioError::Failed { job: job.clone(), message: error.to_string() },
     };
@@ -112,15 +117,15 @@ fn run_load(
         "cd /tmp && rm -f *.fio *.json *.log && cat >{name}.fio <<'END_OF_JOB' || exit 1\n{text}\nEND_OF_JOB\n\
          fio --output-format=json+ --output={name}.json {name}.fio"
     );
-    let ran = agent.ask(&script, stop).map_err(told)?;
-    // What follows takes seconds where processors are emulated.
+    let ran = agent.run_script(&script, stop).map_err(in_guest)?;
+    // The following steps take seconds with emulated processors.
     let ended = Instant::now();
     if ran.status != 0 {
         let said = String::from_utf8_lossy(&ran.output);
-        return Err(FioError::Failed { job: job.clone(), message: fio::first_words(&said) });
+        return Err(FioError::Failed { job: job.clone(), message: fio::first_error_lines(&said) });
     }
     let fetch = |file: String| {
-        let said = agent.ask(&format!("cat /tmp/{file}"), stop).map_err(told)?;
+        let said = agent.run_script(&format!("cat /tmp/{file}"), stop).map_err(in_guest)?;
         Ok(if said.status == 0 { said.output } else { Vec::new() })
     };
     let json = fetch(format!("{name}.json"))?;
@@ -132,7 +137,7 @@ fn run_load(
         keep("_iops.log", &lines)?;
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }
-    Ok(Ran { output, seconds, ended: Some(ended) })
+    Ok(LoadResult { output, seconds, ended: Some(ended) })
 }
 
 #[cfg(test)]
@@ -145,13 +150,13 @@ mod tests {
         Slice { target, offset: 0, bytes: 1 << 20 }
     }
 
-    fn ran(iops: &[f64], rates: &[f64]) -> Ran {
-        let did = |iops: &f64| Both {
+    fn ran(iops: &[f64], rates: &[f64]) -> LoadResult {
+        let did = |iops: &f64| ReadWrite {
             read: Some(Direction { iops: *iops, ..Direction::default() }),
-            ..Both::default()
+            ..ReadWrite::default()
         };
         let second = |(at, read): (f64, &f64)| Second { at, read: *read, write: 1.0 };
-        let mut ran = Ran::default();
+        let mut ran = LoadResult::default();
         ran.output.version = "fio-3".into();
         ran.output.instances = iops.iter().map(did).collect();
         ran.seconds = [1.0, 2.0, 3.0].into_iter().zip(rates).map(second).collect();
@@ -159,23 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_did_is_put_together_in_the_order_of_the_instances() {
+    fn results_of_guests_are_merged_in_instance_order() {
         let slices = [slice("a"), slice("b"), slice("a"), slice("c")];
         let parts = parts(&slices);
         let [a, b, c] = parts.as_slice() else { panic!("{parts:?}") };
         assert_eq!((&a.1, &b.1, &c.1), (&vec![0, 2], &vec![1], &vec![3]));
         let of = |a_ran| {
             let (b_ran, c_ran) = (ran(&[20.0], &[5.0, 6.0]), ran(&[40.0], &[7.0, 8.0, 9.0]));
-            join(4, vec![(a, a_ran), (b, Ok(b_ran)), (c, Ok(c_ran))])
+            merge_guests(4, vec![(a, a_ran), (b, Ok(b_ran)), (c, Ok(c_ran))])
         };
         let all = of(Ok(ran(&[10.0, 30.0], &[1.0, 2.0, 3.0]))).unwrap();
         let iops: Vec<f64> = all.output.instances.iter().map(|one| one.read.as_ref().unwrap().iops).collect();
         assert_eq!(iops, [10.0, 20.0, 30.0, 40.0]);
-        // What one of them did not see to its end is no second of all of them.
+        // A second that not all guests completed is dropped.
         let seconds: Vec<(f64, f64, f64)> =
             all.seconds.iter().map(|second| (second.at, second.read, second.write)).collect();
         assert_eq!(seconds, [(1.0, 13.0, 3.0), (2.0, 16.0, 3.0)]);
-        assert_eq!(all.output.version, "fio-3 in machines");
+        assert_eq!(all.output.version, "fio-3 in guests");
         assert!(matches!(of(Err(FioError::Interrupted)), Err(FioError::Interrupted)));
     }
 }

@@ -1,13 +1,13 @@
-//! A virtual machine with the distribution's kernel, for what this one does not have: QEMU, a root in memory made of this machine's own
-//! programs, and a shell that is asked over a socket.
+//! A virtual machine with the distribution's kernel, for kernel features that the host lacks: QEMU,
+//! an initramfs made from the host's own programs, and an agent that is reached over a socket.
 //!
-//! Always true: it has the drives that it is given and nothing else, no network; it ends with its value. Where hardware does not help
-//! (KVM), its processors are emulated, and it says so. Must not know: what it is for.
+//! Invariants: the guest has only the given drives and no network; it ends when its value is
+//! dropped. Without hardware support (KVM) its processors are emulated, which is reported.
 
 mod agent;
 mod archive;
+mod initramfs;
 mod load;
-mod others;
 mod root;
 
 use std::path::{Path, PathBuf};
@@ -15,57 +15,57 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use agent::{Agent, AgentError};
+pub use initramfs::{BootFiles, agent_port_options, first_disk, is_responsive};
 pub(crate) use load::run_loads;
-pub use others::{Root, answers, first_disk, port};
 
-use crate::leftover::Place;
-use crate::program::{ProgramError, Server, command, is_there};
+use crate::program::{ProgramError, Server, command, is_installed};
+use crate::stale_processes::StateDir;
 
-/// Where a kernel is looked for, as packages of the distribution unpacked: `boot/vmlinuz-*`, `lib/modules/*`, and if there is
-/// one `bin/busybox`.
+/// The folder of an unpacked kernel package of the distribution: `boot/vmlinuz-*`, `lib/modules/*`,
+/// and optionally `bin/busybox`.
 pub(crate) const KERNEL: &str = "/var/lib/gabion/guest";
-/// How long a machine may take to start: with the hardware's help, and without.
-const PATIENCE_KVM: Duration = Duration::from_secs(15);
-const PATIENCE_TCG: Duration = Duration::from_secs(180);
-/// Bytes of its memory: its root, and the buffers of a load.
+/// Maximum time for a guest to start, with and without KVM.
+const START_TIMEOUT_KVM: Duration = Duration::from_secs(15);
+const START_TIMEOUT_TCG: Duration = Duration::from_secs(180);
+/// Bytes of its memory: its initramfs, and the buffers of a load.
 const MEMORY: u64 = 4 << 30;
-/// What every machine needs: its drives and its socket.
+/// Modules that every guest needs for its drives and its agent.
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
-/// What every machine's root has.
+/// The emulator.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// What a machine is to be.
-pub(crate) struct Plan<'a> {
+/// The parameters of a guest.
+pub(crate) struct GuestPlan<'a> {
     /// Its name in the run's folder.
     pub(crate) name: &'a str,
     pub(crate) folder: &'a Path,
-    /// An unpacked kernel.
+    /// Folder of the unpacked kernel.
     pub(crate) kernel: &'a Path,
-    /// Modules besides those for drives and socket.
+    /// Additional kernel modules.
     pub(crate) modules: &'a [&'a str],
-    /// Programs of this machine that it is to have.
+    /// Programs of the host to copy into the guest.
     pub(crate) programs: &'a [&'a str],
     pub(crate) drives: &'a [PathBuf],
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// A machine that runs.
+/// A running guest.
 pub(crate) struct Guest {
     server: Server,
-    place: Place,
+    place: StateDir,
     accelerator: Accelerator,
 }
 
-/// Who carries its instructions out.
+/// The accelerator that runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
-    /// The processors themselves.
+    /// Hardware virtualisation.
     Kvm,
-    /// A program.
+    /// Emulation.
     Tcg,
 }
 
-/// Why there is no machine.
+/// A failure to start or use a guest.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuestError {
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub(crate) enum GuestError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{0}")]
     Kernel(String),
-    #[error("drive {0} does not appear in the machine")]
+    #[error("drive {0} does not appear in the guest")]
     Drive(usize),
 }
 
@@ -86,25 +86,28 @@ impl GuestError {
     }
 }
 
-/// What is missing for machines with these programs.
-pub(crate) fn lacks(kernel: &Path, programs: &[&str]) -> Option<String> {
+/// Returns the missing requirement of guests with these programs, if any.
+pub(crate) fn missing_requirement(kernel: &Path, programs: &[&str]) -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
-        return Some("machines are started on x86-64 only".into());
+        return Some("virtual machines are supported on x86-64 only".into());
     }
     let all = [QEMU].into_iter().chain(programs.iter().copied());
-    let missing: Vec<&str> = all.filter(|program| !is_there(program)).collect();
+    let missing: Vec<&str> = all.filter(|program| !is_installed(program)).collect();
     if !missing.is_empty() {
-        return Some(format!("for a virtual machine, {} are not installed", missing.join(", ")));
+        return Some(format!(
+            "a virtual machine needs programs that are not installed: {}",
+            missing.join(", ")
+        ));
     }
     let ready = root::Kernel::find(kernel).and_then(|_| root::shell(kernel));
     ready.err().map(|error| error.to_string())
 }
 
 impl Guest {
-    /// Starts a machine and waits until it can be asked.
-    pub(crate) fn start(plan: &Plan<'_>) -> Result<Self, GuestError> {
+    /// Starts a guest and waits until its agent responds.
+    pub(crate) fn start(plan: &GuestPlan<'_>) -> Result<Self, GuestError> {
         let place =
-            Place::new(plan.folder, plan.name).map_err(|error| GuestError::file(plan.folder, error))?;
+            StateDir::new(plan.folder, plan.name).map_err(|error| GuestError::file(plan.folder, error))?;
         let kernel = root::Kernel::find(plan.kernel)?;
         let modules: Vec<&str> = MODULES.into_iter().chain(plan.modules.iter().copied()).collect();
         let archive = place.path().join("root.cpio");
@@ -120,15 +123,15 @@ impl Guest {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| GuestError::Kernel("no way to start a machine".into())))
+        Err(last.unwrap_or_else(|| GuestError::Kernel("no accelerator is available".into())))
     }
 
-    /// Asks its shell.
+    /// Runs a shell script in the guest.
     pub(crate) fn sh(&self, script: &str, stop: &AtomicBool) -> Result<String, GuestError> {
-        Ok(self.agent().ask(script, stop)?.text()?)
+        Ok(self.agent().run_script(script, stop)?.text()?)
     }
 
-    /// Who can be asked.
+    /// Returns its agent.
     pub(crate) fn agent(&self) -> Agent {
         Agent::new(&socket(&self.place))
     }
@@ -141,7 +144,7 @@ impl Guest {
         self.server.process()
     }
 
-    /// The names that the drives have within, in their order.
+    /// Returns the names of the drives in the guest, in order.
     pub(crate) fn drives(&self, count: usize, stop: &AtomicBool) -> Result<Vec<String>, GuestError> {
         let list = self.sh("for d in /sys/block/vd*; do echo $(cat $d/serial) /dev/${d##*/}; done", stop)?;
         let named = |number: usize| {
@@ -153,13 +156,13 @@ impl Guest {
         (0..count).map(named).collect()
     }
 
-    /// Ends it.
+    /// Stops the guest.
     pub(crate) fn stop(self) -> Result<(), GuestError> {
         Ok(self.server.stop()?)
     }
 }
 
-fn socket(place: &Place) -> PathBuf {
+fn socket(place: &StateDir) -> PathBuf {
     place.path().join("agent.sock")
 }
 
@@ -168,21 +171,21 @@ fn serial(number: usize) -> String {
 }
 
 fn boot(
-    plan: &Plan<'_>,
+    plan: &GuestPlan<'_>,
     kernel: &root::Kernel,
-    place: &Place,
+    place: &StateDir,
     archive: &Path,
     accelerator: Accelerator,
 ) -> Result<Server, GuestError> {
     let socket = socket(place);
-    // That of an earlier try.
+    // The socket of an earlier attempt.
     let _ = std::fs::remove_file(&socket);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let mut qemu = command(QEMU);
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"]);
     let (how, cpu, patience) = match accelerator {
-        Accelerator::Kvm => ("kvm", "host", PATIENCE_KVM),
-        Accelerator::Tcg => ("tcg,thread=multi", "max", PATIENCE_TCG),
+        Accelerator::Kvm => ("kvm", "host", START_TIMEOUT_KVM),
+        Accelerator::Tcg => ("tcg,thread=multi", "max", START_TIMEOUT_TCG),
     };
     qemu.args(["-accel", how, "-cpu", cpu, "-smp", &cpus, "-m", &format!("{}M", MEMORY >> 20)]);
     qemu.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(archive);

@@ -1,4 +1,5 @@
-//! The root of a machine: a kernel's modules, programs of this machine with their libraries, and a first program that takes requests.
+//! The initramfs of a guest: kernel modules, programs of the host with their libraries, and an init
+//! that serves requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufWriter;
@@ -6,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::GuestError;
 use super::archive::Archive;
-use crate::program::{command, is_there};
+use crate::program::{command, is_installed};
 
-/// A kernel of the distribution, unpacked.
+/// An unpacked kernel of the distribution.
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) image: PathBuf,
@@ -16,7 +17,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The newest one below `place`.
+    /// Returns the newest kernel below `place`.
     pub(super) fn find(place: &Path) -> Result<Self, GuestError> {
         let none = |what: &str| {
             let place = place.display();
@@ -39,7 +40,8 @@ impl Kernel {
         Ok(Self { image, modules: modules.ok_or_else(|| none("lib/modules of its kernel"))? })
     }
 
-    /// Files of `wanted` and of what they need, in the order in which they are to be loaded. `needs` says what a file names.
+    /// Returns the files of `wanted` and their dependencies, in load order. `needs` returns the
+    /// dependencies of a file.
     fn closure(
         &self,
         wanted: &[&str],
@@ -52,13 +54,13 @@ impl Kernel {
         let built_in: BTreeSet<String> = text.lines().map(module_name).collect();
         let mut order = Vec::new();
         for name in wanted {
-            self.after(name, &files, &built_in, needs, &mut order)?;
+            self.push_with_dependencies(name, &files, &built_in, needs, &mut order)?;
         }
         Ok(order)
     }
 
-    /// Adds a module to the order, behind what it needs.
-    fn after(
+    /// Adds a module to the order, push_with_dependencies its dependencies.
+    fn push_with_dependencies(
         &self,
         name: &str,
         files: &BTreeMap<String, PathBuf>,
@@ -74,16 +76,16 @@ impl Kernel {
         if order.contains(path) {
             return Ok(());
         }
-        // Modules do not need each other in circles: the kernel could not load them.
+        // Modules have no dependency cycles: the kernel could not load them.
         for other in needs(path)? {
-            self.after(&other, files, built_in, needs, order)?;
+            self.push_with_dependencies(&other, files, built_in, needs, order)?;
         }
         order.push(path.clone());
         Ok(())
     }
 }
 
-/// The files of all modules below a folder, by their names.
+/// Indexes the files of all modules below a folder by name.
 fn index(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -96,12 +98,13 @@ fn index(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Resul
     Ok(())
 }
 
-/// The modules that a file names as those that it needs.
+/// Returns the modules that a module file depends on.
 fn needs(file: &Path) -> Result<Vec<String>, GuestError> {
     Ok(parse_needs(&unpacked(file)?))
 }
 
-/// What follows `depends=` among the texts about a module, which end with a zero and have commas between names.
+/// Parses `depends=` in a module's information strings, which end with a zero byte and have commas
+/// between names.
 fn parse_needs(module: &[u8]) -> Vec<String> {
     let mut texts = module.split(|byte| *byte == 0);
     let Some(list) = texts.find_map(|text| text.strip_prefix(b"depends=")) else { return Vec::new() };
@@ -109,19 +112,19 @@ fn parse_needs(module: &[u8]) -> Vec<String> {
     names.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
 }
 
-/// A module's name, of a path to its file.
+/// Returns a module's name from the path of its file.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file).replace('-', "_")
 }
 
-/// The shell of a machine: one that was unpacked beside the kernel, or that of this machine. It must not need libraries.
+/// Returns a statically linked shell: one unpacked next to the kernel, or that of the host.
 pub(super) fn shell(kernel: &Path) -> Result<PathBuf, GuestError> {
     let beside = kernel.join("bin/busybox");
     if beside.is_file() { Ok(beside) } else { found("busybox") }
 }
 
-/// Writes the archive.
+/// Writes the initramfs.
 pub(super) fn write(
     to: &Path,
     kernel: &Kernel,
@@ -156,7 +159,7 @@ pub(super) fn write(
     std::io::Write::flush(&mut file).map_err(at)
 }
 
-/// A file of this machine; the outer error is the archive's.
+/// Adds a file of the host; the outer error is the archive's.
 fn add<W: std::io::Write>(
     archive: &mut Archive<W>,
     from: &Path,
@@ -168,7 +171,7 @@ fn add<W: std::io::Write>(
     }
 }
 
-/// A module as the kernel takes it, whatever its package has packed it with.
+/// Returns a module uncompressed.
 fn unpacked(module: &Path) -> Result<Vec<u8>, GuestError> {
     let read = || std::fs::read(module).map_err(|error| GuestError::file(module, error));
     let program = match module.extension().and_then(|ending| ending.to_str()) {
@@ -190,18 +193,18 @@ fn found(program: &str) -> Result<PathBuf, GuestError> {
     folders.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file())).ok_or_else(none)
 }
 
-/// The libraries of a program, with what loads them.
+/// Returns the libraries of a program, including its loader.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
-    if !is_there("ldd") {
+    if !is_installed("ldd") {
         return Err(GuestError::Kernel("ldd is not installed".into()));
     }
-    // Says so of a program without any, and ends badly then.
+    // ldd fails for a program without libraries.
     let output = command("ldd").arg(program).output();
     let output = output.map_err(|error| GuestError::file(program, error))?;
     Ok(parse_libraries(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Paths in lines as `libx.so => /lib/libx.so (0x...)` and `/lib64/ld.so (0x...)`.
+/// Parses paths in lines such as `libx.so => /lib/libx.so (0x...)` and `/lib64/ld.so (0x...)`.
 fn parse_libraries(text: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let line = line.split_once("=>").map_or(line, |(_, path)| path);
@@ -211,7 +214,7 @@ fn parse_libraries(text: &str) -> Vec<PathBuf> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// The first program: drivers, then requests as `agent.rs` describes them.
+/// The init: loads drivers, then serves requests as described in `agent.rs`.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp
@@ -241,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_loaded_after_what_they_need() {
+    fn modules_are_loaded_after_their_dependencies() {
         let place = tempfile::tempdir().unwrap();
         let missing = Kernel::find(place.path()).unwrap_err().to_string();
         assert!(missing.contains("./run setup"), "{missing}");
@@ -278,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn a_module_says_what_it_needs() {
+    fn dependencies_of_a_module_are_parsed() {
         let module = b"\x7fELF\0\0license=GPL\0depends=md-mod,async_xor\0name=raid456\0\0";
         assert_eq!(parse_needs(module), ["md_mod", "async_xor"]);
         assert!(parse_needs(b"\0depends=\0x").is_empty() && parse_needs(b"").is_empty());
     }
 
     #[test]
-    fn libraries_are_found_in_what_ldd_says() {
+    fn libraries_are_parsed_from_ldd_output() {
         let text = "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x2)\n\tlibz.so => not found\n\t/lib64/ld.so.2 (0x3)\n";
         let paths: Vec<PathBuf> = ["/lib/x/libc.so.6", "/lib64/ld.so.2"].map(PathBuf::from).to_vec();
         assert_eq!(parse_libraries(text), paths);

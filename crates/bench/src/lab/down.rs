@@ -1,4 +1,4 @@
-//! Taking a lab away.
+//! Removal of a lab.
 
 use std::path::Path;
 
@@ -7,25 +7,25 @@ use rustix::mount::UnmountFlags;
 use super::record::Lab;
 use super::{LabError, loops, mounts, must_be_root};
 
-/// Takes a lab away.
+/// Removes a lab.
 ///
 /// # Errors
-/// When it is in use, or something is no longer what it made; nothing is touched then.
+/// If the lab is in use, or a device or file does not match its record; nothing is changed then.
 pub fn down(name: &str) -> Result<Lab, LabError> {
     must_be_root()?;
     let lab = Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.into()))?;
     check(&lab)?;
-    take_away(&lab)?;
+    remove(&lab)?;
     Ok(lab)
 }
 
-/// Refuses what is in use or is not ours.
+/// Rejects devices that are in use or do not belong to the lab.
 fn check(lab: &Lab) -> Result<(), LabError> {
     let mounts = mounts()?;
     for drive in &lab.drives {
         let device = &drive.device;
         match loops::backing_file(device) {
-            // Somebody took it away before us.
+            // The device has already been removed.
             None => continue,
             Some(file) if file != drive.file => {
                 let found = format!("{} is behind it", file.display());
@@ -34,7 +34,7 @@ fn check(lab: &Lab) -> Result<(), LabError> {
             Some(_) => {}
         }
         let by = loops::user(device, drive.number, &mounts)
-            .or_else(|| loops::is_claimed(device).then(|| "a pool or another program".to_owned()));
+            .or_else(|| loops::is_claimed(device).then(|| "another program".to_owned()));
         if let Some(by) = by {
             return Err(LabError::InUse { device: device.clone(), by });
         }
@@ -42,22 +42,23 @@ fn check(lab: &Lab) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Takes away what is there, in the reverse order of its making. Whatever is left, the record is left to say so.
-pub(super) fn take_away(lab: &Lab) -> Result<(), LabError> {
+/// Removes everything that exists, in reverse order of creation. The record stays if anything
+/// remains.
+pub(super) fn remove(lab: &Lab) -> Result<(), LabError> {
     for drive in &lab.drives {
         match loops::backing_file(&drive.device) {
             Some(file) if file == drive.file => {
                 lab.throttle.clear(drive.number)?;
                 loops::detach(&drive.device)?;
             }
-            // Somebody took the device away before us. Our limits are still on its number, unless they are others by now.
+            // The device has already been removed. The lab's limits may still be set on its number.
             None if lab.throttle.has(drive.number, &lab.limits)? => lab.throttle.clear(drive.number)?,
             _ => {}
         }
     }
-    // One that was attached and not yet written down.
+    // A device that was attached and not yet recorded.
     for file in files(&lab.directory) {
-        for device in loops::in_front_of(&file)? {
+        for device in loops::devices_of(&file)? {
             lab.throttle.clear(loops::number(&device)?)?;
             loops::detach(&device)?;
         }
@@ -76,10 +77,10 @@ pub(super) fn take_away(lab: &Lab) -> Result<(), LabError> {
         }
         _ => {}
     }
-    lab.forget()
+    lab.delete()
 }
 
-/// Files of drives in the lab's directory.
+/// Returns the files of drives in the lab's directory.
 fn files(directory: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let ours = |path: &std::path::PathBuf| {

@@ -1,4 +1,4 @@
-//! Loop devices: made and taken away by losetup (util-linux), looked at in sysfs.
+//! Loop devices: attached and detached with losetup (util-linux), inspected in sysfs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 use super::LabError;
 use super::throttle::DeviceNumber;
 
-/// A scheduler with a queue of its own; that of no scheduler is the device's.
+/// An I/O scheduler with a request queue of its own; with the scheduler `none` the device's queue
+/// is used.
 const SCHEDULER: &str = "mq-deadline";
-/// Entries of an NVMe queue, less the one that stays empty (NVM Express base specification, as Linux uses them).
+/// Entries of an NVMe queue, less the one that stays empty (NVM Express base specification, as
+/// Linux uses them).
 const QUEUE: &str = "1023";
 
 fn losetup(arguments: &[&str], file: Option<&Path>) -> Result<String, LabError> {
@@ -22,22 +24,24 @@ fn losetup(arguments: &[&str], file: Option<&Path>) -> Result<String, LabError> 
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Puts a device of 4 KiB sectors in front of a file, without a page cache between them. Where a file in memory takes no direct
-/// operations (Linux before 6.6), its page cache is all that it is, and they go there.
+/// Attaches a loop device of 4 KiB sectors with direct I/O to a file. Files in tmpfs do not support
+/// direct I/O before Linux 6.6; there the device uses the page cache, which is the file's storage
+/// anyway.
 pub(super) fn attach(file: &Path, in_memory: bool) -> Result<PathBuf, LabError> {
-    let usual = ["--show", "--find", "--sector-size", "4096"];
-    let direct = losetup(&[&usual[..], &["--direct-io=on"]].concat(), Some(file));
-    let device = if direct.is_err() && in_memory { losetup(&usual, Some(file)) } else { direct };
+    let common = ["--show", "--find", "--sector-size", "4096"];
+    let direct = losetup(&[&common[..], &["--direct-io=on"]].concat(), Some(file));
+    let device = if direct.is_err() && in_memory { losetup(&common, Some(file)) } else { direct };
     device.map(PathBuf::from)
 }
 
-/// Gives a device a queue as deep as an NVMe drive's, where the kernel has a scheduler that does. A loop device's own has room for 128
-/// operations. A limit lets many more through at once than that, and what then finds no room is refused to callers that
-/// do not want to wait, as io_uring is; they submit it again, and the limit counts it twice.
-pub(super) fn deepen(device: &Path) {
+/// Gives a device a queue as deep as an NVMe drive's, if the kernel has a suitable scheduler. A
+/// loop device's own queue has 128 entries. A throttle lets more requests through at a time; the
+/// kernel refuses those without a queue entry to submitters that do not wait, such as io_uring,
+/// which submit them again, and the throttle counts them twice.
+pub(super) fn set_deep_queue(device: &Path) {
     let set = |file: &str, value: &str| {
         let name = device.file_name().unwrap_or_default();
-        // Best effort: shallow operations are measured right without.
+        // Best effort: shallow queues are measured correctly without it.
         std::fs::write(Path::new("/sys/block").join(name).join("queue").join(file), value).is_ok()
     };
     if set("scheduler", SCHEDULER) {
@@ -45,14 +49,14 @@ pub(super) fn deepen(device: &Path) {
     }
 }
 
-/// The queue that loop devices have by themselves, for whoever has the device next.
-fn make_usual(device: &Path) {
+/// Restores the default queue of loop devices, for the next user of the device.
+fn restore_queue(device: &Path) {
     let name = device.file_name().unwrap_or_default();
     let _ = std::fs::write(Path::new("/sys/block").join(name).join("queue/scheduler"), "none");
 }
 
-/// The devices in front of a file.
-pub(super) fn in_front_of(file: &Path) -> Result<Vec<PathBuf>, LabError> {
+/// Returns the loop devices of a file.
+pub(super) fn devices_of(file: &Path) -> Result<Vec<PathBuf>, LabError> {
     let text = losetup(&["--noheadings", "--output", "NAME", "--associated"], Some(file))?;
     Ok(text
         .lines()
@@ -61,12 +65,12 @@ pub(super) fn in_front_of(file: &Path) -> Result<Vec<PathBuf>, LabError> {
         .collect())
 }
 
-/// Takes a device away.
+/// Detaches a device.
 ///
 /// # Errors
-/// When somebody has it open: the kernel takes it away when they are done.
+/// If a program has it open: the kernel detaches it after the last close.
 pub(super) fn detach(device: &Path) -> Result<(), LabError> {
-    make_usual(device);
+    restore_queue(device);
     losetup(&["--detach"], Some(device))?;
     match backing_file(device) {
         None => Ok(()),
@@ -80,39 +84,39 @@ fn sysfs(device: &Path, file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The file behind a device, if there is one.
+/// Returns the file behind a device, if there is one.
 pub(super) fn backing_file(device: &Path) -> Option<PathBuf> {
-    // A file that was deleted while it was behind a device is named so.
+    // The name of a deleted file has this suffix.
     let text = sysfs(device, "loop/backing_file")?;
     Some(PathBuf::from(text.strip_suffix(" (deleted)").unwrap_or(&text)))
 }
 
-/// The device's number.
+/// Returns the device number.
 pub(super) fn number(device: &Path) -> Result<DeviceNumber, LabError> {
     let text = sysfs(device, "dev").unwrap_or_default();
     let parsed = text.split_once(':').and_then(|(major, minor)| {
         Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
     });
-    parsed.ok_or_else(|| LabError::NotOurs { device: device.into(), found: "no block device".into() })
+    parsed.ok_or_else(|| LabError::NotOurs { device: device.into(), found: "not a block device".into() })
 }
 
-/// Who uses a device in a way that the system knows of.
+/// Returns a known user of a device.
 pub(super) fn user(device: &Path, number: DeviceNumber, mounts: &str) -> Option<String> {
     holder(device, number, mounts).or_else(|| opener(device))
 }
 
-/// What is mounted from a device, or built upon it.
+/// Returns the file system mounted from a device, or the device stacked on it.
 pub(super) fn holder(device: &Path, number: DeviceNumber, mounts: &str) -> Option<String> {
     let start = number.to_string();
     if let Some(line) = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&start)) {
-        return Some(format!("the file system that is mounted on {}", line.split(' ').nth(4).unwrap_or("?")));
+        return Some(format!("the file system mounted on {}", line.split(' ').nth(4).unwrap_or("?")));
     }
     let held = Path::new("/sys/block").join(device.file_name()?).join("holders");
     let holder = std::fs::read_dir(held).ok()?.flatten().next()?;
     Some(holder.file_name().to_string_lossy().into_owned())
 }
 
-/// A program that has the device open.
+/// Returns a program that has the device open.
 fn opener(device: &Path) -> Option<String> {
     let numbered = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -128,7 +132,7 @@ fn opener(device: &Path) -> Option<String> {
     Some(format!("{} (process {})", name.trim(), process.file_name()?.to_string_lossy()))
 }
 
-/// True if somebody has claimed the device for himself, as pools and mounted file systems do.
+/// True if the device is open exclusively, as by a pool or a mounted file system.
 pub(super) fn is_claimed(device: &Path) -> bool {
     use rustix::fs::{Mode, OFlags};
     let opened = rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());

@@ -1,8 +1,8 @@
-//! The drive lab: throttled loop drives that stand for real ones, at a share of their speed.
+//! The drive lab: throttled loop devices that emulate real drives at a fraction of their speed.
 //!
-//! Owns the making and the taking away. Always true: it touches no device, mount or directory that its own record does not
-//! name and that is not still what was recorded; what is in use stays; a making that fails or is interrupted leaves
-//! nothing behind.
+//! Creates and removes labs. Invariants: only devices, mounts and directories that the lab's record
+//! names and that still match it are touched; devices in use are kept; a failed or interrupted
+//! creation leaves nothing behind.
 
 mod down;
 mod loops;
@@ -19,103 +19,101 @@ pub use record::{Lab, LabDrive};
 pub use throttle::{DeviceNumber, Throttle};
 pub use up::{LabPlan, up};
 
-/// Why something could not be done to a lab.
+/// A failed operation on a lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A file or directory.
+    /// A file or directory could not be accessed.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A record that does not read.
-    #[error("{path}: not the record of a lab: {source}")]
+    /// The record of a lab is invalid.
+    #[error("{path} is not a valid lab record: {source}")]
     Record {
-        /// Its file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Only root may.
-    #[error("a lab takes root: it makes loop devices and limits them")]
+    /// Root privileges are required.
+    #[error("a lab requires root: it creates and throttles loop devices")]
     NotRoot,
-    /// A name that does not do.
-    #[error("'{0}' is no name for a lab: letters, digits and '-', at most 32")]
+    /// The name is invalid.
+    #[error("invalid lab name '{0}': use up to 32 letters, digits and '-'")]
     Name(String),
-    /// A model that is not known.
-    #[error("no drive '{name}' is known: there are {known}")]
+    /// The drive model is unknown.
+    #[error("unknown drive model '{name}'; known models: {known}")]
     Model {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The known models.
         known: String,
     },
-    /// Sizes or counts that make no sense.
+    /// A size or count is invalid.
     #[error("{0}")]
     Plan(String),
-    /// There is one of that name.
-    #[error(
-        "there is a lab '{0}' already: 'gabion lab status' shows it, 'gabion lab down {0}' takes it away"
-    )]
+    /// A lab of that name exists.
+    #[error("lab '{0}' already exists: 'gabion lab status' shows it, 'gabion lab down {0}' removes it")]
     Exists(String),
-    /// There is none of that name.
-    #[error("there is no lab '{0}': 'gabion lab status' shows those that there are")]
+    /// No lab has that name.
+    #[error("lab '{0}' does not exist: 'gabion lab status' lists the labs")]
     Unknown(String),
-    /// Not enough room.
+    /// There is not enough space.
     #[error(
-        "{drives} drives of {bytes} bytes need more than {place} has free ({free} bytes): choose fewer or smaller drives, or files on a disk with --dir"
+        "{drives} drives of {bytes} bytes do not fit into {place} ({free} bytes free): use fewer or smaller drives, or a directory on a disk with --dir"
     )]
     NoRoom {
-        /// How many drives.
+        /// Number of drives.
         drives: u16,
-        /// Bytes of each.
+        /// Bytes per drive.
         bytes: u64,
-        /// What has too little.
+        /// The location without enough space.
         place: String,
-        /// What it has.
+        /// Free bytes.
         free: u64,
     },
-    /// The kernel cannot limit devices.
+    /// The kernel cannot throttle devices.
     #[error(
-        "this machine has neither the blkio controller of cgroup v1 nor the io controller of cgroup v2: drives cannot be limited"
+        "cannot throttle drives: this machine has neither the blkio controller of cgroup v1 nor the io controller of cgroup v2"
     )]
     NoThrottle,
-    /// A device is not what the record says.
-    #[error("{device} is not what this lab made ({found}): it is left alone")]
+    /// A device does not match the record.
+    #[error("{device} does not match the lab's record ({found}); it is not touched")]
     NotOurs {
         /// The device.
         device: PathBuf,
-        /// What it is.
+        /// The mismatch.
         found: String,
     },
     /// A device is in use.
-    #[error("{device} is in use by {by}: end that first")]
+    #[error("{device} is in use by {by}; stop it first")]
     InUse {
         /// The device.
         device: PathBuf,
-        /// By whom.
+        /// The user.
         by: String,
     },
-    /// A program is missing.
-    #[error("{program} cannot be started: {source}")]
+    /// A program could not be started.
+    #[error("cannot start {program}: {source}")]
     Start {
-        /// Which.
+        /// The program.
         program: &'static str,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A program failed.
     #[error("{program} failed: {message}")]
     Failed {
-        /// Which.
+        /// The program.
         program: &'static str,
-        /// What it said.
+        /// The program's message.
         message: String,
     },
-    /// Somebody wants it to end.
-    #[error("interrupted: nothing was left behind")]
+    /// The creation was interrupted.
+    #[error("interrupted; nothing was left behind")]
     Interrupted,
 }
 
@@ -134,15 +132,15 @@ fn must_be_root() -> Result<(), LabError> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
 }
 
-/// True if somebody has claimed a block device for himself, as pools and mounted file systems do.
+/// True if a block device is open exclusively, as by a pool or a mounted file system.
 pub(crate) fn is_claimed(device: &Path) -> bool {
     loops::is_claimed(device)
 }
 
-/// Who has a device mounted or holds it, if anybody does; nobody holds a plain file.
+/// Returns the mount or program that uses a device, if any; `None` for a plain file.
 ///
 /// # Errors
-/// When the system's tables cannot be read.
+/// If the system's tables cannot be read.
 pub(crate) fn user_of(path: &Path) -> Result<Option<String>, LabError> {
     let path = std::fs::canonicalize(path).map_err(|error| LabError::file(path, error))?;
     match loops::number(&path) {

@@ -1,36 +1,34 @@
-//! Which drives a lab can imitate: published limits as data, and fractions of them.
-//!
-//! Must not know: how a limit is kept.
+//! The drive models that a lab can emulate: published limits, and fractions of them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a drive can do in a second.
+/// The limits of a drive, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveLimits {
-    /// Reads a second.
+    /// Reads per second.
     pub read_iops: u64,
-    /// Random writes a second.
+    /// Random writes per second.
     pub write_iops: u64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bps: u64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bps: u64,
 }
 
-/// A drive that can be imitated.
+/// A drive model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveModel {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is.
+    /// Description.
     pub title: String,
-    /// What it can do.
+    /// Limits.
     #[serde(flatten)]
     pub limits: DriveLimits,
-    /// Where the limits are from.
+    /// Source of the limits.
     pub source: String,
 }
 
@@ -39,20 +37,20 @@ struct Models {
     models: Vec<DriveModel>,
 }
 
-/// All models.
+/// Returns all models.
 pub fn models() -> Vec<DriveModel> {
     match toml::from_str::<Models>(include_str!("../../lab/models.toml")) {
         Ok(models) => models.models,
-        Err(error) => panic!("the models that are part of this program: {error}"),
+        Err(error) => panic!("built-in drive models: {error}"),
     }
 }
 
-/// The model of that name.
+/// Returns the model of that name.
 pub fn model(name: &str) -> Option<DriveModel> {
     models().into_iter().find(|model| model.name == name)
 }
 
-/// A share of a real drive, as 1/100.
+/// A fraction of a real drive, such as 1/100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fraction {
@@ -60,9 +58,9 @@ pub struct Fraction {
     of: u32,
 }
 
-/// Why a text is no fraction.
+/// The error of parsing a fraction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a share of a drive: write for example 1/100, or 1 for a whole one")]
+#[error("invalid fraction '{0}': expected a fraction up to 1, for example 1/100")]
 pub struct FractionError(String);
 
 impl FromStr for Fraction {
@@ -92,7 +90,7 @@ impl From<Fraction> for String {
 }
 
 impl Fraction {
-    /// As a number, above 0 and at most 1.
+    /// Returns the fraction as a number above 0 and at most 1.
     pub fn value(self) -> f64 {
         f64::from(self.part) / f64::from(self.of)
     }
@@ -105,7 +103,7 @@ impl fmt::Display for Fraction {
 }
 
 impl DriveLimits {
-    /// That share of them; never less than one a second.
+    /// Returns this fraction of the limits; at least one per second.
     #[must_use]
     pub fn share(self, fraction: Fraction) -> Self {
         let of = |value: u64| {
@@ -126,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundredth_of_the_documents_drive_is_what_the_suites_page_says() {
+    fn a_hundredth_of_the_reference_drive_matches_the_documentation() {
         let limits = model("kioxia-cm7").unwrap().limits.share("1/100".parse().unwrap());
         let wanted = DriveLimits {
             read_iops: 27_000,
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_model_has_a_name_of_its_own_limits_and_a_source() {
+    fn every_model_has_a_unique_name_limits_and_a_source() {
         let models = models();
         for (index, model) in models.iter().enumerate() {
             let DriveLimits { read_iops, write_iops, read_bps, write_bps } = model.limits;
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_read_as_people_write_them() {
+    fn fractions_parse_in_common_notations() {
         for (text, shown) in [("1/100", "1/100"), ("1", "1"), ("3 / 4", "3/4"), ("2/2", "1")] {
             assert_eq!(text.parse::<Fraction>().unwrap().to_string(), shown);
         }

@@ -1,7 +1,8 @@
-//! What a lab has made, written down before it is made: `lab.json` in the lab's directory under `/run`.
+//! The record of a lab, written before each creation step: `lab.json` in the lab's directory under
+//! `/run`.
 //!
-//! Always true: whatever exists of a lab is in its record, or lies below its directory. So a lab whose making was cut short,
-//! by a kill too, can be taken away whole.
+//! Invariant: everything that exists of a lab is in its record or below its directory, so that a
+//! lab can be removed completely even if its creation was killed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::LabError;
 use super::model::{DriveLimits, Fraction};
 use super::throttle::{DeviceNumber, Throttle};
 
-/// Where labs are: gone with the next start of the machine, as loop devices are.
+/// The directory of all labs. Like loop devices, it does not survive a reboot.
 pub(super) const LABS: &str = "/run/gabion-lab";
 const FILE: &str = "lab.json";
 
@@ -21,7 +22,7 @@ const FILE: &str = "lab.json";
 pub struct LabDrive {
     /// The loop device.
     pub device: PathBuf,
-    /// Its number.
+    /// The device number.
     pub number: DeviceNumber,
     /// The file behind it.
     pub file: PathBuf,
@@ -30,38 +31,38 @@ pub struct LabDrive {
 /// A lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lab {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The drive that is imitated.
+    /// Drive model.
     pub model: String,
-    /// How much of one.
+    /// Fraction of the model's limits.
     pub fraction: Fraction,
-    /// What each drive can do.
+    /// Limits of each drive.
     pub limits: DriveLimits,
-    /// Bytes of each drive.
+    /// Bytes per drive.
     pub drive_bytes: u64,
-    /// Where the files are.
+    /// Directory of the files.
     pub directory: PathBuf,
-    /// A file system in memory was mounted there.
+    /// True if a tmpfs was mounted on the directory.
     pub in_memory: bool,
-    /// How the limits are kept.
+    /// The throttling mechanism.
     pub throttle: Throttle,
-    /// The drives, in their order. Those that are still to come have no device yet, and are missing here.
+    /// The drives, in order, that have been created so far.
     pub drives: Vec<LabDrive>,
-    /// It is complete.
+    /// True if the creation is complete.
     pub complete: bool,
 }
 
-/// The directory of a lab's record.
+/// Returns the directory of a lab's record.
 pub(super) fn home(name: &str) -> PathBuf {
     Path::new(LABS).join(name)
 }
 
 impl Lab {
-    /// The lab of that name, if there is one.
+    /// Finds a lab by name.
     ///
     /// # Errors
-    /// When its record cannot be read.
+    /// If its record cannot be read.
     pub fn find(name: &str) -> Result<Option<Self>, LabError> {
         let file = home(name).join(FILE);
         match std::fs::read(&file) {
@@ -73,10 +74,10 @@ impl Lab {
         }
     }
 
-    /// All labs of this machine.
+    /// Returns all labs of this machine.
     ///
     /// # Errors
-    /// When a record cannot be read.
+    /// If a record cannot be read.
     pub fn all() -> Result<Vec<Self>, LabError> {
         let entries = match std::fs::read_dir(LABS) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -89,12 +90,12 @@ impl Lab {
         Ok(found?.into_iter().flatten().collect())
     }
 
-    /// The drives' devices.
+    /// Returns the devices of the drives.
     pub fn devices(&self) -> Vec<PathBuf> {
         self.drives.iter().map(|drive| drive.device.clone()).collect()
     }
 
-    /// Writes it down, so that a crash leaves the old record or the new one.
+    /// Writes the record atomically: after a crash, either the old or the new record exists.
     pub(super) fn save(&self) -> Result<(), LabError> {
         let home = home(&self.name);
         Access::OWNER.make_directories(&home).map_err(|error| LabError::file(&home, error))?;
@@ -105,8 +106,8 @@ impl Lab {
         std::fs::rename(&new, &file).map_err(|error| LabError::file(&file, error))
     }
 
-    /// Forgets it.
-    pub(super) fn forget(&self) -> Result<(), LabError> {
+    /// Deletes the record.
+    pub(super) fn delete(&self) -> Result<(), LabError> {
         let home = home(&self.name);
         std::fs::remove_dir_all(&home).map_err(|error| LabError::file(&home, error))
     }

@@ -1,16 +1,16 @@
-//! The kernel's limits on block devices: cgroup v1 `blkio.throttle.*`, v2 `io.max`.
+//! The kernel's throttling of block devices: cgroup v1 `blkio.throttle.*`, v2 `io.max`.
 //!
-//! Owns whose operations count. The kernel counts an operation for the group of whoever submits it to the device, that
-//! is for the program that uses the drive; the loop device's own workers come behind that and are not counted again.
+//! Decides which processes are throttled. The kernel charges an operation to the cgroup of the
+//! process that submits it to the device, that is the program that uses the drive; the loop
+//! device's own workers are behind the throttle and are not charged again.
 //!
-//! - v1: each group has a budget of its own for a device, and does not share it with groups below. The limits are put on
-//!   the root group, and whoever is measured moves there: programs and the kernel's own threads (a file system's
-//!   workers) then draw from one budget.
-//! - v2: limits cannot be put on the root, but a group's hold for everything below. The lab makes one group, and whoever is
-//!   measured moves there. The kernel's threads stay outside: what a file system of the kernel submits from its workers
-//!   is not limited, and a run says so when a drive did more than its limit.
-//!
-//! Must not know: what a lab is made of.
+//! - v1: each cgroup has its own budget per device, not shared with its children. The limits are
+//! set on the root cgroup, and measured processes move there: programs and kernel threads (a file
+//! system's workers) then share one budget.
+//! - v2: limits cannot be set on the root cgroup, but apply to a cgroup and its children. The lab
+//! creates one cgroup, and measured processes move there. Kernel threads stay outside: operations
+//! that a kernel file system submits from its workers are not throttled, and a run reports a drive
+//! that exceeds its limit.
 
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use super::LabError;
 use super::model::DriveLimits;
 
-/// The name under which the kernel knows a device.
+/// A block device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNumber {
-    /// The driver.
+    /// Major number.
     pub major: u32,
-    /// Which of its devices.
+    /// Minor number.
     pub minor: u32,
 }
 
@@ -34,24 +34,24 @@ impl std::fmt::Display for DeviceNumber {
     }
 }
 
-/// Where limits are written.
+/// The throttling mechanism and its cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Throttle {
-    /// The root group of the v1 `blkio` hierarchy.
+    /// The root cgroup of the v1 `blkio` hierarchy.
     V1 {
-        /// Its directory.
+        /// The cgroup's directory.
         root: PathBuf,
     },
-    /// A group of the v2 hierarchy.
+    /// A cgroup of the v2 hierarchy.
     V2 {
-        /// Its directory.
+        /// The cgroup's directory.
         group: PathBuf,
     },
 }
 
 type Pick = fn(&DriveLimits) -> u64;
 
-/// The files of v1, and which limit each holds.
+/// The files of v1 and the limit that each one holds.
 const V1_FILES: [(&str, Pick); 4] = [
     ("blkio.throttle.read_iops_device", |limits| limits.read_iops),
     ("blkio.throttle.write_iops_device", |limits| limits.write_iops),
@@ -60,10 +60,11 @@ const V1_FILES: [(&str, Pick); 4] = [
 ];
 
 impl Throttle {
-    /// What this machine has, for a lab of that name. `mounts` is the text of `/proc/self/mountinfo`.
+    /// Returns the mechanism of this machine for a lab of that name. `mounts` is the text of
+    /// `/proc/self/mountinfo`.
     ///
     /// # Errors
-    /// When it has neither.
+    /// If the machine has neither.
     pub(super) fn find(mounts: &str, lab: &str) -> Result<Self, LabError> {
         let hierarchies = || mounts.lines().filter_map(hierarchy);
         if let Some((_, root, _)) = hierarchies()
@@ -82,7 +83,7 @@ impl Throttle {
         }
     }
 
-    /// Makes the group that is needed.
+    /// Creates the cgroup, if one is needed.
     pub(super) fn make(&self) -> Result<(), LabError> {
         let Self::V2 { group } = self else { return Ok(()) };
         let above = group.parent().unwrap_or(group);
@@ -95,7 +96,7 @@ impl Throttle {
         }
     }
 
-    /// True if somebody has put limits on the device already.
+    /// True if the device already has limits.
     pub(super) fn is_limited(&self, device: DeviceNumber) -> Result<bool, LabError> {
         let files = match self {
             Self::V1 { root } => V1_FILES.iter().map(|(name, _)| root.join(name)).collect(),
@@ -111,7 +112,7 @@ impl Throttle {
         Ok(false)
     }
 
-    /// Puts limits on a device.
+    /// Sets the limits of a device.
     pub(super) fn set(&self, device: DeviceNumber, limits: &DriveLimits) -> Result<(), LabError> {
         match self {
             Self::V1 { root } => V1_FILES.iter().try_for_each(|(name, limit)| {
@@ -126,7 +127,7 @@ impl Throttle {
         }
     }
 
-    /// True if the limits on a device are these.
+    /// True if the device has exactly these limits.
     pub(super) fn has(&self, device: DeviceNumber, limits: &DriveLimits) -> Result<bool, LabError> {
         match self {
             Self::V1 { root } => {
@@ -140,12 +141,12 @@ impl Throttle {
                 let each = V1_FILES.iter().map(same).collect::<Result<Vec<bool>, LabError>>()?;
                 Ok(each.iter().all(|same| *same))
             }
-            // Whatever is in the group's file, the lab has put there.
+            // Only the lab writes to this cgroup's file.
             Self::V2 { group } => Ok(group.exists() && self.is_limited(device)?),
         }
     }
 
-    /// Takes them off again.
+    /// Clears the limits of a device.
     pub(super) fn clear(&self, device: DeviceNumber) -> Result<(), LabError> {
         match self {
             Self::V1 { root } => {
@@ -158,10 +159,10 @@ impl Throttle {
         }
     }
 
-    /// Moves a process to where the limits count; its children follow.
+    /// Moves a process into the throttled cgroup; its later children inherit it.
     ///
     /// # Errors
-    /// When it may not be moved.
+    /// If the process may not be moved.
     pub fn join(&self, process: u32) -> Result<(), LabError> {
         let group = match self {
             Self::V1 { root } => root,
@@ -170,13 +171,13 @@ impl Throttle {
         write(&group.join("cgroup.procs"), &process.to_string())
     }
 
-    /// Takes the group away, once nobody is in it.
+    /// Removes the cgroup.
     pub(super) fn remove(&self) -> Result<(), LabError> {
         let Self::V2 { group } = self else { return Ok(()) };
         if !group.exists() {
             return Ok(());
         }
-        // Whoever is still in it goes back to where everybody is.
+        // Its remaining processes move back to the parent cgroup.
         let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         for member in members.lines() {
             let above = group.parent().unwrap_or(group);
@@ -185,22 +186,23 @@ impl Throttle {
         std::fs::remove_dir(group).map_err(|error| LabError::file(group, error))
     }
 
-    /// Whose operations count, for people.
+    /// Describes the throttled processes for the user.
     pub fn explain(&self) -> String {
         match self {
             Self::V1 { root } => format!(
-                "cgroup v1, limits on the root group ({}): they count for everybody in it, the kernel's threads included",
+                "cgroup v1, limits on the root cgroup ({}): they apply to all its processes, including kernel threads",
                 root.display()
             ),
             Self::V2 { group } => format!(
-                "cgroup v2, group {}: limits count for whoever is in it, not for the kernel's own threads",
+                "cgroup v2, cgroup {}: limits apply to its processes, not to kernel threads",
                 group.display()
             ),
         }
     }
 }
 
-/// File system, place and options of a line of mountinfo (proc_pid_mountinfo(5)), if it is of a control group.
+/// Returns the file system type, mount point and options of a mountinfo line
+/// (proc_pid_mountinfo(5)) of a cgroup hierarchy.
 fn hierarchy(line: &str) -> Option<(&str, &str, &str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut after = after.split(' ');
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_used_where_it_has_the_controller() {
+    fn v1_is_used_if_it_has_the_controller() {
         let place = place();
         std::fs::write(place.path().join("cgroup.controllers"), "cpu io\n").unwrap();
         let v1 = line("cgroup", Path::new("/c/blkio"), "rw,blkio");
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_has_a_file_for_each_limit() {
+    fn v1_has_a_file_per_limit() {
         let place = place();
         let throttle = Throttle::V1 { root: place.path().into() };
         throttle.set(DEVICE, &LIMITS).unwrap();
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_version_has_a_group_and_a_line() {
+    fn v2_has_a_cgroup_and_a_line_per_device() {
         let place = place();
         let group = place.path().join("gabion-lab-x");
         let throttle = Throttle::V2 { group: group.clone() };

@@ -1,4 +1,4 @@
-//! Making a lab.
+//! Creation of a lab.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,47 +13,47 @@ use super::record::{Lab, LabDrive, home};
 use super::throttle::Throttle;
 use super::{LabError, down, loops, mounts, must_be_root};
 
-/// Smallest drive that a pool takes, with room to spare.
+/// Smallest drive that a pool accepts, with a margin.
 const DRIVE_MIN: u64 = 64 << 20;
-/// Most drives: as many as a pool has.
+/// Maximum number of drives: that of a pool.
 const DRIVES_MAX: u16 = 256;
 
-/// What a lab is to be.
+/// Parameters of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabPlan {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How many drives.
+    /// Number of drives.
     pub drives: u16,
-    /// The drive that is imitated.
+    /// Drive model.
     pub model: String,
-    /// How much of one.
+    /// Fraction of the model's limits.
     pub fraction: Fraction,
-    /// Bytes of each drive.
+    /// Bytes per drive.
     pub drive_bytes: u64,
-    /// A directory on a disk for the files; in memory without one.
+    /// A directory on a disk for the files; tmpfs if `None`.
     pub directory: Option<PathBuf>,
 }
 
-/// Makes a lab; until `stop` is set.
+/// Creates a lab, unless `stop` is set meanwhile.
 ///
 /// # Errors
-/// Why it could not be made; nothing is left behind then.
+/// See [`LabError`]. Nothing is left behind.
 pub fn up(plan: &LabPlan, stop: &AtomicBool) -> Result<Lab, LabError> {
     must_be_root()?;
     let mut lab = check(plan)?;
-    // From here on there is something to take away, and the record says what.
+    // From here on there is something to remove, and the record names it.
     let made = lab.save().and_then(|()| make(plan, &mut lab, stop));
     match made {
         Ok(()) => Ok(lab),
         Err(error) => {
-            down::take_away(&lab)?;
+            down::remove(&lab)?;
             Err(error)
         }
     }
 }
 
-/// Everything that can be known to be wrong beforehand.
+/// Checks everything that can be checked in advance.
 fn check(plan: &LabPlan) -> Result<Lab, LabError> {
     let name = &plan.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -72,7 +72,7 @@ fn check(plan: &LabPlan) -> Result<Lab, LabError> {
     }
     if plan.drive_bytes < DRIVE_MIN || !plan.drive_bytes.is_multiple_of(4096) {
         return Err(LabError::Plan(format!(
-            "a drive has at least {DRIVE_MIN} bytes, in whole 4096, not {}",
+            "a drive needs at least {DRIVE_MIN} bytes, a multiple of 4096, not {}",
             plan.drive_bytes
         )));
     }
@@ -84,7 +84,10 @@ fn check(plan: &LabPlan) -> Result<Lab, LabError> {
             .join(format!("gabion-lab-{name}")),
     };
     if plan.directory.is_some() && directory.exists() {
-        return Err(LabError::Plan(format!("{} exists, and this lab did not make it", directory.display())));
+        return Err(LabError::Plan(format!(
+            "{} exists and was not created by this lab",
+            directory.display()
+        )));
     }
     Ok(Lab {
         name: name.clone(),
@@ -100,14 +103,15 @@ fn check(plan: &LabPlan) -> Result<Lab, LabError> {
     })
 }
 
-/// A lab takes all its room at once: a drive that turns out to be full in the middle of a run is none.
+/// Checks the free space: a lab allocates all its space at once, because a drive that runs full
+/// during a run is useless.
 fn room(plan: &LabPlan) -> Result<(), LabError> {
     let (place, free) = match &plan.directory {
         None => {
             let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
             let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
             let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
-            // The rest is for programs under test and the load.
+            // The rest is for the measured programs and the load.
             ("memory".to_owned(), kib * 1024 / 4 * 3)
         }
         Some(directory) => {
@@ -139,17 +143,17 @@ fn make(plan: &LabPlan, lab: &mut Lab, stop: &AtomicBool) -> Result<(), LabError
         lab.drives.push(drive.clone());
         lab.save()?;
         if lab.throttle.is_limited(drive.number)? {
-            let found = "somebody has put limits of his own on it".into();
+            let found = "it already has other limits".into();
             return Err(LabError::NotOurs { device: drive.device, found });
         }
-        loops::deepen(&drive.device);
+        loops::set_deep_queue(&drive.device);
         lab.throttle.set(drive.number, &lab.limits)?;
     }
     lab.complete = true;
     lab.save()
 }
 
-/// A file system in memory that can hold the drives and no more.
+/// Mounts a tmpfs with exactly the space of the drives.
 fn mount_memory(at: &Path, bytes: u64) -> Result<(), LabError> {
     let options = std::ffi::CString::new(format!("mode=0700,size={}", bytes + (16 << 20)))
         .map_err(|error| LabError::file(at, std::io::Error::other(error)))?;
@@ -158,7 +162,7 @@ fn mount_memory(at: &Path, bytes: u64) -> Result<(), LabError> {
         .map_err(|error| LabError::file(at, error))
 }
 
-/// A file all of whose blocks are there.
+/// Creates a file with all blocks allocated.
 fn make_file(file: &Path, bytes: u64) -> Result<(), LabError> {
     let made = std::fs::File::create_new(file).map_err(|error| LabError::file(file, error))?;
     rustix::fs::fallocate(&made, FallocateFlags::empty(), 0, bytes)

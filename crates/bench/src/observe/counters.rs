@@ -1,30 +1,28 @@
-//! Counters of the kernel, read at one moment: processors, processes, drives, network.
-//!
-//! Must not know: what is being measured.
+//! Kernel counters of processors, processes, drives and network, read at one moment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything at one moment. All of it only grows.
+/// All counters at one moment. Each counter only grows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) cpu: Cpu,
-    /// Each process: who started it, its name, its ticks.
+    /// Processes by id: parent, name and ticks.
     pub(super) processes: BTreeMap<u32, Process>,
-    /// Each block device, by its name.
+    /// Block devices by name.
     pub(super) drives: BTreeMap<String, Drive>,
-    /// Bytes received and sent by all interfaces but the loopback.
+    /// Bytes received and sent by all interfaces except loopback.
     pub(super) network: [u64; 2],
 }
 
-/// Ticks of all processors together.
+/// Ticks of all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cpu {
-    /// Doing something.
+    /// Busy ticks.
     pub(super) busy: u64,
-    /// Of those, for devices: interrupts.
+    /// Busy ticks spent in interrupts.
     pub(super) interrupts: u64,
-    /// Taken away by whoever runs this machine.
+    /// Ticks stolen by the hypervisor.
     pub(super) steal: u64,
 }
 
@@ -35,7 +33,7 @@ pub(super) struct Process {
     pub(super) ticks: u64,
 }
 
-/// What a drive has done.
+/// I/O counters of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drive {
     pub(super) reads: u64,
@@ -44,12 +42,12 @@ pub(super) struct Drive {
     pub(super) writes: u64,
     pub(super) written_bytes: u64,
     pub(super) write_ms: u64,
-    /// Milliseconds in which it had something to do.
+    /// Milliseconds with I/O in flight.
     pub(super) busy_ms: u64,
 }
 
 impl Counters {
-    /// The counters now, those of drives only for `drives`.
+    /// Reads the counters now; those of drives only for `drives`.
     pub(super) fn read(drives: &[String]) -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let mut all = parse_drives(&text("/proc/diskstats"));
@@ -63,7 +61,7 @@ impl Counters {
     }
 }
 
-/// proc_stat(5).
+/// Parses /proc/stat (proc_stat(5)).
 pub(super) fn parse_cpu(text: &str) -> Cpu {
     let line = text.lines().next().unwrap_or_default();
     let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
@@ -72,7 +70,8 @@ pub(super) fn parse_cpu(text: &str) -> Cpu {
     Cpu { busy: field(0) + field(1) + field(2) + interrupts, interrupts, steal: field(7) }
 }
 
-/// The kernel's Documentation/admin-guide/iostats.rst. Sectors there are always of 512 bytes.
+/// Parses /proc/diskstats (the kernel's Documentation/admin-guide/iostats.rst). Sectors are always
+/// of 512 bytes.
 pub(super) fn parse_drives(text: &str) -> BTreeMap<String, Drive> {
     let line = |line: &str| {
         let mut words = line.split_whitespace().skip(2);
@@ -93,7 +92,7 @@ pub(super) fn parse_drives(text: &str) -> BTreeMap<String, Drive> {
     text.lines().filter_map(line).collect()
 }
 
-/// Bytes of all interfaces but the loopback (proc_net(5)).
+/// Parses /proc/net/dev: bytes of all interfaces except loopback (proc_net(5)).
 pub(super) fn parse_network(text: &str) -> [u64; 2] {
     let mut sum = [0, 0];
     for line in text.lines() {
@@ -124,7 +123,8 @@ fn processes() -> BTreeMap<u32, Process> {
     entries.filter_map(process).collect()
 }
 
-/// proc_pid_stat(5). The name may hold anything, brackets too.
+/// Parses /proc/PID/stat (proc_pid_stat(5)). The name may contain any character, including
+/// brackets.
 pub(super) fn parse_process(text: &str) -> Option<Process> {
     let (before, after) = text.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_owned();

@@ -1,7 +1,5 @@
-//! What the machine does while something is measured: who uses its processors, what each drive does, whether somebody
-//! else disturbs.
-//!
-//! Must not know: what is being measured, beyond the names of its processes and drives.
+//! Observes the machine during a measurement: processor use by process, the work of each drive, and
+//! disturbances by other programs.
 
 mod counters;
 #[cfg(test)]
@@ -17,70 +15,71 @@ use std::time::{Duration, Instant};
 use counters::{Counters, Drive};
 use serde::{Deserialize, Serialize};
 
-/// Time between two looks.
+/// Sampling interval.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Share of the machine that others may use before a measurement counts as disturbed.
+/// Maximum share of the machine that other programs may use in an undisturbed measurement.
 const OTHERS_MAX: f64 = 0.05;
-/// Share that may be taken away by whoever runs the machine.
+/// Maximum steal time of an undisturbed measurement, as a share of the machine.
 const STEAL_MAX: f64 = 0.02;
 
-/// What is looked at.
+/// The processes and drives to observe.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Processes of the system that is measured and of the load, by what they are; their children count for them.
+    /// Processes of the measured system and of the load, by kind; their children count for the same
+    /// kind.
     pub processes: Vec<(String, u32)>,
     /// Block devices.
     pub drives: Vec<PathBuf>,
-    /// What this process is.
+    /// The kind of this process.
     pub here: String,
 }
 
-/// What was seen.
+/// The result of an observation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Seconds that it covers.
+    /// Observed seconds.
     pub seconds: f64,
     /// Processors of the machine.
     pub cpus: u32,
-    /// Processors in use, altogether.
+    /// Processors in use, in total.
     pub cpu_busy: f64,
-    /// Processors in use by each kind of process; `kernel` are its own threads and interrupts, `others` is all that has
-    /// nothing to do with the measurement.
+    /// Processors in use by each kind of process; `kernel` is kernel threads and interrupts,
+    /// `others` is all programs unrelated to the measurement.
     pub cpu: BTreeMap<String, f64>,
-    /// Processors that were taken away.
+    /// Stolen processors.
     pub cpu_steal: f64,
-    /// Each drive, in the order of the watch.
+    /// The drives, in the order of the watch.
     pub drives: Vec<DriveWork>,
-    /// Bytes received and sent a second, loopback left out.
+    /// Bytes received and sent per second, except loopback.
     pub network: [f64; 2],
-    /// What disturbed, for people; nothing if nothing did.
+    /// Disturbances, as text; empty if there were none.
     pub disturbed: Vec<String>,
 }
 
-/// What a drive did.
+/// The work of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveWork {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Reads a second.
+    /// Reads per second.
     pub read_iops: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bps: f64,
-    /// Mean time of a read in microseconds.
+    /// Mean read latency in microseconds.
     pub read_us: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub write_iops: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bps: f64,
-    /// Mean time of a write in microseconds.
+    /// Mean write latency in microseconds.
     pub write_us: f64,
-    /// Share of the time in which it had something to do.
+    /// Share of the time with I/O in flight.
     pub utilisation: f64,
-    /// Reads and writes a second, look by look.
+    /// Reads and writes per second, for each sampling interval.
     pub timeline: Vec<[f64; 2]>,
 }
 
-/// Looks at the machine until it is told to stop.
+/// Samples the machine on a thread until it is stopped.
 pub struct Observer {
     watch: Watch,
     stop: Arc<AtomicBool>,
@@ -88,17 +87,17 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Begins to look.
+    /// Starts sampling.
     pub fn start(watch: Watch) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let names: Vec<String> = watch.drives.iter().map(|path| drive_name(path)).collect();
         let shared = stop.clone();
         let thread = std::thread::spawn(move || {
-            let mut looks = Vec::new();
+            let mut samples = Vec::new();
             loop {
-                looks.push((Instant::now(), Counters::read(&names)));
+                samples.push((Instant::now(), Counters::read(&names)));
                 if shared.load(Ordering::Relaxed) {
-                    return looks;
+                    return samples;
                 }
                 std::thread::park_timeout(INTERVAL);
             }
@@ -106,65 +105,68 @@ impl Observer {
         Self { watch, stop, thread }
     }
 
-    /// Counts a process that began later.
+    /// Adds a process that started later.
     pub fn watch(&mut self, kind: &str, process: u32) {
         self.watch.processes.push((kind.into(), process));
     }
 
-    /// What was seen in the last `seconds` in which all watched processes lived, and before `ended`, or in all the time if that
-    /// is less.
+    /// Returns the observation of the last `seconds` before `ended` in which all watched processes
+    /// lived, or of the whole time if that is shorter.
     pub fn finish(self, seconds: f64, ended: Option<Instant>) -> Observation {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
-        let mut looks = self.thread.join().unwrap_or_default();
-        cut(&self.watch, &mut looks, ended);
-        let Some((end, _)) = looks.last() else { return Observation::default() };
+        let mut samples = self.thread.join().unwrap_or_default();
+        cut(&self.watch, &mut samples, ended);
+        let Some((end, _)) = samples.last() else { return Observation::default() };
         let begin = end.checked_sub(Duration::from_secs_f64(seconds.max(0.0)));
         let within = |at: Instant| begin.is_none_or(|begin| at >= begin);
-        summarise(&self.watch, &those(&looks, within))
+        summarise(&self.watch, &samples_within(&samples, within))
     }
 
-    /// What was seen between two moments, in seconds from the first look on.
+    /// Returns the observation between two times, in seconds from the first sample.
     pub fn between(self, begin: f64, end: f64) -> Observation {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
-        let looks = self.thread.join().unwrap_or_default();
-        let Some((first, _)) = looks.first() else { return Observation::default() };
+        let samples = self.thread.join().unwrap_or_default();
+        let Some((first, _)) = samples.first() else { return Observation::default() };
         let within = |at: Instant| {
             let seconds = (at - *first).as_secs_f64();
             seconds >= begin && seconds <= end
         };
-        summarise(&self.watch, &those(&looks, within))
+        summarise(&self.watch, &samples_within(&samples, within))
     }
 }
 
-/// Leaves looks out from which on not everything went on any more.
-fn cut(watch: &Watch, looks: &mut Vec<(Instant, Counters)>, ended: Option<Instant>) {
-    // The time of a process that has ended is known only up to the last look at it.
+/// Drops samples after the end of a watched process or of the load.
+fn cut(watch: &Watch, samples: &mut Vec<(Instant, Counters)>, ended: Option<Instant>) {
+    // The time of a process that has exited is known only up to its last sample.
     let lives = |counters: &Counters| {
         watch.processes.iter().all(|(_, process)| counters.processes.contains_key(process))
     };
     let counts = |look: &(Instant, Counters)| ended.is_none_or(|ended| look.0 <= ended) && lives(&look.1);
-    if let Some(last) = looks.iter().rposition(counts).filter(|last| *last > 0) {
-        looks.truncate(last + 1);
+    if let Some(last) = samples.iter().rposition(counts).filter(|last| *last > 0) {
+        samples.truncate(last + 1);
     }
 }
 
-/// The looks within a time; all of them if those are too few to compare.
-fn those(looks: &[(Instant, Counters)], within: impl Fn(Instant) -> bool) -> Vec<&(Instant, Counters)> {
-    let some: Vec<&(Instant, Counters)> = looks.iter().filter(|(at, _)| within(*at)).collect();
-    if some.len() < 2 { looks.iter().collect() } else { some }
+/// Returns the samples within a time; all of them if those are too few to compare.
+fn samples_within(
+    samples: &[(Instant, Counters)],
+    within: impl Fn(Instant) -> bool,
+) -> Vec<&(Instant, Counters)> {
+    let some: Vec<&(Instant, Counters)> = samples.iter().filter(|(at, _)| within(*at)).collect();
+    if some.len() < 2 { samples.iter().collect() } else { some }
 }
 
-/// The name under which the kernel counts for a device.
+/// Returns the kernel's name of a device.
 fn drive_name(path: &Path) -> String {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn summarise(watch: &Watch, looks: &[&(Instant, Counters)]) -> Observation {
-    let (Some((begin, first)), Some((end, last))) = (looks.first(), looks.last()) else {
+fn summarise(watch: &Watch, samples: &[&(Instant, Counters)]) -> Observation {
+    let (Some((begin, first)), Some((end, last))) = (samples.first(), samples.last()) else {
         return Observation::default();
     };
     let seconds = (*end - *begin).as_secs_f64().max(1e-3);
@@ -173,7 +175,7 @@ fn summarise(watch: &Watch, looks: &[&(Instant, Counters)]) -> Observation {
     let cpus = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from)).unwrap_or(1);
     let busy = cores(last.cpu.busy.saturating_sub(first.cpu.busy));
     let mut cpu = by_kind(watch, first, last, &cores);
-    // What came and went between two looks has no process to count for.
+    // Processes that lived only between two samples have no entry.
     let interrupts = cores(last.cpu.interrupts.saturating_sub(first.cpu.interrupts));
     *cpu.entry("kernel".into()).or_insert(0.0) += interrupts;
     let known: f64 = cpu.iter().filter(|(kind, _)| *kind != "others").map(|(_, used)| used).sum();
@@ -185,7 +187,7 @@ fn summarise(watch: &Watch, looks: &[&(Instant, Counters)]) -> Observation {
         disturbed.push(format!("other programs used {others:.2} of {cpus} processors"));
     }
     if steal > STEAL_MAX * f64::from(cpus) {
-        disturbed.push(format!("the host took {steal:.2} of {cpus} processors away"));
+        disturbed.push(format!("the hypervisor stole {steal:.2} of {cpus} processors"));
     }
     let network = |index: usize| {
         let of = |counters: &Counters| counters.network.get(index).copied().unwrap_or(0);
@@ -194,17 +196,17 @@ fn summarise(watch: &Watch, looks: &[&(Instant, Counters)]) -> Observation {
     Observation {
         seconds,
         cpus,
-        // The two are counted at different moments.
+        // The two counters are read at different moments.
         cpu_busy: busy.max(known),
         cpu,
         cpu_steal: steal,
-        drives: watch.drives.iter().map(|path| drive_work(&drive_name(path), looks)).collect(),
+        drives: watch.drives.iter().map(|path| drive_work(&drive_name(path), samples)).collect(),
         network: [network(0), network(1)],
         disturbed,
     }
 }
 
-/// Processors in use by each kind of process.
+/// Returns the processors in use by each kind of process.
 fn by_kind(
     watch: &Watch,
     first: &Counters,
@@ -220,10 +222,10 @@ fn by_kind(
     used
 }
 
-/// The parent of the kernel's own threads.
+/// The parent of all kernel threads.
 const KERNEL: u32 = 2;
 
-/// What a process is: the nearest of those that start processes and are watched.
+/// Returns the kind of a process: that of its nearest watched ancestor.
 fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
     let mut id = id;
     let mut seen = BTreeSet::new();
@@ -232,7 +234,7 @@ fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
             return "kernel".into();
         }
         if id == std::process::id() {
-            // Whatever else we have started is load.
+            // Any other child of this process belongs to the load.
             return if seen.len() > 1 { "load".into() } else { watch.here.clone() };
         }
         if let Some((kind, _)) = watch.processes.iter().find(|(_, watched)| *watched == id) {
@@ -247,9 +249,9 @@ fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn drive_work(name: &str, looks: &[&(Instant, Counters)]) -> DriveWork {
+fn drive_work(name: &str, samples: &[&(Instant, Counters)]) -> DriveWork {
     let of = |look: &(Instant, Counters)| look.1.drives.get(name).copied().unwrap_or_default();
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return DriveWork::default() };
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return DriveWork::default() };
     let seconds = (last.0 - first.0).as_secs_f64().max(1e-3);
     let (before, after) = (of(first), of(last));
     let grown = |pick: fn(&Drive) -> u64| pick(&after).saturating_sub(pick(&before)) as f64;
@@ -257,7 +259,7 @@ fn drive_work(name: &str, looks: &[&(Instant, Counters)]) -> DriveWork {
         if operations > 0.0 { milliseconds * 1000.0 / operations } else { 0.0 }
     };
     let (reads, writes) = (grown(|drive| drive.reads), grown(|drive| drive.writes));
-    let timeline = looks.iter().zip(looks.iter().skip(1)).map(|(left, right)| {
+    let timeline = samples.iter().zip(samples.iter().skip(1)).map(|(left, right)| {
         let seconds = (right.0 - left.0).as_secs_f64().max(1e-3);
         let (before, after) = (of(left), of(right));
         let rate = |now: u64, then: u64| (now.saturating_sub(then) as f64 / seconds).round();

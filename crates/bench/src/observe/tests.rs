@@ -1,10 +1,10 @@
-//! Counters as the kernel prints them, and what is made of two looks.
+//! Tests of the counter parsers and of observations.
 
 use super::counters::{Cpu, parse_cpu, parse_drives, parse_network, parse_process};
 use super::*;
 
 #[test]
-fn counters_are_read_as_the_kernel_prints_them() {
+fn counters_are_parsed() {
     let cpu = parse_cpu("cpu  100 5 30 4000 77 6 7 9 0 0\ncpu0 1 2 3");
     assert_eq!(cpu, Cpu { busy: 148, interrupts: 13, steal: 9 });
     let drives = parse_drives("   7       3 loop3 10 1 80 4 20 2 160 9 0 55 13 0 0 0 0 0 0\n");
@@ -30,10 +30,11 @@ fn counters(busy: u64, ticks: &[(u32, u32, u64)], reads: u64) -> Counters {
 }
 
 #[test]
-fn processor_time_goes_to_whoever_used_it() {
+fn processor_time_is_attributed_by_kind() {
     let hz = rustix::param::clock_ticks_per_second();
     let start = Instant::now();
-    // The system (300) with a child (301), the load (310), a thread of the kernel (20), somebody else (400).
+    // The system (300) with a child (301), the load (310), a kernel thread (20), another program
+    // (400).
     let tree = |system, child, load, kernel, other| {
         [(300, 1, system), (301, 300, child), (310, 1, load), (20, 2, kernel), (400, 1, other), (1, 0, 0)]
     };
@@ -49,7 +50,7 @@ fn processor_time_goes_to_whoever_used_it() {
     let seen = summarise(&watch, &[&first, &middle, &last]);
     assert_eq!(seen.seconds, 2.0);
     assert_eq!((seen.cpu["system"], seen.cpu["load"], seen.cpu["kernel"]), (0.75, 0.5, 0.1));
-    // Of two busy processors 1.35 are known; the rest has come and gone.
+    // 1.35 of two busy processors are attributed; the rest belongs to processes that have exited.
     assert!((seen.cpu["others"] - 0.65).abs() < 1e-9, "{seen:?}");
     assert!(seen.disturbed[0].contains("other programs used 0.65"), "{seen:?}");
     let drive = &seen.drives[0];
@@ -58,7 +59,7 @@ fn processor_time_goes_to_whoever_used_it() {
 }
 
 #[test]
-fn what_is_seen_after_the_end_does_not_count() {
+fn samples_after_the_end_are_dropped() {
     let start = Instant::now();
     let at = |second| start + Duration::from_secs(second);
     let looks = |last_of_load: u64| {
@@ -79,7 +80,7 @@ fn what_is_seen_after_the_end_does_not_count() {
 }
 
 #[test]
-fn this_machine_is_seen() {
+fn this_machine_is_observed() {
     let observer = Observer::start(Watch { here: "bench".into(), ..Watch::default() });
     let begun = Instant::now();
     let mut sum = 0u64;

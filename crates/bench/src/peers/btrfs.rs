@@ -1,4 +1,4 @@
-//! Files on btrfs: a file system with raid5 or raid6 over each pool's drives, and a file for each instance.
+//! Files on btrfs: a raid5 or raid6 file system on each pool's drives, with a file per instance.
 
 use std::path::{Path, PathBuf};
 
@@ -6,28 +6,28 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::bounds::Layout;
 use crate::load::Target;
-use crate::program::{command, is_there, run};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
+use crate::program::{command, is_installed, run};
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 
-use super::{Failure, Given, Groups, interrupted, is_device, number, spot, whole};
+use super::{Failure, Groups, PeerOptions, interrupted, is_device, number, round_to_mib, target_extent};
 
-/// How full the files make the file systems, in percent.
+/// Share of the file systems that the files fill, in percent.
 const FILL: u64 = 50;
-/// The drive of each pool that is lost.
+/// Index of the drive that fails in each pool.
 const VICTIM: usize = 1;
 
 pub(super) struct Btrfs {
-    given: Given,
+    options: PeerOptions,
     fill: u64,
     pools: Option<u32>,
     layout: Option<Layout>,
-    up: Option<Up>,
+    up: Option<RunningBtrfs>,
 }
 
 #[derive(Default)]
-struct Up {
+struct RunningBtrfs {
     file_systems: Vec<FileSystem>,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
 }
 
 struct FileSystem {
@@ -36,24 +36,24 @@ struct FileSystem {
     mounted: bool,
 }
 
-/// What is missing for it.
-pub(super) fn lacks() -> Option<String> {
-    if !is_there("mkfs.btrfs") {
+/// Returns the missing requirement, if any.
+pub(super) fn missing_requirement() -> Option<String> {
+    if !is_installed("mkfs.btrfs") {
         return Some("mkfs.btrfs is not installed".into());
     }
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let there = known.lines().any(|line| line.trim() == "btrfs")
         || run(command("modprobe").args(["--dry-run", "btrfs"])).is_ok();
     if !there {
-        return Some("this kernel has no btrfs".into());
+        return Some("this kernel does not support btrfs".into());
     }
-    (!rustix::process::geteuid().is_root()).then(|| "it takes root".into())
+    (!rustix::process::geteuid().is_root()).then(|| "it requires root".into())
 }
 
 impl Btrfs {
-    pub(super) fn new(given: Given) -> Result<Self, String> {
+    pub(super) fn new(options: PeerOptions) -> Result<Self, String> {
         let (mut fill, mut pools) = (FILL, None);
-        given.each(|key, value| {
+        options.each(|key, value| {
             match key {
                 "fill" => fill = number(value, 95)?,
                 "pools" => pools = Some(u32::try_from(number(value, 64)?).ok()?),
@@ -61,33 +61,33 @@ impl Btrfs {
             }
             Some(())
         })?;
-        Ok(Self { given, fill, pools, layout: None, up: None })
+        Ok(Self { options, fill, pools, layout: None, up: None })
     }
 
-    fn make(&mut self, wish: &Wish<'_>, up: &mut Up) -> Result<(), Failure> {
-        let drive_bytes = self.given.take(wish.drives)?;
+    fn make(&mut self, wish: &Requirements<'_>, up: &mut RunningBtrfs) -> Result<(), Failure> {
+        let drive_bytes = self.options.take(wish.drives)?;
         if let Some(file) = wish.drives.iter().find(|drive| !is_device(drive)) {
-            return Err(format!("{} is no block device: a lab has some", file.display()).into());
+            return Err(format!("{} is not a block device; use the drives of a lab", file.display()).into());
         }
         let pools = self.pools.unwrap_or(wish.pools).max(1);
         let groups = Groups::new(wish, pools)?;
         let Layout { data, parity, .. } = groups.layout;
         let each = drive_bytes.saturating_mul(data.into()) / 100 * self.fill;
         let files = wish.share(pools);
-        let bytes = whole((each / u64::from(files)).min(wish.instance_bytes.unwrap_or(u64::MAX)));
+        let bytes = round_to_mib((each / u64::from(files)).min(wish.instance_bytes.unwrap_or(u64::MAX)));
         if bytes == 0 {
-            return Err(format!("the drives have no room for {files} files on each file system").into());
+            return Err(format!("the drives have no space for {files} files per file system").into());
         }
         let mut spots = Vec::new();
         for (number, drives) in groups.drives.iter().enumerate() {
             interrupted(wish.stop)?;
             let profile = if parity == 1 { "raid5" } else { "raid6" };
-            // Copies of what is small and matters, as its own documentation asks for beside raid5.
+            // Its documentation recommends mirrored metadata with raid5 and raid6.
             let metadata = if parity == 1 { "raid1" } else { "raid1c3" };
             let mut mkfs = command("mkfs.btrfs");
             mkfs.args(["-q", "-f", "-L", "gabion-bench", "-d", profile, "-m", metadata]).args(*drives);
             run(&mut mkfs)?;
-            let at = wish.folder.join(format!("{}-{number}", self.given.name));
+            let at = wish.folder.join(format!("{}-{number}", self.options.name));
             match std::fs::create_dir(&at) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
                 _ => {}
@@ -98,16 +98,16 @@ impl Btrfs {
             let file = |index: u32| {
                 let path = made.at.join(format!("volume{index}"));
                 std::fs::File::create_new(&path)?.set_len(bytes)?;
-                Ok(spot(Target::File(path), bytes))
+                Ok(target_extent(Target::File(path), bytes))
             };
-            spots.push((0..files).map(file).collect::<Result<Vec<Spot>, std::io::Error>>()?);
+            spots.push((0..files).map(file).collect::<Result<Vec<TargetExtent>, std::io::Error>>()?);
         }
         self.layout = Some(groups.layout);
-        up.spots = in_turn(spots);
+        up.spots = interleave(spots);
         Ok(())
     }
 
-    fn lose(up: &mut Up) -> Result<(), Failure> {
+    fn fail_drives(up: &mut RunningBtrfs) -> Result<(), Failure> {
         for file_system in &mut up.file_systems {
             file_system.unmount()?;
             forget(&file_system.drives)?;
@@ -123,8 +123,8 @@ impl Btrfs {
         Ok(())
     }
 
-    /// Takes away as much as can be; the first failure is told.
-    fn take_away(up: &mut Up) -> Result<(), Failure> {
+    /// Removes as much as possible and returns the first failure.
+    fn remove(up: &mut RunningBtrfs) -> Result<(), Failure> {
         let mut result = Ok(());
         for file_system in &mut up.file_systems {
             let done = file_system.unmount().and_then(|()| {
@@ -138,7 +138,7 @@ impl Btrfs {
     }
 }
 
-/// Has the kernel forget drives that it has seen a file system on: what it does not know is lost.
+/// Makes the kernel forget the drives of a file system: an unknown drive counts as failed.
 fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
     for drive in drives {
         run(command("btrfs").args(["device", "scan", "--forget"]).arg(drive))?;
@@ -166,7 +166,7 @@ impl FileSystem {
     }
 }
 
-/// Directories in a run's folder where an earlier process of it has mounted something.
+/// Returns the directories in a run's folder where an earlier process has mounted a file system.
 fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let of_line = |line: &str| Some(PathBuf::from(line.split(' ').nth(4)?));
@@ -179,10 +179,10 @@ fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl System for Btrfs {
-    fn about(&self) -> About {
+    fn info(&self) -> SystemInfo {
         let shape = self.layout.map_or(String::new(), |layout| {
             format!(
-                "{} of {} drives, data {}, metadata copied, files of {} % of their room",
+                "{} of {} drives, data {}, metadata copied, files of {} % of the space",
                 if layout.pools == 1 {
                     "one file system".into()
                 } else {
@@ -193,13 +193,13 @@ impl System for Btrfs {
                 self.fill
             )
         });
-        About {
-            name: self.given.name.clone(),
+        SystemInfo {
+            name: self.options.name.clone(),
             what: format!("btrfs: {shape}"),
-            promises: Promises {
-                flush: "what was flushed is on the drives, and their caches are flushed".into(),
-                checksums: "CRC-32C of every block, verified at every read".into(),
-                protection: "as many drives as there is parity; a crash can leave parity that does not fit (write hole)"
+            promises: Guarantees {
+                flush: "flushed data is on the drives, and their caches are flushed".into(),
+                checksums: "CRC-32C of every block, verified on every read".into(),
+                protection: "one drive per parity column; a crash can leave inconsistent parity (write hole)"
                     .into(),
             },
             takes_drives: true,
@@ -209,22 +209,22 @@ impl System for Btrfs {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
-        let mut up = Up::default();
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
+        let mut up = RunningBtrfs::default();
         let made = self.make(wish, &mut up);
         if let Err(error) = made {
-            let left = Self::take_away(&mut up);
+            let left = Self::remove(&mut up);
             let error = match left {
                 Ok(()) => error,
                 Err(left) => format!("{error}; and {left}").into(),
             };
-            return Err(self.given.error("setting it up", error));
+            return Err(self.options.error("set up", error));
         }
         self.up = Some(up);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 
@@ -234,26 +234,26 @@ impl System for Btrfs {
 
     fn degrade(&mut self) -> Result<String, SystemError> {
         let Some(up) = &mut self.up else {
-            return Err(self.given.error("losing a drive", "it is not set up"));
+            return Err(self.options.error("fail a drive", "the system is not set up"));
         };
-        let (count, lost) = (up.file_systems.len(), Self::lose(up));
-        lost.map_err(|error| self.given.error("losing a drive", error))?;
+        let (count, lost) = (up.file_systems.len(), Self::fail_drives(up));
+        lost.map_err(|error| self.options.error("fail a drive", error))?;
         Ok(format!("drive {VICTIM} of each of {count} file systems is missing"))
     }
 
     fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
         let clean = || {
-            for at in mounted_in(folder, &self.given.name)? {
+            for at in mounted_in(folder, &self.options.name)? {
                 rustix::mount::unmount(&at, UnmountFlags::empty())?;
             }
             Ok(())
         };
-        clean().map_err(|error: Failure| self.given.error("cleaning up after the run", error))
+        clean().map_err(|error: Failure| self.options.error("clean up after the run", error))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
         let Some(mut up) = self.up.take() else { return Ok(()) };
-        Self::take_away(&mut up).map_err(|error| self.given.error("taking it down", error))
+        Self::remove(&mut up).map_err(|error| self.options.error("tear down", error))
     }
 }
 

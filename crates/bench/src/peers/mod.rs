@@ -1,7 +1,9 @@
-//! Other systems on the run's own drives, each as its own documentation says it is best set up: what Gabion is measured beside.
+//! Other storage systems on the drives of a run, set up as their own documentation recommends, for
+//! comparison with Gabion.
 //!
-//! Always true: a drive is taken only if its contents may be destroyed and nobody uses it; whatever was made is taken away again,
-//! however a run ends. Each is optional, and says what it lacks. Must not know: Gabion.
+//! Invariants: a drive is used only if its contents may be overwritten and no other program uses
+//! it; everything created is removed however a run ends. Each system is optional and reports its
+//! missing requirements.
 
 mod btrfs;
 mod md;
@@ -16,27 +18,27 @@ use std::path::{Path, PathBuf};
 use crate::bounds::Layout;
 use crate::load::Target;
 use crate::program::{self, ProgramError};
-use crate::system::{Spot, System, SystemError, Wish, file_size};
+use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A system that others have made.
+/// A storage system to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name as a target.
+    /// Name as a target.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub title: &'static str,
-    /// The options that it has, and what they are.
+    /// Options and their descriptions.
     pub options: &'static [(&'static str, &'static str)],
-    /// Debian's packages with what it takes.
+    /// Debian packages that it needs.
     pub packages: &'static str,
 }
 
-const FILL: (&str, &str) = ("fill", "how much of the room is used, in percent, 50 unless told");
-const POOLS: (&str, &str) = ("pools", "pools side by side, as many as the suite says unless told");
+const FILL: (&str, &str) = ("fill", "used share of the space in percent, default 50");
+const POOLS: (&str, &str) = ("pools", "number of pools, default from the suite");
 
-/// All of them.
+/// All supported systems.
 pub const PEERS: [Peer; 4] = [
     Peer {
         name: "btrfs",
@@ -46,57 +48,57 @@ pub const PEERS: [Peer; 4] = [
     },
     Peer {
         name: "qemu-storage-daemon",
-        title: "each drive by itself, exported by QEMU's storage daemon, without protection or checksums",
-        options: &[("by", "nbd (unless told) or vhost")],
+        title: "independent drives, exported by QEMU's storage daemon, without protection or checksums",
+        options: &[("by", "nbd (default) or vhost")],
         packages: "qemu-system-common",
     },
     Peer {
         name: "nbdkit",
-        title: "each drive by itself, exported by nbdkit through the page cache, without protection or checksums",
+        title: "independent drives, exported by nbdkit through the page cache, without protection or checksums",
         options: &[],
         packages: "nbdkit",
     },
     Peer {
         name: "md",
-        title: "Linux md, RAID 5 or 6 over the drives; within a virtual machine where this kernel has none",
+        title: "Linux md, RAID 5 or 6 over the drives; in a virtual machine if this kernel lacks md",
         options: &[
             FILL,
             POOLS,
-            ("chunk", "KiB of a drive before the next one's turn, 64 unless told"),
-            ("guest", "in a virtual machine: auto (unless told), always or never"),
-            ("kernel", "the folder with the machine's kernel, /var/lib/gabion/guest unless told"),
+            ("chunk", "chunk size in KiB, default 64"),
+            ("guest", "in a virtual machine: auto (default), always or never"),
+            ("kernel", "folder with the guest kernel, default /var/lib/gabion/guest"),
         ],
-        packages: "mdadm; for a machine qemu-system-x86, busybox-static and an unpacked kernel",
+        packages: "mdadm; for a VM also qemu-system-x86, busybox-static and an unpacked kernel",
     },
 ];
 
 impl Peer {
-    /// The one of that name.
+    /// Finds a system by name.
     pub fn find(name: &str) -> Option<Self> {
         PEERS.into_iter().find(|peer| peer.name == name)
     }
 
-    /// True if it has that option.
+    /// True if it has this option.
     pub fn has(self, key: &str) -> bool {
         self.options.iter().any(|(option, _)| *option == key)
     }
 
-    /// What it lacks here with these options, if anything.
-    pub fn lacks(self, options: &str) -> Option<String> {
+    /// Returns the missing requirement with these options, if any.
+    pub fn missing_requirement(self, options: &str) -> Option<String> {
         let missing = match self.name {
-            "btrfs" => btrfs::lacks(),
-            "md" => md::lacks(&parse(options)),
-            name => (!program::is_there(name)).then(|| format!("{name} is not installed")),
+            "btrfs" => btrfs::missing_requirement(),
+            "md" => md::missing_requirement(&parse(options)),
+            name => (!program::is_installed(name)).then(|| format!("{name} is not installed")),
         };
         missing.map(|what| format!("{what} (Debian: {})", self.packages))
     }
 
-    /// It as a target called `name`. `overwrite` says that the drives' contents may be destroyed.
+    /// Opens the system as the target `name`. `overwrite` permits overwriting the drives.
     ///
     /// # Errors
-    /// When an option is not understood.
+    /// If an option is invalid.
     pub fn open(self, name: &str, options: &str, overwrite: bool) -> Result<Box<dyn System>, SystemError> {
-        let given = Given { name: name.into(), overwrite, list: parse(options) };
+        let given = PeerOptions { name: name.into(), overwrite, list: parse(options) };
         let opened: Result<Box<dyn System>, String> = match self.name {
             "btrfs" => btrfs::Btrfs::new(given).map(|system| Box::new(system) as Box<dyn System>),
             "md" => md::Md::new(given).map(|system| Box::new(system) as Box<dyn System>),
@@ -107,14 +109,14 @@ impl Peer {
             let known: Vec<String> =
                 self.options.iter().map(|(key, what)| format!("{key} ({what})")).collect();
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-            format!("'{option}' is no option of '{}', which has {known}", self.name)
+            format!("unknown option '{option}' of '{}'; known options: {known}", self.name)
         };
-        opened.map_err(|option| SystemError::new(name, "reading its options", wrong(option)))
+        opened.map_err(|option| SystemError::new(name, "parse its options", wrong(option)))
     }
 }
 
-/// What a user said of a peer.
-struct Given {
+/// The user's options for a system.
+struct PeerOptions {
     name: String,
     overwrite: bool,
     list: Vec<(String, String)>,
@@ -128,8 +130,8 @@ fn parse(options: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-impl Given {
-    /// Hands each option to `take`; the first that it does not take is the error.
+impl PeerOptions {
+    /// Passes each option to `take`; the first one that it rejects is the error.
     fn each(&self, mut take: impl FnMut(&str, &str) -> Option<()>) -> Result<(), String> {
         for (key, value) in &self.list {
             take(key, value).ok_or_else(|| format!("{key}={value}"))?;
@@ -141,21 +143,21 @@ impl Given {
         SystemError::new(&self.name, doing, error)
     }
 
-    /// Makes sure that the drives may be taken; gives the size of the smallest.
+    /// Checks that the drives may be overwritten. Returns the size of the smallest.
     fn take(&self, drives: &[PathBuf]) -> Result<u64, Failure> {
         if !self.overwrite {
-            return Err("it would overwrite the drives: say --overwrite if that may be".into());
+            return Err("it would overwrite the drives; use --overwrite to permit it".into());
         }
         let sizes = drives.iter().map(|path| free_size(path)).collect::<Result<Vec<u64>, Failure>>()?;
-        sizes.into_iter().min().ok_or_else(|| "it needs drives: name them with --lab or --drives".into())
+        sizes.into_iter().min().ok_or_else(|| "it needs drives; specify them with --lab or --drives".into())
     }
 }
 
-/// Bytes of a drive that nobody uses.
+/// Returns the size of an unused drive in bytes.
 fn free_size(path: &Path) -> Result<u64, Failure> {
     let bytes = file_size(path)?;
     if is_device(path) && crate::lab::is_claimed(path) {
-        return Err(format!("{} is in use by a pool or another program", path.display()).into());
+        return Err(format!("{} is in use by another program", path.display()).into());
     }
     Ok(bytes)
 }
@@ -164,60 +166,58 @@ pub(crate) fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
-/// A whole number from 1 on.
+/// Parses a whole number from 1 to `most`.
 fn number(value: &str, most: u64) -> Option<u64> {
     value.parse().ok().filter(|value| (1..=most).contains(value))
 }
 
-/// Columns of data and of parity of a scheme k+m, as far as RAID levels have them.
-fn columns(wish: &Wish<'_>) -> Result<(u32, u32), Failure> {
+/// Returns the data and parity columns of a scheme k+m that a RAID level supports.
+fn columns(wish: &Requirements<'_>) -> Result<(u32, u32), Failure> {
     let scheme = wish.scheme.ok_or("the suite has no scheme")?;
     let layout = Layout::parse(scheme, 1, 1)?;
     if layout.data < 2 || !(1..=2).contains(&layout.parity) {
-        return Err(format!("it has RAID 5 and 6, and no {scheme}").into());
+        return Err(format!("it supports RAID 5 and 6, not {scheme}").into());
     }
     Ok((layout.data, layout.parity))
 }
 
-/// Groups of drives as a RAID level has them: as wide as the scheme.
+/// Groups of drives as wide as the scheme, as a RAID level uses them.
 struct Groups<'a> {
     drives: Vec<&'a [PathBuf]>,
     layout: Layout,
 }
 
 impl<'a> Groups<'a> {
-    fn new(wish: &Wish<'a>, pools: u32) -> Result<Self, Failure> {
+    fn new(wish: &Requirements<'a>, pools: u32) -> Result<Self, Failure> {
         let (data, parity) = columns(wish)?;
         let drives = wish.groups(pools)?;
         let (each, width) = (drives.first().map_or(0, |group| group.len()), (data + parity) as usize);
         if each != width {
-            return Err(
-                format!("{data}+{parity} takes {width} drives for each pool, and there are {each}").into()
-            );
+            return Err(format!("{data}+{parity} needs {width} drives per pool, and there are {each}").into());
         }
         let all = u32::try_from(width * drives.len()).unwrap_or(u32::MAX);
         Ok(Self { drives, layout: Layout { drives: all, data, parity, pools } })
     }
 
-    /// Drives of each.
+    /// Returns the drives per group.
     fn width(&self) -> usize {
         (self.layout.data + self.layout.parity) as usize
     }
 }
 
-/// Each drive by itself.
-fn bare(drives: usize) -> Layout {
+/// Returns the layout of independent drives.
+fn independent_drives(drives: usize) -> Layout {
     let drives = u32::try_from(drives).unwrap_or(u32::MAX);
     Layout { drives, data: 1, parity: 0, pools: drives }
 }
 
-/// Whole MiB.
-fn whole(bytes: u64) -> u64 {
+/// Rounds down to whole MiB.
+fn round_to_mib(bytes: u64) -> u64 {
     bytes >> 20 << 20
 }
 
-fn spot(target: Target, bytes: u64) -> Spot {
-    Spot { target, bytes }
+fn target_extent(target: Target, bytes: u64) -> TargetExtent {
+    TargetExtent { target, bytes }
 }
 
 fn interrupted(stop: &std::sync::atomic::AtomicBool) -> Result<(), ProgramError> {

@@ -1,81 +1,79 @@
-//! nbdkit with its file plugin: each drive exported by itself, through the page cache, which the plugin cannot leave out.
+//! nbdkit with its file plugin: independent drives, exported through the page cache, which the
+//! plugin cannot bypass.
 
 use reactor::Access;
 
-use crate::leftover::Place;
 use crate::load::Target;
 use crate::program::{Server, command};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use crate::stale_processes::StateDir;
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 
-use super::{Failure, Given, bare, spot};
+use super::{Failure, PeerOptions, independent_drives, target_extent};
 
 pub(super) struct Nbdkit {
-    given: Given,
+    options: PeerOptions,
     drives: usize,
-    up: Option<Up>,
+    up: Option<RunningNbdkit>,
 }
 
-struct Up {
+struct RunningNbdkit {
     server: Server,
-    _place: Place,
-    spots: Vec<Spot>,
+    _place: StateDir,
+    spots: Vec<TargetExtent>,
 }
 
 impl Nbdkit {
-    pub(super) fn new(given: Given) -> Result<Self, String> {
-        given.each(|_, _| None)?;
-        Ok(Self { given, drives: 0, up: None })
+    pub(super) fn new(options: PeerOptions) -> Result<Self, String> {
+        options.each(|_, _| None)?;
+        Ok(Self { options, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Wish<'_>) -> Result<Up, Failure> {
-        self.given.take(wish.drives)?;
-        let place = Place::new(wish.folder, &self.given.name)?;
-        // One server shows the files of a folder, by their names.
+    fn make(&self, wish: &Requirements<'_>) -> Result<RunningNbdkit, Failure> {
+        self.options.take(wish.drives)?;
+        let place = StateDir::new(wish.folder, &self.options.name)?;
+        // One server exports the files of a directory by name.
         let (drives, socket) = (place.path().join("drives"), place.path().join("nbd.sock"));
         Access::OWNER.make_directories(&drives)?;
         let mut spots = Vec::new();
         for (number, drive) in wish.drives.iter().enumerate() {
             std::os::unix::fs::symlink(drive, drives.join(format!("d{number}")))?;
             let uri = format!("nbd+unix:///d{number}?socket={}", socket.display());
-            spots.push(spot(Target::Nbd(uri), file_size(drive)?));
+            spots.push(target_extent(Target::Nbd(uri), file_size(drive)?));
         }
         let mut server = command("nbdkit");
         server.arg("--foreground").arg("--unix").arg(&socket).arg("file");
         server.arg(format!("dir={}", drives.display()));
-        let mut server = Server::start(server, wish.folder, &self.given.name)?;
+        let mut server = Server::start(server, wish.folder, &self.options.name)?;
         server.wait_for(&[socket], wish.stop)?;
-        Ok(Up { server, _place: place, spots })
+        Ok(RunningNbdkit { server, _place: place, spots })
     }
 }
 
 impl System for Nbdkit {
-    fn about(&self) -> About {
-        About {
-            name: self.given.name.clone(),
-            what: format!(
-                "nbdkit's file plugin, {} drives each by itself, by NBD on a Unix socket",
-                self.drives
-            ),
-            promises: Promises {
-                flush: "what was flushed is on the drive; before, it is in the page cache, as are reads"
+    fn info(&self) -> SystemInfo {
+        SystemInfo {
+            name: self.options.name.clone(),
+            what: format!("nbdkit's file plugin, {} independent drives, NBD on a Unix socket", self.drives),
+            promises: Guarantees {
+                flush: "flushed data is on the drive; before a flush it is in the page cache, as are reads"
                     .into(),
                 checksums: "none".into(),
-                protection: "none: a lost drive is lost data".into(),
+                protection: "none: a drive failure loses data".into(),
             },
             takes_drives: true,
             degrades: false,
-            layout: Some(bare(self.drives)),
+            layout: Some(independent_drives(self.drives)),
             remark: Some("page cache".into()),
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.drives = wish.drives.len();
-        self.up = Some(self.make(wish).map_err(|error| self.given.error("setting it up", error))?);
+        self.up = Some(self.make(wish).map_err(|error| self.options.error("set up", error))?);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 
@@ -84,11 +82,11 @@ impl System for Nbdkit {
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
-        Err(self.given.error("losing a drive", "it has no protection"))
+        Err(self.options.error("fail a drive", "it has no redundancy"))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
         let Some(up) = self.up.take() else { return Ok(()) };
-        up.server.stop().map_err(|error| self.given.error("taking it down", error))
+        up.server.stop().map_err(|error| self.options.error("tear down", error))
     }
 }

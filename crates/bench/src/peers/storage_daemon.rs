@@ -1,47 +1,48 @@
-//! qemu-storage-daemon: each drive exported by itself, by NBD or as a disk of machines. Its drives are reached by libaio: long
-//! operations from io_uring do not get all that a lab's drives give.
+//! qemu-storage-daemon: independent drives, exported over NBD or vhost-user. It accesses the drives
+//! with libaio: with io_uring, long operations do not reach the limits of a lab's drives.
 
-use crate::leftover::Place;
 use crate::load::Target;
 use crate::program::{Server, command};
-use crate::system::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use crate::stale_processes::StateDir;
+use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 
-use super::{Failure, Given, bare, is_device, spot};
+use super::{Failure, PeerOptions, independent_drives, is_device, target_extent};
 
-/// Queues that a machine may use; as many as Gabion offers.
+/// Number of virtqueues, the same as Gabion offers.
 const QUEUES: u32 = 64;
 
 pub(super) struct StorageDaemon {
-    given: Given,
+    options: PeerOptions,
     vhost: bool,
     drives: usize,
-    up: Option<Up>,
+    up: Option<RunningDaemon>,
 }
 
-struct Up {
+struct RunningDaemon {
     server: Server,
-    _place: Place,
-    spots: Vec<Spot>,
+    _place: StateDir,
+    spots: Vec<TargetExtent>,
 }
 
 impl StorageDaemon {
-    pub(super) fn new(given: Given) -> Result<Self, String> {
+    pub(super) fn new(options: PeerOptions) -> Result<Self, String> {
         let mut vhost = false;
-        given.each(|key, value| match (key, value) {
+        options.each(|key, value| match (key, value) {
             ("by", "nbd" | "vhost") => {
                 vhost = value == "vhost";
                 Some(())
             }
             _ => None,
         })?;
-        Ok(Self { given, vhost, drives: 0, up: None })
+        Ok(Self { options, vhost, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Wish<'_>) -> Result<Up, Failure> {
-        self.given.take(wish.drives)?;
-        let place = Place::new(wish.folder, &self.given.name)?;
+    fn make(&self, wish: &Requirements<'_>) -> Result<RunningDaemon, Failure> {
+        self.options.take(wish.drives)?;
+        let place = StateDir::new(wish.folder, &self.options.name)?;
         let mut daemon = command("qemu-storage-daemon");
-        // Of NBD it carries everything out on one thread: release 7.2 dies of others when a client leaves.
+        // For NBD it uses one thread: release 7.2 crashes with more threads when a client
+        // disconnects.
         let threads =
             if self.vhost { std::thread::available_parallelism().map_or(1, usize::from) } else { 0 };
         for number in 0..threads {
@@ -73,49 +74,49 @@ impl StorageDaemon {
                 (format!("type=nbd,{common},name=d{number}"), Target::Nbd(uri))
             };
             daemon.args(["--export", &export]);
-            spots.push(spot(target, file_size(drive)?));
+            spots.push(target_extent(target, file_size(drive)?));
         }
         if !self.vhost {
             sockets.push(nbd);
         }
-        // Told when everything is there, sockets included.
+        // The daemon reports when everything is ready, including its sockets.
         let ready = place.path().join("ready");
         daemon.arg("--pidfile").arg(&ready);
         sockets.push(ready);
-        let mut server = Server::start(daemon, wish.folder, &self.given.name)?;
+        let mut server = Server::start(daemon, wish.folder, &self.options.name)?;
         server.wait_for(&sockets, wish.stop)?;
-        Ok(Up { server, _place: place, spots })
+        Ok(RunningDaemon { server, _place: place, spots })
     }
 }
 
 impl System for StorageDaemon {
-    fn about(&self) -> About {
+    fn info(&self) -> SystemInfo {
         let by = if self.vhost { "vhost-user" } else { "NBD on a Unix socket" };
-        About {
-            name: self.given.name.clone(),
+        SystemInfo {
+            name: self.options.name.clone(),
             what: format!(
-                "qemu-storage-daemon, {} drives each by itself, direct, libaio, by {by}",
+                "qemu-storage-daemon, {} independent drives, direct I/O, libaio, {by}",
                 self.drives
             ),
-            promises: Promises {
-                flush: "what was flushed is on the drive, and its cache is flushed".into(),
+            promises: Guarantees {
+                flush: "flushed data is on the drive, and its cache is flushed".into(),
                 checksums: "none".into(),
-                protection: "none: a lost drive is lost data".into(),
+                protection: "none: a drive failure loses data".into(),
             },
             takes_drives: true,
             degrades: false,
-            layout: Some(bare(self.drives)),
+            layout: Some(independent_drives(self.drives)),
             remark: None,
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.drives = wish.drives.len();
-        self.up = Some(self.make(wish).map_err(|error| self.given.error("setting it up", error))?);
+        self.up = Some(self.make(wish).map_err(|error| self.options.error("set up", error))?);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 
@@ -124,11 +125,11 @@ impl System for StorageDaemon {
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
-        Err(self.given.error("losing a drive", "it has no protection"))
+        Err(self.options.error("fail a drive", "it has no redundancy"))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
         let Some(up) = self.up.take() else { return Ok(()) };
-        up.server.stop().map_err(|error| self.given.error("taking it down", error))
+        up.server.stop().map_err(|error| self.options.error("tear down", error))
     }
 }

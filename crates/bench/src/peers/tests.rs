@@ -1,13 +1,13 @@
-//! What peers are given, what they refuse, and that nothing is undone that is not theirs.
+//! Tests of the options of other systems, their checks, and the removal of arrays.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Wish<'a> {
+fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Requirements<'a> {
     let folder = Path::new("/nonexistent");
-    Wish {
+    Requirements {
         instances: 16,
         instance_bytes: None,
         drives,
@@ -29,18 +29,18 @@ fn groups_are_as_wide_as_the_scheme() {
     let refused = |scheme: &str, pools: u32| {
         Groups::new(&wish(&drives, scheme, &stop), pools).map(|_| ()).unwrap_err().to_string()
     };
-    assert!(refused("4+1", 3).contains("takes 5 drives for each pool, and there are 3"));
+    assert!(refused("4+1", 3).contains("needs 5 drives per pool, and there are 3"));
     assert!(refused("4+1", 11).contains("11 pools need more drives than 10"));
-    assert!(refused("1+2", 2).contains("no 1+2") && refused("6+3", 2).contains("no 6+3"));
+    assert!(refused("1+2", 2).contains("not 1+2") && refused("6+3", 2).contains("not 6+3"));
 }
 
 #[test]
-fn drives_are_not_taken_unasked() {
+fn drives_are_used_only_with_permission() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("drive.img");
     std::fs::write(&file, vec![1; 8192]).unwrap();
     let drives = vec![file.clone()];
-    let given = |overwrite| Given { name: "p".into(), overwrite, list: Vec::new() };
+    let given = |overwrite| PeerOptions { name: "p".into(), overwrite, list: Vec::new() };
     assert!(given(false).take(&drives).unwrap_err().to_string().contains("--overwrite"));
     assert_eq!(given(true).take(&drives).unwrap(), 8192);
     assert!(given(true).take(&[]).unwrap_err().to_string().contains("--drives"));
@@ -48,7 +48,7 @@ fn drives_are_not_taken_unasked() {
     for peer in PEERS {
         let mut system = peer.open("p", "", false).unwrap();
         let stop = AtomicBool::new(false);
-        let wish = Wish { folder: place.path(), ..wish(&drives, "4+1", &stop) };
+        let wish = Requirements { folder: place.path(), ..wish(&drives, "4+1", &stop) };
         let error = system.set_up(&wish).unwrap_err().to_string();
         assert!(error.contains("--overwrite"), "{}: {error}", peer.name);
         system.tear_down().unwrap();
@@ -56,7 +56,8 @@ fn drives_are_not_taken_unasked() {
     assert_eq!(std::fs::read(&file).unwrap(), vec![1; 8192]);
 }
 
-/// Runs what takes an array away, among files that stand for the system's; gives whether it went well, and the calls of mdadm.
+/// Runs the removal script of an array against fake system files. Returns whether it succeeded, and
+/// the calls of mdadm.
 fn undone(slaves: &[&str]) -> (bool, String) {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
@@ -75,12 +76,12 @@ fn undone(slaves: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn an_array_of_others_is_left_alone() {
+fn a_foreign_array_is_not_stopped() {
     let (fine, calls) = undone(&["loop1", "loop2"]);
     assert!(fine);
     assert_eq!(calls, "--stop --quiet /dev/md100\n--zero-superblock --quiet /dev/loop1 /dev/loop2\n");
     let (fine, calls) = undone(&["loop1", "sda"]);
     assert!(!fine && calls.is_empty(), "{calls}");
-    // One that lost a member is still ours.
+    // An array that lost a member still belongs to the run.
     assert!(undone(&["loop2"]).0);
 }

@@ -1,6 +1,4 @@
-//! Charts as SVG, drawn by `charts-rs`: once for light pages and once for dark ones.
-//!
-//! Must not know: what the values are.
+//! Charts as SVG, drawn by `charts-rs`: one version for light pages and one for dark pages.
 
 use charts_rs::{
     AxisScale, BarChart, ChartBase, Color, HeatmapChart, HorizontalBarChart, LegendCategory, LineChart,
@@ -9,26 +7,26 @@ use charts_rs::{
 
 use super::{Chart, Kind, ReportError};
 
-/// Wide enough for a page; a phone scrolls.
+/// Width in pixels, for a wide page; narrow screens scroll.
 const WIDTH: f32 = 960.0;
 const HEIGHT: f32 = 360.0;
-/// A row of a heat map, and what is above and below.
+/// Height of a heat map row.
 const ROW: f32 = 26.0;
-/// A lying bar, what is between two groups of them, and legend and axis.
+/// Height of a horizontal bar, of the gap between groups, and of the legend and axis.
 const BAR: f32 = 17.0;
 const GAP: f32 = 14.0;
-const AROUND: f32 = 80.0;
+const MARGIN: f32 = 80.0;
 const FONT: f32 = 12.0;
-/// Letters of a place's name that fit below it, one place beside the other.
+/// Maximum number of letters in labels that fit side by side below the axis.
 const LETTERS: usize = 110;
-/// Colours that people who see red and green alike can tell apart (Okabe and Ito).
+/// A palette for readers with red-green colour blindness (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d1f", "#7f7f7f"];
 
-/// The chart, for light or dark pages.
+/// Renders the chart for light or dark pages.
 pub(super) fn svg(chart: &Chart, dark: bool) -> Result<String, ReportError> {
     let drawn = match chart.kind {
-        Kind::Bars if letters(chart) > LETTERS => lying_bars(chart, dark).svg(),
+        Kind::Bars if letters(chart) > LETTERS => horizontal_bars(chart, dark).svg(),
         Kind::Bars => bars(chart, dark).svg(),
         Kind::Lines | Kind::LinesLog => lines(chart, dark).svg(),
         Kind::Heat => heat(chart, dark).svg(),
@@ -47,14 +45,14 @@ fn series(chart: &Chart) -> Vec<Series> {
     chart.series.iter().map(|(name, all)| Series::new_nullable(spaced(name), values(all))).collect()
 }
 
-/// The library measures names in a narrow font; in a wide one they would run into their neighbours.
+/// Pads a label: the library measures text in a narrow font, and wider fonts would overlap.
 fn spaced(name: &str) -> String {
     let missing = 3 + name.chars().count() / 5;
     format!("{name}{}", "\u{a0}".repeat(missing))
 }
 
-/// What all charts have in common.
-fn dress(base: &mut ChartBase, dark: bool) {
+/// Sets the style shared by all charts.
+fn apply_style(base: &mut ChartBase, dark: bool) {
     base.width = WIDTH;
     base.height = HEIGHT;
     base.background_color = Color::transparent();
@@ -62,7 +60,7 @@ fn dress(base: &mut ChartBase, dark: bool) {
     base.series.colors = COLOURS.map(Color::from).to_vec();
     base.legend.font.size = FONT;
     base.x_axis.font.size = FONT;
-    // The last figure of an axis is as wide on both sides of its line.
+    // Room for the last label of the axis, which is centred on its tick.
     base.margin.right = FONT * 1.5;
     base.series.label.font.size = FONT;
     base.series.label.font.color = get_theme(theme(dark)).title.font.color;
@@ -70,10 +68,10 @@ fn dress(base: &mut ChartBase, dark: bool) {
 }
 
 fn letters(chart: &Chart) -> usize {
-    chart.places.iter().map(|place| place.chars().count()).sum()
+    chart.labels.iter().map(|place| place.chars().count()).sum()
 }
 
-/// Figures beside bars are read as long as there is room for them.
+/// Shows the values next to the bars if there is room.
 fn figures(base: &mut ChartBase, chart: &Chart, room: bool) {
     base.legend.category = LegendCategory::Rect;
     base.series_list.iter_mut().for_each(|series| series.label_show = room);
@@ -83,40 +81,40 @@ fn figures(base: &mut ChartBase, chart: &Chart, room: bool) {
 }
 
 fn bars(chart: &Chart, dark: bool) -> BarChart {
-    let mut drawn = BarChart::new_with_theme(series(chart), chart.places.clone(), theme(dark));
-    dress(&mut drawn.base, dark);
+    let mut drawn = BarChart::new_with_theme(series(chart), chart.labels.clone(), theme(dark));
+    apply_style(&mut drawn.base, dark);
     drawn.y_axis_configs.iter_mut().for_each(|axis| axis.font.size = FONT);
-    figures(&mut drawn.base, chart, chart.places.len() * chart.series.len() <= 24);
+    figures(&mut drawn.base, chart, chart.labels.len() * chart.series.len() <= 24);
     drawn
 }
 
-/// Bars beside long names, the first place at the top.
-fn lying_bars(chart: &Chart, dark: bool) -> HorizontalBarChart {
+/// Draws horizontal bars, for long labels, with the first one at the top.
+fn horizontal_bars(chart: &Chart, dark: bool) -> HorizontalBarChart {
     let mut turned = chart.clone();
-    turned.places = chart.places.iter().rev().map(|place| spaced(place)).collect();
+    turned.labels = chart.labels.iter().rev().map(|place| spaced(place)).collect();
     turned.series.iter_mut().for_each(|(_, values)| values.reverse());
-    let mut drawn = HorizontalBarChart::new_with_theme(series(&turned), turned.places.clone(), theme(dark));
-    dress(&mut drawn.base, dark);
+    let mut drawn = HorizontalBarChart::new_with_theme(series(&turned), turned.labels.clone(), theme(dark));
+    apply_style(&mut drawn.base, dark);
     figures(&mut drawn.base, chart, true);
     drawn.y_axis_configs.iter_mut().for_each(|axis| axis.font.size = FONT);
     #[allow(clippy::cast_precision_loss)]
-    let bars = (chart.places.len() * chart.series.len()) as f32;
+    let bars = (chart.labels.len() * chart.series.len()) as f32;
     #[allow(clippy::cast_precision_loss)]
-    let gaps = chart.places.len() as f32;
-    drawn.base.height = bars * BAR + gaps * GAP + AROUND;
+    let gaps = chart.labels.len() as f32;
+    drawn.base.height = bars * BAR + gaps * GAP + MARGIN;
     drawn
 }
 
 fn lines(chart: &Chart, dark: bool) -> LineChart {
-    let mut drawn = LineChart::new_with_theme(series(chart), chart.places.clone(), theme(dark));
-    dress(&mut drawn.base, dark);
+    let mut drawn = LineChart::new_with_theme(series(chart), chart.labels.clone(), theme(dark));
+    apply_style(&mut drawn.base, dark);
     let log = chart.kind == Kind::LinesLog;
     for axis in &mut drawn.y_axis_configs {
         axis.font.size = FONT;
         axis.scale = if log { AxisScale::Log(10.0) } else { AxisScale::Linear };
         axis.min = (!log).then_some(0.0);
         if log && let Some((low, high)) = decades(chart) {
-            // A line for each power of ten.
+            // One grid line per power of ten.
             axis.min = Some(10f32.powi(low));
             axis.max = Some(10f32.powi(high));
             axis.split_number = usize::try_from(high - low).unwrap_or(1);
@@ -125,7 +123,7 @@ fn lines(chart: &Chart, dark: bool) -> LineChart {
     drawn
 }
 
-/// The powers of ten around all values.
+/// Returns the powers of ten that enclose all values.
 fn decades(chart: &Chart) -> Option<(i32, i32)> {
     let values = chart.series.iter().flat_map(|(_, values)| values.iter().flatten());
     let logs: Vec<f64> = values.filter(|value| **value > 0.0).map(|value| value.log10()).collect();
@@ -142,13 +140,13 @@ fn heat(chart: &Chart, dark: bool) -> HeatmapChart {
         for (column, value) in values.iter().enumerate() {
             #[allow(clippy::cast_possible_truncation)]
             if let Some(value) = value {
-                cells.push((row * chart.places.len() + column, value.round() as f32));
+                cells.push((row * chart.labels.len() + column, value.round() as f32));
             }
         }
     }
     let rows = chart.series.iter().rev().map(|(name, _)| spaced(name)).collect();
-    let mut drawn = HeatmapChart::new_with_theme(cells, chart.places.clone(), rows, theme(dark));
-    dress(&mut drawn.base, dark);
+    let mut drawn = HeatmapChart::new_with_theme(cells, chart.labels.clone(), rows, theme(dark));
+    apply_style(&mut drawn.base, dark);
     #[allow(clippy::cast_precision_loss)]
     let room = chart.series.len() as f32 * ROW;
     drawn.base.height += room - HEIGHT + 60.0;

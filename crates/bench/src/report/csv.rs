@@ -1,11 +1,11 @@
-//! The figures of a run as CSV (RFC 4180): a line for each measurement and direction.
+//! The figures of a run as CSV (RFC 4180): one line per measurement and direction.
 
 use super::Report;
 
 const COLUMNS: &str = "target,job,repeat,instances,block_bytes,depth,threads,degraded,direction,iops,bytes_per_s,mean_us,\
 p50_us,p99_us,p99_95_us,p99_999_us,cpu_busy,cpus,disturbed,state,missing";
 
-/// All lines, the names of the columns first.
+/// Returns all lines, starting with the header.
 pub(super) fn lines(report: &Report) -> String {
     let mut text = format!("{COLUMNS}\r\n");
     for one in &report.results {
@@ -33,7 +33,7 @@ pub(super) fn lines(report: &Report) -> String {
             continue;
         };
         for (direction, name) in [(&all.read, "read"), (&all.write, "write")] {
-            let Some(side) = direction.as_ref().map(crate::Direction::side) else { continue };
+            let Some(side) = direction.as_ref().map(crate::Direction::figures) else { continue };
             let figures = [
                 side.iops,
                 side.bytes_per_s,

@@ -1,10 +1,10 @@
-//! The report as one page: style and charts are within, nothing is loaded, nothing runs.
+//! The report as one HTML page with inline style and charts, without scripts or external resources.
 
 use super::{Block, Document, ReportError, Table, charts};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The whole page.
+/// Renders the page.
 pub(super) fn page(document: &Document) -> Result<String, ReportError> {
     let mut body = String::new();
     let mut contents = String::new();
@@ -29,8 +29,8 @@ pub(super) fn page(document: &Document) -> Result<String, ReportError> {
 
 fn of_block(block: &Block) -> Result<String, ReportError> {
     Ok(match block {
-        Block::Text(words) => format!("<p>{}</p>", escape(words)),
-        Block::Heading(words) => format!("<h3>{}</h3>", escape(words)),
+        Block::Text(text) => format!("<p>{}</p>", escape(text)),
+        Block::Heading(text) => format!("<h3>{}</h3>", escape(text)),
         Block::List(lines) => {
             let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
             format!("<ul>{}</ul>", lines.join(""))
@@ -48,7 +48,7 @@ fn of_block(block: &Block) -> Result<String, ReportError> {
 
 fn table(table: &Table) -> String {
     let cells = |cells: &[String], tag: &str| {
-        // A number stays with its unit; a line may break between two of them.
+        // A number stays on one line with its unit; a break is allowed between two numbers.
         let together = |text: String| match (table.figures, tag) {
             (true, "td") => {
                 text.split(" / ").map(|part| part.replace(' ', "&nbsp;")).collect::<Vec<_>>().join(" / ")
@@ -71,7 +71,7 @@ fn table(table: &Table) -> String {
     format!("<div class=\"wide\"><table{class}>{head}<tbody>{rows}</tbody></table></div>")
 }
 
-/// Text that means nothing to HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,8 +1,8 @@
-//! The report as Markdown. Charts are left out: their figures are in the tables.
+//! The report as Markdown, without charts: their figures are in the tables.
 
 use super::{Block, Document, Table};
 
-/// The whole document.
+/// Renders the document.
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!("# {}\n\n{}\n", escape(&document.title), escape(&document.subtitle));
     for section in &document.sections {
@@ -41,7 +41,7 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Text that means nothing to Markdown, on one line.
+/// Escapes text for Markdown, on one line.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,7 +1,8 @@
-//! The report of a run: one document, as a page that needs nothing else, as Markdown, and its figures as CSV and JSON.
+//! The report of a run: one document as a self-contained HTML page and as Markdown, and its figures
+//! as CSV and JSON.
 //!
-//! Always true: all forms say the same, for they are made of the same document; the page loads nothing and runs no script.
-//! Must not know: how anything was measured.
+//! Invariants: all forms are rendered from the same document; the page loads no external resources
+//! and runs no script.
 
 mod charts;
 mod content;
@@ -14,60 +15,60 @@ mod tests;
 use serde::Serialize;
 
 use crate::analysis::{Analysis, analyse};
-use crate::run::{Described, Measured, RunPlan};
+use crate::run::{Measured, RunPlan, SystemRecord};
 
-/// Everything that a report is made of.
+/// The input of a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was to be done.
+    /// The plan of the run.
     pub plan: RunPlan,
-    /// What the systems said of themselves.
-    pub systems: Vec<Described>,
-    /// What the results mean.
+    /// The descriptions of the systems.
+    pub systems: Vec<SystemRecord>,
+    /// The analysis.
     pub analysis: Analysis,
-    /// The results, with counts of latencies and all counters.
+    /// The results, with latency histograms and all counters.
     pub results: Vec<Measured>,
 }
 
-/// Why a report cannot be made.
+/// A failure to render a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A chart.
+    /// A chart could not be drawn.
     #[error("the chart '{chart}' cannot be drawn: {source}")]
     Chart {
-        /// Its title.
+        /// Title of the chart.
         chart: String,
-        /// Why.
+        /// The cause.
         source: charts_rs::Error,
     },
 }
 
 impl Report {
-    /// Of a run's folder.
-    pub fn new(plan: RunPlan, systems: Vec<Described>, results: Vec<Measured>) -> Self {
+    /// Returns the report of a run.
+    pub fn new(plan: RunPlan, systems: Vec<SystemRecord>, results: Vec<Measured>) -> Self {
         Self { analysis: analyse(&plan, &systems, &results), plan, systems, results }
     }
 
-    /// One page, for browsers and printers.
+    /// Renders an HTML page.
     ///
     /// # Errors
-    /// When a chart cannot be drawn.
+    /// If a chart cannot be drawn.
     pub fn html(&self) -> Result<String, ReportError> {
         html::page(&content::document(self))
     }
 
-    /// The same without charts.
+    /// Renders Markdown, without charts.
     pub fn markdown(&self) -> String {
         markdown::text(&content::document(self))
     }
 
-    /// A line for each measurement.
+    /// Renders CSV, with one line per measurement and direction.
     pub fn csv(&self) -> String {
         csv::lines(self)
     }
 }
 
-/// A document, before it has a form.
+/// The document, independent of its form.
 #[derive(Clone, Debug, PartialEq)]
 struct Document {
     title: String,
@@ -91,34 +92,34 @@ enum Block {
     Chart(Chart),
 }
 
-/// A table whose first column names its rows.
+/// A table with row names in its first column.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Table {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Columns but the first are figures.
+    /// True if all columns except the first contain figures.
     figures: bool,
 }
 
-/// A chart, before it is drawn.
+/// A chart, independent of its rendering.
 #[derive(Clone, Debug, PartialEq)]
 struct Chart {
     title: String,
     kind: Kind,
-    /// Places along the horizontal axis.
-    places: Vec<String>,
-    /// Name and values; nothing where there is none.
+    /// Labels along the horizontal axis.
+    labels: Vec<String>,
+    /// Name and values; `None` for a missing value.
     series: Vec<(String, Vec<Option<f64>>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Bars side by side.
+    /// Grouped bars.
     Bars,
-    /// Lines.
+    /// Lines on a linear axis.
     Lines,
-    /// Lines over values of which the largest are many times the smallest.
+    /// Lines on a logarithmic axis.
     LinesLog,
-    /// A row for each series, coloured by value from 0 to 100.
+    /// A row per series, coloured by value from 0 to 100.
     Heat,
 }

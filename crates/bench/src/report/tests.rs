@@ -1,4 +1,4 @@
-//! What a report says, in each of its forms.
+//! Tests of the report in each form.
 
 use super::*;
 use crate::analysis::tests::{measured, plan, seen, systems};
@@ -24,13 +24,20 @@ fn report() -> Report {
 }
 
 #[test]
-fn the_page_has_everything_within() {
+fn the_page_is_self_contained() {
     let page = report().html().unwrap();
     for outside in ["<script", "<link", "src=", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    let sections =
-        ["In short", "Results", "Beside published figures", "Analysis", "Over time", "Drives", "Once more"];
+    let sections = [
+        "Summary",
+        "Results",
+        "Published figures",
+        "Analysis",
+        "Over time",
+        "Drive utilisation",
+        "Reproduction",
+    ];
     for section in sections {
         assert!(page.contains(&format!("<h2>{section}</h2>")), "{section}");
     }
@@ -38,15 +45,16 @@ fn the_page_has_everything_within() {
     assert!(page.contains("96 % of drives' reads"));
     let charts = page.matches("<figure>").count();
     assert_eq!(page.matches("<svg").count(), 2 * charts, "each for light and for dark pages");
-    // Efficiency, latencies, rates, two over time or one, heat of drives and of the target.
+    // Efficiency, latencies, rates, one or two over time, heat maps of the drives and of the
+    // target.
     assert!(charts >= 6, "{charts}");
 }
 
 #[test]
-fn targets_stand_side_by_side_with_what_must_be_said_of_them() {
+fn targets_are_compared_with_their_remarks() {
     let mut report = report();
     let alone = report.markdown();
-    assert!(!alone.contains("Side by side"), "there is only one");
+    assert!(!alone.contains("Comparison of targets"), "there is only one");
     let mut other = report.systems[0].clone();
     (other.target, other.about.remark) = ("b".into(), Some("emulated".into()));
     report.systems.push(other);
@@ -57,13 +65,13 @@ fn targets_stand_side_by_side_with_what_must_be_said_of_them() {
     let text = report.markdown();
     assert!(text.contains("| job | a | b (emulated) |"), "{text}");
     assert!(text.contains("| 4k random read | 9600 /s | 2400 /s |"), "{text}");
-    assert!(text.contains("Not there: c: it is not installed."), "{text}");
+    assert!(text.contains("Not available: c: it is not installed."), "{text}");
     assert!(text.contains("| 4k random read | b (emulated) | 2400 /s | 24 % of"), "{text}");
-    assert!(report.html().unwrap().contains("Percent of what the bare drives can do"));
+    assert!(report.html().unwrap().contains("Percent of the independent drives' limit"));
 }
 
 #[test]
-fn published_figures_are_of_the_same_bound() {
+fn published_figures_use_the_same_bound() {
     let text = report().markdown();
     let row = |job: &str| {
         let start = format!("| {job} | a | ");
@@ -74,23 +82,23 @@ fn published_figures_are_of_the_same_bound() {
     };
     assert!(
         row("4k random read")
-            .contains("| 96 % of drives' reads | 86 % (xiRAID Opus) | the drives' reads a second |")
+            .contains("| 96 % of drives' reads | 86 % (xiRAID Opus) | the drives' reads per second |")
     );
-    // Printed there is 65 %, which does not follow from its own formula.
+    // The printed value, 65 %, does not follow from the document's own formula.
     assert!(
         row("4k random write").contains("| 200 % of in place | 85 % (xiRAID Opus)"),
         "{}",
         row("4k random write")
     );
     assert!(row("4k random read, one drive lost").contains("| 80 % (xiRAID Opus)"), "as printed");
-    let found = "- a reaches 96 % (4k random read) to 200 % (4k random write) of the bound that counts;";
+    let found = "- a reaches 96 % (4k random read) to 200 % (4k random write) of the tightest bound;";
     assert!(text.contains(found), "{text}");
     assert!(text.contains("failed: it \\| broke, \\<b>"), "{text}");
     assert!(text.contains("| 4k random read | a | 50 % | x 4.0 |"), "{text}");
 }
 
 #[test]
-fn lines_of_figures_have_as_many_fields_as_titles() {
+fn csv_lines_have_as_many_fields_as_the_header() {
     let csv = report().csv();
     let lines: Vec<&str> = csv.split("\r\n").filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 6);

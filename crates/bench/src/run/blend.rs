@@ -1,4 +1,5 @@
-//! The I/O blender: every instance goes through the whole list by itself, and they begin at different times.
+//! Staggered order (the I/O blender): every instance runs all jobs independently, with staggered
+//! starts.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::fio;
 use crate::load::{self, Length, Load, LoadError, Slice};
 use crate::observe::{Observation, Observer, Watch};
-use crate::result::Both;
+use crate::result::ReadWrite;
 use crate::suite::Case;
 
-/// What is to be done.
+/// The parameters of a staggered run.
 pub(super) struct Blend<'a> {
     pub(super) cases: &'a [Case],
-    /// One for each instance.
+    /// One slice per instance.
     pub(super) slices: &'a [Slice],
     pub(super) ramp: f64,
     pub(super) run: f64,
@@ -22,38 +23,38 @@ pub(super) struct Blend<'a> {
     pub(super) name: &'a str,
     pub(super) stop: &'a AtomicBool,
     pub(super) watch: Watch,
-    pub(super) marked: bool,
+    pub(super) stamped: bool,
 }
 
-/// What came of it.
+/// The result of a staggered run.
 pub(super) struct Blended {
     pub(super) runner: String,
-    /// Of each case, what each instance did.
-    pub(super) cases: Vec<Vec<Both>>,
-    /// While all instances were at work.
+    /// The results of each instance, per case.
+    pub(super) cases: Vec<Vec<ReadWrite>>,
+    /// The observation while all instances were running.
     pub(super) observation: Observation,
 }
 
-/// One instance's results, in the order of the cases, and what ran them.
-type Instance = Result<(String, Vec<Both>), LoadError>;
+/// The runner and the results of one instance, in the order of the cases.
+type Instance = Result<(String, Vec<ReadWrite>), LoadError>;
 
-/// Runs all instances to their ends.
+/// Runs all instances to completion.
 ///
 /// # Errors
-/// The first that failed; the others have ended as well.
+/// The first failure; the other instances have ended as well.
 pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, LoadError> {
-    // An instance that fails has the others end early, as a user's signal does.
-    let given_up = AtomicBool::new(false);
+    // A failed instance ends the other instances early, as an interrupt does.
+    let cancelled = AtomicBool::new(false);
     let start = Instant::now();
     let observer = Observer::start(blend.watch.clone());
     let (results, all_at_work) = std::thread::scope(|scope| {
-        let given_up = &given_up;
+        let cancelled = &cancelled;
         let threads: Vec<_> = (0..blend.slices.len())
             .map(|index| {
                 scope.spawn(move || {
-                    let result = instance(blend, index, start, given_up);
+                    let result = instance(blend, index, start, cancelled);
                     if result.is_err() {
-                        given_up.store(true, Ordering::Relaxed);
+                        cancelled.store(true, Ordering::Relaxed);
                     }
                     (result, start.elapsed().as_secs_f64())
                 })
@@ -72,7 +73,7 @@ pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, LoadError> {
     let observation = observer.between(last_begin, all_at_work.min(whole));
     let mut runner = String::new();
     let mut cases = vec![Vec::new(); blend.cases.len()];
-    // What really failed is told, not that others ended because of it.
+    // Reports the original failure, not the instances that ended because of it.
     let mut failure = None;
     for result in results {
         match result {
@@ -92,11 +93,11 @@ pub(super) fn run(blend: &Blend<'_>) -> Result<Blended, LoadError> {
     }
 }
 
-fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBool) -> Instance {
+fn instance(blend: &Blend<'_>, index: usize, start: Instant, cancelled: &AtomicBool) -> Instance {
     #[allow(clippy::cast_precision_loss)]
     let begin = Duration::from_secs_f64(blend.stagger * index as f64);
     while start.elapsed() < begin {
-        if blend.stop.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
+        if blend.stop.load(Ordering::Relaxed) || cancelled.load(Ordering::Relaxed) {
             return Err(LoadError::Interrupted);
         }
         std::thread::sleep(begin.saturating_sub(start.elapsed()).min(Duration::from_millis(50)));
@@ -105,11 +106,11 @@ fn instance(blend: &Blend<'_>, index: usize, start: Instant, given_up: &AtomicBo
     let mut results = Vec::new();
     let mut runner = String::new();
     for case in blend.cases {
-        if given_up.load(Ordering::Relaxed) {
+        if cancelled.load(Ordering::Relaxed) {
             return Err(LoadError::Interrupted);
         }
         let length = Length::Seconds { ramp: blend.ramp, run: blend.run };
-        let load = Load { job: &case.job, slices: &slices, length, log: None, marked: blend.marked };
+        let load = Load { job: &case.job, slices: &slices, length, log: None, stamped: blend.stamped };
         let name = format!("{}-{index}-{}", blend.name, fio::file_name(&case.name));
         let ran = load::run(&load, blend.folder, &name, blend.stop, |_| {})?;
         results.push(ran.output.merged());

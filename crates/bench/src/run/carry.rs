@@ -1,50 +1,51 @@
-//! What a case becomes on the places that a target has: who works where, how many, in which pieces. Pure.
+//! Adapts a case to its targets: number of instances, slices and request size. Pure functions.
 
 use crate::bounds::Layout;
 use crate::load::{Slice, Target};
 use crate::suite::{Case, Engine, Job};
-use crate::system::Spot;
+use crate::system::TargetExtent;
 use crate::vhost;
 
-/// One operation of filling.
+/// Bytes per operation when a volume is filled.
 const FILL_BLOCK: u64 = 1 << 20;
 const FILL_DEPTH: u32 = 8;
-/// Longest request of NBD that servers must take (NBD protocol, "Block size constraints").
+/// Maximum request size that NBD servers must support, in bytes (NBD protocol, "Block size
+/// constraints").
 const NBD_MAX: u64 = 32 << 20;
-/// Instances begin at multiples of this.
+/// Alignment of the starting offsets of instances, in bytes.
 const ALIGN: u64 = 1 << 20;
 
-/// The case with an instance for each place at least, where places are drives by themselves, and what that changes: nobody would
-/// use the others.
-pub(super) fn on_all(case: &Case, layout: Option<Layout>, places: usize) -> (Case, Option<String>) {
+/// Raises the number of instances to one per target if the targets are independent drives, so that
+/// every drive is used. Also returns a note about the change.
+pub(super) fn use_all_drives(case: &Case, layout: Option<Layout>, places: usize) -> (Case, Option<String>) {
     let mut case = case.clone();
     let places = u32::try_from(places).unwrap_or(u32::MAX);
-    let apart = layout.is_some_and(|layout| layout.data == 1 && layout.parity == 0);
-    if !apart || places <= case.instances {
+    let independent = layout.is_some_and(|layout| layout.data == 1 && layout.parity == 0);
+    if !independent || places <= case.instances {
         return (case, None);
     }
-    let said = format!("{places} instances instead of {}: one for each drive", case.instances);
+    let note = format!("{places} instances instead of {}: one per drive", case.instances);
     case.instances = places;
-    (case, Some(said))
+    (case, Some(note))
 }
 
-/// The case as its targets can be asked for it, and what that changes.
-pub(super) fn carried(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
+/// Limits the request size to the maximum of the targets. Also returns a note about the change.
+pub(super) fn limit_request_size(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
     let mut case = case.clone();
     let limit = |slice: &Slice| match slice.target {
         Target::File(_) | Target::Machine { .. } => None,
-        Target::Nbd(_) => Some((NBD_MAX, "NBD carries")),
-        Target::Vhost(_) => Some((vhost::BLOCK_MAX, "a piece of memory in a machine's request has")),
+        Target::Nbd(_) => Some((NBD_MAX, "the maximum of NBD")),
+        Target::Vhost(_) => Some((vhost::BLOCK_MAX, "the maximum of vhost-user")),
     };
     let least = slices.iter().filter_map(limit).min();
-    let Some((most, who)) = least.filter(|(most, _)| case.job.block_bytes > *most) else {
+    let Some((max, protocol)) = least.filter(|(max, _)| case.job.block_bytes > *max) else {
         return (case, None);
     };
-    case.job.block_bytes = most;
-    (case, Some(format!("in requests of {} MiB: {who} no more", most >> 20)))
+    case.job.block_bytes = max;
+    (case, Some(format!("in requests of {} MiB, {protocol}", max >> 20)))
 }
 
-/// What fills a volume.
+/// Returns the job that fills a volume.
 pub(super) fn fill_job() -> Job {
     Job {
         name: "fill".into(),
@@ -68,10 +69,10 @@ pub(super) fn fill_job() -> Job {
     }
 }
 
-/// Gives each instance its part of the spots: whole ones while there are enough, else equal parts of them. `None` if a part
-/// would be too small for anything.
+/// Assigns a slice to each instance: whole targets while there are enough, otherwise equal parts of
+/// them. `None` if a part would be too small.
 pub(super) fn slices(
-    spots: &[Spot],
+    spots: &[TargetExtent],
     instances: u32,
     instance_bytes: Option<u64>,
     job: &Job,

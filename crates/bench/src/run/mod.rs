@@ -1,7 +1,7 @@
-//! A run of a suite: what is measured in which order, kept so that it can be gone on with after a crash.
+//! A run of a suite: the order of its measurements, stored so that it can be resumed after a crash.
 //!
-//! Owns the order of measurements and the folder of a run. Always true: a result that is in the folder is complete; what is
-//! not there is measured again by a resumed run. Must not know: what systems are made of.
+//! Owns the order of measurements and the folder of a run. Invariant: a result in the folder is
+//! complete; a resumed run measures everything that is missing. Does not know the systems.
 
 mod blend;
 mod carry;
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::lab::{DriveLimits, Lab, LabPlan};
 use crate::load::{LoadError, Second};
 use crate::observe::Observation;
-use crate::result::Both;
-use crate::suite::{Case, Scaled, Scaling, Suite};
-use crate::system::{About, SystemError};
+use crate::result::ReadWrite;
+use crate::suite::{Case, ScaledSuite, Scaling, Suite};
+use crate::system::{SystemError, SystemInfo};
 
 pub use execute::{Event, Run};
 pub use own_lab::with_own_lab;
@@ -30,156 +30,158 @@ pub use plan::{RAW, Step, StepKind, raw_cases, steps};
 pub use steady::{Steady, steadiness};
 pub use store::{Store, new_id};
 
-/// What a run is to do. Stored with it, so that it can be gone on with.
+/// The plan of a run, stored with it so that it can be resumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// Its name.
+    /// Name of the run.
     pub id: String,
-    /// The suite, whole.
+    /// The complete suite.
     pub suite: Suite,
-    /// How it was made smaller.
+    /// The user's scaling.
     pub scaling: Scaling,
-    /// What is run of it.
-    pub scaled: Scaled,
-    /// What is measured.
+    /// The cases at that scale.
+    pub scaled: ScaledSuite,
+    /// The targets.
     pub targets: Vec<TargetSpec>,
-    /// The drives below, as far as they are known.
+    /// The underlying drives, if known.
     pub drives: Vec<PathBuf>,
-    /// What each of them can do, as far as it is known before they are measured.
+    /// The limits of each drive, if known before they are measured.
     pub limits: Option<DriveLimits>,
-    /// The lab that they are of.
+    /// The lab of the drives.
     pub lab: Option<Lab>,
-    /// What is made for this run alone, and taken away behind it.
+    /// The lab to create for this run, removed after it.
     #[serde(default)]
     pub own_lab: Option<LabPlan>,
-    /// What was asked for and is not there, for people.
+    /// Requested systems that are not available, as text.
     #[serde(default)]
     pub absent: Vec<String>,
-    /// Contents of drives and targets may be overwritten.
+    /// True if drives and targets may be overwritten.
     pub overwrite: bool,
-    /// How often each measurement is made.
+    /// Number of repeats of each measurement.
     pub repeats: u32,
     /// The command line.
     pub command: Vec<String>,
-    /// What it runs on.
+    /// The environment.
     pub environment: Environment,
 }
 
-/// A target as the user named it.
+/// A target as specified by the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetSpec {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// What it is.
+    /// Specification.
     pub spec: String,
 }
 
-/// What a run runs on.
+/// The environment of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Seconds since 1970.
     pub started: u64,
     /// Processor, memory, kernel.
     pub machine: String,
-    /// fio's version.
+    /// Version of fio.
     pub fio: String,
-    /// Our version.
+    /// Version of gabion.
     pub gabion: String,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The step that it is of.
+    /// Key of its step.
     pub step: String,
-    /// What was measured; [`RAW`] for the drives themselves.
+    /// The target; [`RAW`] for the drives themselves.
     pub target: String,
-    /// Which time, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// What was done.
+    /// The case.
     pub case: Case,
-    /// What ran it.
+    /// The runner.
     pub runner: String,
-    /// When it ended, in seconds since 1970.
+    /// Time of completion, in seconds since 1970.
     pub at: u64,
-    /// All instances together; nothing if it failed or was left out.
-    pub all: Option<Both>,
-    /// Operations a second of each instance.
+    /// Merged result of all instances; `None` if it failed or was skipped.
+    pub all: Option<ReadWrite>,
+    /// Operations per second of each instance.
     pub instance_iops: Vec<f64>,
-    /// The same by the second.
+    /// Per-second results.
     pub seconds: Vec<Second>,
-    /// Whether it had settled.
+    /// Whether it reached a steady state.
     pub steady: Option<Steady>,
-    /// How often it was measured until it had.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What the machine did meanwhile.
+    /// The observation of the machine.
     pub observation: Observation,
-    /// What was done to the system before, as losing a drive.
+    /// State of the system, such as a failed drive.
     pub state: Option<String>,
-    /// Why there is no result.
+    /// The reason for a missing result.
     pub missing: Option<Missing>,
 }
 
-/// Why there is no result.
+/// The reason for a missing result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// It failed; a resumed run tries again.
+    /// The measurement failed; a resumed run repeats it.
     Failed(String),
-    /// It was left out on purpose.
+    /// The measurement was skipped deliberately.
     LeftOut(String),
 }
 
-/// What a system says of itself, as stored with a run.
+/// The description of a system, as stored with a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Described {
+pub struct SystemRecord {
     /// The target.
     pub target: String,
-    /// What it said.
-    pub about: About,
+    /// The description.
+    pub about: SystemInfo,
 }
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A file of the run.
+    /// A file of the run could not be accessed.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file of the run does not read.
-    #[error("{path}: not of a run of this release: {source}")]
+    /// A file of the run could not be parsed.
+    #[error("{path} is not a file of a run of this release: {source}")]
     Json {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// There is no such run.
-    #[error("there is no run '{id}' in {folder}: 'gabion bench runs' lists those that there are")]
+    /// The run does not exist.
+    #[error("run '{id}' does not exist in {folder}: 'gabion bench runs' lists the runs")]
     Unknown {
-        /// Its name.
+        /// Name of the run.
         id: String,
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: PathBuf,
     },
-    /// Somebody else is at it.
-    #[error("run '{0}' is under way")]
+    /// Another process is executing the run.
+    #[error("run '{0}' is in use by another process")]
     Busy(String),
-    /// A system.
+    /// A system failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The lab.
+    /// The lab failed.
     #[error(transparent)]
     Lab(#[from] crate::lab::LabError),
-    /// The drives of the run are not those that it was begun on.
-    #[error("run '{0}' was begun on another lab: make it anew with the same drives, or begin a new run")]
+    /// The lab does not match the run's drives.
+    #[error(
+        "run '{0}' was started on another lab: recreate the lab with the same drives, or start a new run"
+    )]
     OtherLab(String),
-    /// Somebody wants it to end.
-    #[error("interrupted; what was measured is kept: 'gabion bench resume {0}' goes on")]
+    /// The run was interrupted.
+    #[error("interrupted; completed results are kept: continue with 'gabion bench resume {0}'")]
     Interrupted(String),
 }
 
@@ -189,7 +191,7 @@ impl RunError {
     }
 }
 
-/// True if a load was stopped by the user.
+/// True if the user interrupted the load.
 fn interrupted(error: &LoadError) -> bool {
     matches!(error, LoadError::Interrupted)
 }

@@ -1,16 +1,17 @@
-//! A lab that a run makes for itself.
+//! A lab that a run creates for itself.
 //!
-//! Always true: it is taken away however the run ends; one that a killed run has left is used again by whoever goes on.
+//! Invariant: the lab is removed however the run ends; a resumed run reuses the lab of a killed
+//! one.
 
 use std::sync::atomic::AtomicBool;
 
 use super::{RunError, RunPlan, Store};
 use crate::lab::{Lab, LabError, LabPlan, down, up};
 
-/// Makes the run's own lab, if it is to have one, does `work` with it, and takes it away.
+/// Creates the run's own lab if the plan has one, does `work` with it, and removes it.
 ///
 /// # Errors
-/// Of the work, or of making the lab or taking it away.
+/// Of the work, or of creating or removing the lab.
 pub fn with_own_lab<T, E: From<RunError>>(
     store: Store,
     mut plan: RunPlan,
@@ -18,21 +19,21 @@ pub fn with_own_lab<T, E: From<RunError>>(
     work: impl FnOnce(Store, RunPlan) -> Result<T, E>,
 ) -> Result<T, E> {
     let Some(wanted) = plan.own_lab.clone() else { return work(store, plan) };
-    let lab = made(&wanted, &plan.id, stop)?;
+    let lab = find_or_create(&wanted, &plan.id, stop)?;
     plan.drives = lab.devices();
     plan.limits = Some(lab.limits);
     plan.lab = Some(lab);
     let done = store.save_plan(&plan).map_err(E::from).and_then(|()| work(store, plan));
     let gone = down(&wanted.name).map(drop);
-    // Why the work ended comes first: it may be why the lab stays.
+    // The error of the work takes precedence: it may be the reason why the lab cannot be removed.
     let done = done?;
     gone.map_err(RunError::from)?;
     Ok(done)
 }
 
-/// The lab, made now unless a killed run has left it.
-fn made(wanted: &LabPlan, run: &str, stop: &AtomicBool) -> Result<Lab, RunError> {
-    // What the making was killed at is no lab.
+/// Returns the lab, created now unless a killed run left it behind.
+fn find_or_create(wanted: &LabPlan, run: &str, stop: &AtomicBool) -> Result<Lab, RunError> {
+    // An incomplete lab is removed and created again.
     if Lab::find(&wanted.name)?.is_some_and(|lab| !lab.complete) {
         down(&wanted.name)?;
     }

@@ -1,56 +1,57 @@
-//! The order of a run's measurements: pure.
+//! The order of a run's measurements: pure functions.
 //!
-//! The drives themselves come first. Then round after round: within one, systems that can stand side by side take turns
-//! at each case; those that take the drives for themselves take turns at the whole list, beginning with another one each
-//! round, so that a drift of the machine does not favour one of them.
+//! The drives themselves are measured first. Then, in each round, systems that can run at the same
+//! time alternate at each case; systems that use the drives exclusively alternate per round, each
+//! round starting with another one, so that a drift of the machine does not favour one of them.
 
 use serde::{Deserialize, Serialize};
 
 use super::RunPlan;
+use crate::human;
 use crate::suite::{Case, Engine, Job, Order};
-use crate::words;
 
-/// The target's name of measurements of the drives themselves.
+/// The target name of measurements of the drives themselves.
 pub const RAW: &str = "drives";
-/// Operations that each drive is given to do at a time.
+/// Queue depth per drive.
 const RAW_DEPTH: u32 = 32;
-/// The same for long operations.
+/// Queue depth per drive for long operations.
 const RAW_DEPTH_LONG: u32 = 8;
 const LONG: u64 = 256 << 10;
-/// Longest operation that drives are measured with: beyond it only bytes count, and what is under way takes long to end.
+/// Longest operation for measuring drives, in bytes: longer operations only measure bandwidth, and
+/// take long to complete.
 const RAW_BLOCK_MAX: u64 = 1 << 20;
 
-/// One thing to do.
+/// A step of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its name, by which it is known to be done.
+    /// Key, by which the step is recognised as done.
     pub key: String,
-    /// Which time, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// What.
+    /// The measurement.
     pub kind: StepKind,
 }
 
-/// What is to be done.
+/// The measurement of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepKind {
-    /// The drives themselves, all at once.
+    /// All drives together.
     Raw(Case),
     /// A case on a target.
     Case {
-        /// Which target.
+        /// Index of the target.
         target: usize,
-        /// Which case.
+        /// Index of the case.
         case: usize,
     },
-    /// All cases on a target, each instance by itself.
+    /// All cases on a target in staggered order.
     Blend {
-        /// Which target.
+        /// Index of the target.
         target: usize,
     },
 }
 
-/// What the drives themselves are measured with: each kind of operation of the cases once.
+/// Returns the cases for measuring the drives: each kind of operation of the suite once.
 pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
     let mut found: Vec<Case> = Vec::new();
     for case in cases {
@@ -73,8 +74,8 @@ pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
         raw.latency = None;
         raw.prepare = None;
         raw.offset_increment_percent = None;
-        // io_uring asks the kernel not to wait, which long operations are refused for once: a throttled device counts
-        // them twice.
+        // io_uring first submits without waiting, which fails once for long operations; a throttled
+        // device counts them twice.
         raw.engine = if long { Engine::Libaio } else { Engine::IoUring };
         let instances = u32::try_from(drives).unwrap_or(u32::MAX);
         found.push(Case { name: raw.name.clone(), job: raw, instances });
@@ -82,9 +83,9 @@ pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
     found
 }
 
-/// A kind of operation in words, as "4 KiB random read".
+/// Returns a kind of operation as text, such as "4 KiB random read".
 fn shape(job: &Job) -> String {
-    let size = words::size(job.block_bytes);
+    let size = human::size(job.block_bytes);
     let order = if job.random { "random" } else { "sequential" };
     let direction = match job.read_percent {
         100 => "read".to_owned(),
@@ -94,7 +95,8 @@ fn shape(job: &Job) -> String {
     format!("{size} {order} {direction}")
 }
 
-/// Everything that a run does, in order. `takes_drives` says of each target whether it takes the drives for itself.
+/// Returns all steps in order. `takes_drives` tells for each target whether it uses the drives
+/// exclusively.
 pub fn steps(plan: &RunPlan, takes_drives: &[bool]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     if !plan.drives.is_empty() {
@@ -125,7 +127,7 @@ pub fn steps(plan: &RunPlan, takes_drives: &[bool]) -> Vec<Step> {
     steps
 }
 
-/// What one target has to do in a round.
+/// Returns the steps of one target in a round.
 fn list(plan: &RunPlan, target: usize) -> Vec<StepKind> {
     match plan.suite.order {
         Order::Together => (0..plan.scaled.cases.len()).map(|case| StepKind::Case { target, case }).collect(),

@@ -1,29 +1,30 @@
-//! Whether a measurement had settled.
+//! Steady-state detection.
 //!
-//! The criterion is that of SNIA's Solid State Storage Performance Test Specification (2.0.2, steady state): over the window,
-//! no value further than 10 % of the mean from it, and a fitted line that moves by no more than 10 % of the mean.
+//! The criterion is that of SNIA's Solid State Storage Performance Test Specification (2.0.2,
+//! steady state): over the window, no value deviates by more than 10 % from the mean, and a fitted
+//! line changes by no more than 10 % of the mean.
 
 use serde::{Deserialize, Serialize};
 
 use crate::load::Second;
 
-/// Pieces that the measurement is cut into, as the specification's five rounds.
+/// Number of parts of a measurement, like the five rounds of the specification.
 const ROUNDS: usize = 5;
 const RANGE_MAX: f64 = 0.2;
 const SLOPE_MAX: f64 = 0.1;
 
-/// How far a measurement was from settled.
+/// The steadiness of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// It had.
+    /// True if it reached a steady state.
     pub steady: bool,
-    /// Highest less lowest round, as a share of the mean.
+    /// Range of the parts as a share of the mean.
     pub range: f64,
-    /// What a fitted line rises over the window, as a share of the mean.
+    /// Slope of the fitted line over the window, as a share of the mean.
     pub slope: f64,
 }
 
-/// What the seconds of a measurement say; `None` if they are too few.
+/// Returns the steadiness of a measurement; `None` if it has too few seconds.
 #[allow(clippy::cast_precision_loss)]
 pub fn steadiness(seconds: &[Second]) -> Option<Steady> {
     let values: Vec<f64> = seconds.iter().map(|second| second.read + second.write).collect();
@@ -31,7 +32,7 @@ pub fn steadiness(seconds: &[Second]) -> Option<Steady> {
     if length == 0 {
         return None;
     }
-    // The oldest seconds are left out if they do not come out even.
+    // Drops the oldest seconds that do not fill the parts evenly.
     let values = values.get(values.len() - length * ROUNDS..)?;
     let rounds: Vec<f64> =
         values.chunks(length).map(|chunk| chunk.iter().sum::<f64>() / length as f64).collect();

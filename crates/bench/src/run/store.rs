@@ -1,7 +1,8 @@
 //! The folder of a run.
 //!
-//! `run.json` is what it is to do, written first; `results.jsonl` has a line for each measurement, written and flushed when it
-//! is done; `fio/` has job files, fio's own output and its logs; `lock` is held while a run is under way.
+//! `run.json` is the plan, written first; `results.jsonl` has a line per measurement, flushed when
+//! it completes; `fio/` has job files, fio's output and its logs; `lock` is held while a process
+//! executes the run.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,34 +10,34 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::{Described, Measured, Missing, RunError, RunPlan};
-use crate::words::Utc;
+use super::{Measured, Missing, RunError, RunPlan, SystemRecord};
+use crate::human::Utc;
 
 const PLAN: &str = "run.json";
 const RESULTS: &str = "results.jsonl";
 const SYSTEMS: &str = "systems.json";
 
-/// A run's folder.
+/// The folder of a run.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
     lock: Option<File>,
 }
 
-/// A name for a new run: suite, date and time of day in UTC.
+/// Returns a name for a new run: suite, date and time in UTC.
 pub fn new_id(suite: &str, seconds: u64) -> String {
     let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
     format!("{suite}-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
 impl Store {
-    /// Begins a new run below `above`.
+    /// Creates a new run in `parent`.
     ///
     /// # Errors
-    /// When the folder cannot be made, or there is one.
-    pub fn create(above: &Path, plan: &RunPlan) -> Result<Self, RunError> {
-        let folder = above.join(&plan.id);
-        std::fs::create_dir_all(above).map_err(|error| RunError::file(above, error))?;
+    /// If the folder cannot be created or exists.
+    pub fn create(parent: &Path, plan: &RunPlan) -> Result<Self, RunError> {
+        let folder = parent.join(&plan.id);
+        std::fs::create_dir_all(parent).map_err(|error| RunError::file(parent, error))?;
         std::fs::create_dir(&folder).map_err(|error| RunError::file(&folder, error))?;
         let fio = folder.join("fio");
         std::fs::create_dir(&fio).map_err(|error| RunError::file(&fio, error))?;
@@ -46,41 +47,41 @@ impl Store {
         Ok(store)
     }
 
-    /// A run that is there, to be looked at.
+    /// Opens an existing run for reading.
     ///
     /// # Errors
-    /// When there is none of that name.
-    pub fn open(above: &Path, id: &str) -> Result<Self, RunError> {
-        let folder = above.join(id);
+    /// If the run does not exist.
+    pub fn open(parent: &Path, id: &str) -> Result<Self, RunError> {
+        let folder = parent.join(id);
         let plain = !id.is_empty() && !id.contains('/') && id != "." && id != "..";
         if !plain || !folder.join(PLAN).is_file() {
-            return Err(RunError::Unknown { id: id.into(), folder: above.into() });
+            return Err(RunError::Unknown { id: id.into(), folder: parent.into() });
         }
         Ok(Self { folder, lock: None })
     }
 
-    /// The names of all runs, oldest first.
+    /// Returns the names of all runs, oldest first.
     ///
     /// # Errors
-    /// When the folder cannot be read.
-    pub fn all(above: &Path) -> Result<Vec<String>, RunError> {
-        let entries = match std::fs::read_dir(above) {
+    /// If the folder cannot be read.
+    pub fn all(parent: &Path) -> Result<Vec<String>, RunError> {
+        let entries = match std::fs::read_dir(parent) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|error| RunError::file(above, error))?,
+            entries => entries.map_err(|error| RunError::file(parent, error))?,
         };
         let runs = entries.flatten().filter(|entry| entry.path().join(PLAN).is_file());
         let mut names: Vec<String> = runs.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        // The date is behind the last but one dash.
+        // The date follows the last but one dash.
         names.sort_by_key(|name| {
             name.rmatch_indices('-').nth(1).map(|(at, _)| name.get(at..).unwrap_or("").to_owned())
         });
         Ok(names)
     }
 
-    /// Takes the run for oneself.
+    /// Locks the run.
     ///
     /// # Errors
-    /// When somebody else is at it.
+    /// If another process holds the lock.
     pub fn lock(&mut self, id: &str) -> Result<(), RunError> {
         if self.lock.is_some() {
             return Ok(());
@@ -97,29 +98,29 @@ impl Store {
         }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where fio's files go.
+    /// Returns the folder of fio's files.
     pub fn fio_folder(&self) -> PathBuf {
         self.folder.join("fio")
     }
 
-    /// What the run is to do.
+    /// Reads the plan.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn plan(&self) -> Result<RunPlan, RunError> {
         self.read_json(PLAN)
     }
 
-    /// What the systems said of themselves.
+    /// Reads the descriptions of the systems.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn systems(&self) -> Result<Vec<Described>, RunError> {
+    /// If they cannot be read.
+    pub fn systems(&self) -> Result<Vec<SystemRecord>, RunError> {
         if self.folder.join(SYSTEMS).exists() { self.read_json(SYSTEMS) } else { Ok(Vec::new()) }
     }
 
@@ -127,14 +128,14 @@ impl Store {
         self.write_json(PLAN, plan)
     }
 
-    pub(super) fn save_systems(&self, systems: &[Described]) -> Result<(), RunError> {
+    pub(super) fn save_systems(&self, systems: &[SystemRecord]) -> Result<(), RunError> {
         self.write_json(SYSTEMS, &systems)
     }
 
-    /// What has been measured; the newest where something was measured again.
+    /// Reads the results; the newest one of a repeated measurement.
     ///
     /// # Errors
-    /// When it cannot be read, but for a last line that a crash has cut short.
+    /// If they cannot be read, except for a last line that a crash truncated.
     pub fn results(&self) -> Result<Vec<Measured>, RunError> {
         let path = self.folder.join(RESULTS);
         let text = match std::fs::read_to_string(&path) {
@@ -154,13 +155,13 @@ impl Store {
         Ok(results)
     }
 
-    /// True if a step, which gives so many results, needs not be done again.
+    /// True if a step with this number of results is complete.
     pub(super) fn is_done(results: &[Measured], key: &str, count: usize) -> bool {
         let failed = |measured: &Measured| matches!(measured.missing, Some(Missing::Failed(_)));
         results.iter().filter(|measured| measured.step == key && !failed(measured)).count() >= count
     }
 
-    /// Adds what a step has measured, for good.
+    /// Appends the results of a step durably.
     pub(super) fn add(&self, measured: &[Measured]) -> Result<(), RunError> {
         let path = self.folder.join(RESULTS);
         let failed = |error| RunError::file(&path, error);
@@ -168,7 +169,7 @@ impl Store {
         let mut text = String::new();
         let before = std::fs::read(&path).map_err(failed)?;
         if before.last().is_some_and(|byte| *byte != b'\n') {
-            // A crash has cut the last line short: it was never a result.
+            // Removes a last line that a crash truncated: it was never a result.
             let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             file.set_len(whole as u64).map_err(failed)?;
         }

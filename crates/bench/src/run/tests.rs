@@ -1,11 +1,12 @@
-//! The order of a run, its folder after a crash, when something has settled, who works where.
+//! Tests of the order of a run, its folder after a crash, steady-state detection, and the slices of
+//! instances.
 
 use std::sync::Mutex;
 
-use super::carry::{on_all, slices};
+use super::carry::{slices, use_all_drives};
 use super::*;
 use crate::load::Target;
-use crate::system::{Promises, Spot, System, Wish};
+use crate::system::{Guarantees, Requirements, System, TargetExtent};
 
 fn plan(suite: &str, targets: &[&str], repeats: u32) -> RunPlan {
     let suite = Suite::find(suite).unwrap();
@@ -60,7 +61,7 @@ fn drives_come_first_each_kind_of_operation_once() {
 }
 
 #[test]
-fn those_that_stand_side_by_side_take_turns_at_each_case() {
+fn concurrent_systems_alternate_at_each_case() {
     let plan = plan("raid-vm", &["a", "b"], 2);
     let keys = keys(&plan, &[false, false]);
     assert_eq!(
@@ -72,7 +73,7 @@ fn those_that_stand_side_by_side_take_turns_at_each_case() {
 }
 
 #[test]
-fn those_that_take_the_drives_take_turns_at_the_list() {
+fn exclusive_systems_alternate_per_round() {
     let plan = plan("raid-vm", &["a", "b"], 2);
     let keys = keys(&plan, &[true, true]);
     let begins = |from: usize, what: &str| keys[from..from + 4].iter().all(|key| key.starts_with(what));
@@ -80,10 +81,10 @@ fn those_that_take_the_drives_take_turns_at_the_list() {
 }
 
 #[test]
-fn an_instance_has_a_part_of_its_own() {
+fn each_instance_has_its_own_slice() {
     let job = &Suite::raid_vm().jobs[0];
-    let spot = |name: &str| Spot { target: Target::File(name.into()), bytes: 10 << 20 };
-    let of = |spots: &[Spot], instances, bytes| {
+    let spot = |name: &str| TargetExtent { target: Target::File(name.into()), bytes: 10 << 20 };
+    let of = |spots: &[TargetExtent], instances, bytes| {
         slices(spots, instances, bytes, job).map(|slices| {
             let show = |slice: &crate::load::Slice| {
                 let Target::File(path) = &slice.target else { panic!() };
@@ -102,14 +103,14 @@ fn an_instance_has_a_part_of_its_own() {
 }
 
 #[test]
-fn each_drive_by_itself_has_a_load() {
+fn every_independent_drive_has_an_instance() {
     let case = plan("raid-vm", &["a"], 1).scaled.cases.remove(0);
     let layout = |data, parity| Some(crate::bounds::Layout { drives: 10, data, parity, pools: 2 });
     let of = |layout, places| {
-        let (case, said) = on_all(&case, layout, places);
+        let (case, said) = use_all_drives(&case, layout, places);
         (case.instances, said)
     };
-    assert_eq!(of(layout(1, 0), 20), (20, Some("20 instances instead of 16: one for each drive".into())));
+    assert_eq!(of(layout(1, 0), 20), (20, Some("20 instances instead of 16: one per drive".into())));
     assert_eq!(
         (of(layout(1, 0), 10), of(layout(4, 1), 20), of(None, 20)),
         ((16, None), (16, None), (16, None))
@@ -117,7 +118,7 @@ fn each_drive_by_itself_has_a_load() {
 }
 
 #[test]
-fn settled_is_what_the_specification_says() {
+fn steady_state_follows_the_specification() {
     let seconds = |values: &[f64]| {
         let second = |(index, value): (usize, &f64)| {
             #[allow(clippy::cast_precision_loss)]
@@ -156,7 +157,7 @@ fn measured(step: &str, missing: Option<Missing>) -> Measured {
 }
 
 #[test]
-fn a_line_that_a_crash_cut_short_was_never_there() {
+fn a_truncated_result_line_is_ignored() {
     let place = tempfile::tempdir().unwrap();
     let plan = plan("raid-vm", &["a"], 1);
     assert_eq!(plan.id, "raid-vm-20241231-235959");
@@ -177,10 +178,10 @@ fn a_line_that_a_crash_cut_short_was_never_there() {
             && !Store::is_done(&results, "z", 1)
             && !Store::is_done(&results, "y", 1)
     );
-    // A second try takes the place of the first.
+    // A second attempt replaces the first.
     store.add(&[measured("z", None)]).unwrap();
     assert!(Store::is_done(&store.results().unwrap(), "z", 1));
-    // Nobody else works on it, and it is found again.
+    // The lock is free again, and the run is found.
     let mut other = Store::open(place.path(), &plan.id).unwrap();
     assert!(matches!(other.lock(&plan.id), Err(RunError::Busy(_))));
     assert_eq!(other.plan().unwrap(), plan);
@@ -190,25 +191,25 @@ fn a_line_that_a_crash_cut_short_was_never_there() {
     assert_eq!(Store::all(place.path()).unwrap(), [plan.id]);
 }
 
-/// A system that writes down what is asked of it, and works on a file.
-struct Noting {
+/// A system on a file that records its calls.
+struct RecordingSystem {
     file: PathBuf,
     notes: std::sync::Arc<Mutex<Vec<String>>>,
     fails: bool,
 }
 
-impl Noting {
+impl RecordingSystem {
     fn note(&self, what: &str) {
         self.notes.lock().unwrap().push(what.into());
     }
 }
 
-impl System for Noting {
-    fn about(&self) -> About {
-        About {
+impl System for RecordingSystem {
+    fn info(&self) -> SystemInfo {
+        SystemInfo {
             name: "a".into(),
             what: "a file".into(),
-            promises: Promises::default(),
+            promises: Guarantees::default(),
             takes_drives: true,
             degrades: true,
             layout: None,
@@ -216,13 +217,13 @@ impl System for Noting {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         self.note(&format!("up {} {:?}", wish.instances, wish.scheme));
         if self.fails { Err(SystemError::new("a", "trying", "no such luck")) } else { Ok(()) }
     }
 
-    fn spots(&self) -> Vec<Spot> {
-        vec![Spot { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
+    fn targets(&self) -> Vec<TargetExtent> {
+        vec![TargetExtent { target: Target::File(self.file.clone()), bytes: 4 << 20 }]
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -240,12 +241,12 @@ impl System for Noting {
     }
 }
 
-/// One round on a file, and the same run again.
+/// Runs one round on a file, and the same run again.
 fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, Vec<String>) {
     let file = place.join("file.img");
     std::fs::write(&file, vec![7; 4 << 20]).unwrap();
     let notes = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let system = Noting { file, notes: notes.clone(), fails };
+    let system = RecordingSystem { file, notes: notes.clone(), fails };
     let mut store = match Store::open(place, &plan.id) {
         Ok(store) => store,
         Err(_) => Store::create(place, plan).unwrap(),
@@ -259,7 +260,7 @@ fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, V
 }
 
 #[test]
-fn a_run_measures_what_is_missing_and_takes_everything_down() {
+fn a_run_completes_missing_steps_and_tears_down() {
     if !test_support::has_program("fio") {
         return;
     }
@@ -269,7 +270,7 @@ fn a_run_measures_what_is_missing_and_takes_everything_down() {
     for case in &mut plan.scaled.cases {
         (case.instances, case.job.threads, case.job.fixed_buffers) = (2, 1, false);
     }
-    // What cannot be set up is a result, and another try is made.
+    // A failed set-up is a result, and a resumed run tries again.
     let (results, notes) = go(place.path(), &plan, true);
     assert!(
         results
@@ -284,12 +285,12 @@ fn a_run_measures_what_is_missing_and_takes_everything_down() {
         assert_eq!((one.missing.clone(), one.instance_iops.len()), (None, 2), "{}", one.step);
         let all = one.all.as_ref().unwrap();
         assert!(all.iops() > 0.0 && all.write.is_none());
-        // fio also times what was under way when the measurement began.
+        // fio also records operations that were in flight when the measurement began.
         let read = all.read.as_ref().unwrap();
         assert!((read.ios..=read.ios + 2 * 32).contains(&read.latencies.count()), "{}", one.step);
     }
     assert_eq!(results[1].state.as_deref(), Some("lost one"));
-    // Nothing is left to do.
+    // Nothing remains to be done.
     let (again, notes) = go(place.path(), &plan, false);
     assert_eq!((again, notes), (results, Vec::<String>::new()));
 }

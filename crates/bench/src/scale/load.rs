@@ -1,4 +1,4 @@
-//! Blocks that are written anywhere in a volume, and read again.
+//! Random writes to a volume, and reads that verify them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,28 +8,29 @@ use engine::AttachedVolume;
 use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::Buffer;
 
+use crate::block_stamps::wrong_blocks;
 use crate::churn::{Distribution, Draw};
-use crate::marks::wrong_blocks;
-use crate::overwrite::{Clock, Overwritten, overwrite};
+use crate::overwrite::{OverwriteClock, OverwriteResult, overwrite};
 
-/// The blocks that are written, in this order; again from the start each time.
+/// Returns the fixed random sequence of blocks.
 fn draw(volume: &AttachedVolume) -> Draw {
     Draw::new(Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)
 }
 
-/// Writes `count` blocks, `depth` of them under way.
+/// Writes `count` blocks at queue depth `depth`.
 pub(super) async fn write(
     volume: &Rc<AttachedVolume>,
     count: u64,
     depth: u32,
-    mut tell: impl FnMut(f64),
-) -> engine::Result<Overwritten> {
+    mut progress: impl FnMut(f64),
+) -> engine::Result<OverwriteResult> {
     let draw = Rc::new(RefCell::new(draw(volume)));
-    overwrite(volume, &draw, (count, depth), Clock::TimeAndProcessor, Some(&mut tell)).await
+    overwrite(volume, &draw, (count, depth), OverwriteClock::TimeAndProcessor, Some(&mut progress)).await
 }
 
-/// Reads the first `count` blocks that [`write`] wrote. Gives how many a second, and how many are wrong.
-pub(super) async fn read_again(volume: &AttachedVolume, count: u64) -> engine::Result<(f64, u64)> {
+/// Reads the first `count` blocks that [`write`] wrote. Returns reads per second and the number of
+/// wrong blocks.
+pub(super) async fn verify(volume: &AttachedVolume, count: u64) -> engine::Result<(f64, u64)> {
     let mut draw = draw(volume);
     let buffer = Buffer::new(BLOCK);
     let mut wrong = 0;

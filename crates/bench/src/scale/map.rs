@@ -1,4 +1,4 @@
-//! A large volume that is written anywhere, with little memory for its map.
+//! `bench map`: random writes to a large volume with little memory for its map.
 
 use std::rc::Rc;
 
@@ -9,66 +9,66 @@ use super::load;
 use crate::engine_bench::BenchError;
 use crate::memory_pool;
 
-/// Writes kept under way.
+/// Writes in flight.
 const DEPTH: u32 = 32;
-/// Bytes of a zone: small, for as many segments as real drives have.
+/// Zone size in bytes: small, for as many segments as real drives have.
 const ZONE: u64 = 1 << 20;
-/// Bytes of the map for each MiB that has ever been written to: a leaf.
+/// Bytes of a leaf of the map, which covers 1 MiB of the volume.
 const LEAF: u64 = 4096;
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct MapOptions {
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Memory for the map.
+    /// Memory limit of the map, in bytes.
     pub map_bytes: u64,
     /// Bytes of each of five memory drives.
     pub drive_bytes: usize,
-    /// Blocks that are written.
+    /// Number of blocks to write.
     pub writes: u64,
 }
 
-/// What was measured.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct MapCost {
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Memory for the map.
+    /// Memory limit of the map, in bytes.
     pub map_bytes: u64,
-    /// Memory that the nodes of the map took at the end.
+    /// Memory of the map's nodes at the end, in bytes.
     pub map_used_bytes: u64,
-    /// What the leaves alone would take if all were in memory that the volume may have.
+    /// Memory that all leaves of the volume would need, in bytes.
     pub map_whole_bytes: u64,
-    /// Blocks that were written.
+    /// Number of written blocks.
     pub writes: u64,
-    /// Writes kept under way.
+    /// Writes in flight.
     pub queue_depth: u32,
-    /// Writes a second.
+    /// Writes per second.
     pub iops: f64,
-    /// Median time of a write, in microseconds.
+    /// Median write latency in microseconds.
     pub p50_us: f64,
-    /// 99.9th percentile, in microseconds.
+    /// 99.9th percentile of the write latency, in microseconds.
     pub p999_us: f64,
-    /// The longest time in which no write ended, in milliseconds.
+    /// Longest time without a completed write, in milliseconds.
     pub longest_pause_ms: f64,
-    /// The same in processor time of the thread: without what others on the machine took.
+    /// The same in processor time of the thread, which excludes time taken by other programs.
     pub longest_busy_ms: f64,
-    /// Checkpoints meanwhile.
+    /// Checkpoints during the run.
     pub checkpoints: u64,
-    /// Blocks of the map that were written for each block of users'.
+    /// Map blocks written per user block.
     pub map_per_write: f64,
-    /// Reads of what was written a second, one at a time.
+    /// Reads per second at queue depth 1.
     pub reads_per_s: f64,
-    /// Blocks that did not hold what was written.
+    /// Blocks with wrong contents.
     pub wrong: u64,
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the pool cannot be made or an operation fails.
-pub fn measure_map(options: &MapOptions, tell: impl FnMut(f64)) -> Result<MapCost, BenchError> {
+/// If the pool cannot be created or an operation fails.
+pub fn measure_map(options: &MapOptions, progress: impl FnMut(f64)) -> Result<MapCost, BenchError> {
     let scheme = memory_pool::scheme();
     let drives =
         memory_pool::drives(usize::from(scheme.width()), options.drive_bytes).map_err(BenchError::Memory)?;
@@ -76,7 +76,7 @@ pub fn measure_map(options: &MapOptions, tell: impl FnMut(f64)) -> Result<MapCos
     let result = reactor.run(async {
         let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
         let pool = memory_pool::pool_tuned(&drives, scheme, Some(ZONE), Vec::new(), tuning).await?;
-        let cost = measure(&pool, options, tell).await?;
+        let cost = measure(&pool, options, progress).await?;
         pool.close().await?;
         Ok(cost)
     });
@@ -84,13 +84,13 @@ pub fn measure_map(options: &MapOptions, tell: impl FnMut(f64)) -> Result<MapCos
     result
 }
 
-async fn measure(pool: &Pool, options: &MapOptions, tell: impl FnMut(f64)) -> engine::Result<MapCost> {
+async fn measure(pool: &Pool, options: &MapOptions, progress: impl FnMut(f64)) -> engine::Result<MapCost> {
     pool.create_volume("large", options.volume_bytes, 4096, 0).await?;
     let volume = Rc::new(pool.open_volume("large").await?.attach());
-    let written = load::write(&volume, options.writes, DEPTH, tell).await?;
+    let written = load::write(&volume, options.writes, DEPTH, progress).await?;
     let status = pool.status().await?;
     let sum = |of: fn(&engine::ShardCounters) -> u64| status.shards.iter().map(of).sum::<u64>();
-    let (reads_per_s, wrong) = load::read_again(&volume, options.writes / 10).await?;
+    let (reads_per_s, wrong) = load::verify(&volume, options.writes / 10).await?;
     #[allow(clippy::cast_precision_loss)]
     Ok(MapCost {
         volume_bytes: options.volume_bytes,

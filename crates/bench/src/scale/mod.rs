@@ -1,7 +1,5 @@
-//! What large pools cost: `bench map`, a volume whose map is many times larger than the memory for it, and `bench recovery`, how long an opening
-//! takes after a crash.
-//!
-//! Must not know: how the engine keeps its map.
+//! Benchmarks of large pools: `bench map`, a volume with a map many times larger than its memory
+//! limit, and `bench recovery`, the time to open a pool after a crash.
 
 mod load;
 mod map;

@@ -1,4 +1,5 @@
-//! How long an opening takes after a crash, with files as drives: everything that was written since the last checkpoint is read and replayed.
+//! `bench recovery`: the time to open a pool on files after a crash. Opening replays all records
+//! since the last checkpoint.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,46 +14,51 @@ use super::load;
 use crate::engine_bench::BenchError;
 use crate::{file_pool, memory_pool};
 
-/// Writes kept under way.
+/// Writes in flight.
 const DEPTH: u32 = 64;
-/// Bytes of the volume for each byte of log: not so many that checkpoints come sooner, because much of the map has changed.
+/// Bytes of the volume per byte of log: few enough that changes of the map do not trigger an early
+/// checkpoint.
 const SPREAD: u64 = 4;
-/// Bytes of a zone: as drives of a terabyte have, of which few enough are opened that no checkpoint comes for that.
+/// Zone size in bytes: as on drives of a terabyte, so that few zones are opened and none triggers a
+/// checkpoint.
 const ZONE: u64 = 64 << 20;
-/// Zones of a drive. Most of the file is never written.
+/// Zones per drive. Most of the file is never written.
 const ZONES: u64 = 128;
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Debug)]
 pub struct RecoveryOptions {
-    /// Where the files go that stand for five drives; they are deleted at the end.
+    /// Directory for the files of five drives, deleted at the end.
     pub directory: PathBuf,
-    /// Bytes that are written in blocks before the crash, with no checkpoint between.
+    /// Bytes of blocks to write before the crash, without a checkpoint.
     pub log_bytes: u64,
 }
 
-/// What was measured.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovery {
-    /// Bytes of blocks that were written since the last checkpoint.
+    /// Bytes of blocks written since the last checkpoint.
     pub log_bytes: u64,
-    /// Records that were replayed.
+    /// Replayed records.
     pub records: u64,
-    /// Seconds until the pool was open again.
+    /// Seconds to open the pool.
     pub seconds: f64,
-    /// Blocks that did not hold what was written.
+    /// Blocks with wrong contents.
     pub wrong: u64,
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the files cannot be made, or an operation fails.
-pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Result<Recovery, BenchError> {
-    let place = tempfile::tempdir_in(&options.directory)?;
+/// If the files cannot be created or an operation fails.
+pub fn measure_recovery(
+    options: &RecoveryOptions,
+    progress: impl FnMut(f64),
+) -> Result<Recovery, BenchError> {
+    let directory = tempfile::tempdir_in(&options.directory)?;
     let scheme = memory_pool::scheme();
     let bytes = options.log_bytes / u64::from(scheme.data()) * 2 + ZONES * ZONE;
-    let files = file_pool::make(place.path(), scheme.width().into(), bytes)?;
+    let files = file_pool::make(directory.path(), scheme.width().into(), bytes)?;
     let tuning = Tuning { checkpoint_bytes: u64::MAX, ..Tuning::default() };
     file_pool::on_a_reactor(async |reactor| {
         let drives = file_pool::open(&files)?;
@@ -60,9 +66,9 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
         pool.create_volume("crashing", options.log_bytes * SPREAD, 4096, 0).await?;
         let volume = Rc::new(pool.open_volume("crashing").await?.attach());
         pool.checkpoint().await?;
-        load::write(&volume, options.log_bytes / BLOCK_BYTES, DEPTH, tell).await?;
+        load::write(&volume, options.log_bytes / BLOCK_BYTES, DEPTH, progress).await?;
         volume.flush().await?;
-        // The crash: nothing is closed.
+        // The crash: the pool is not closed.
         reactor.shut_down();
         Ok(())
     })?;
@@ -80,7 +86,7 @@ pub fn measure_recovery(options: &RecoveryOptions, tell: impl FnMut(f64)) -> Res
         let (pool, report) = engine::open(&drives, &opening).await?;
         let seconds = start.elapsed().as_secs_f64();
         let volume = pool.open_volume("crashing").await?.attach();
-        let (_, wrong) = load::read_again(&volume, options.log_bytes / BLOCK_BYTES).await?;
+        let (_, wrong) = load::verify(&volume, options.log_bytes / BLOCK_BYTES).await?;
         pool.close().await?;
         Ok(Recovery { log_bytes: options.log_bytes, records: report.replayed as u64, seconds, wrong })
     })

@@ -1,4 +1,4 @@
-//! A large map and a recovery, at a small scale.
+//! Tests of the map and recovery benchmarks at a small scale.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_map_larger_than_its_memory_is_measured() {
 }
 
 #[test]
-fn a_recovery_replays_what_was_written() {
+fn recovery_replays_all_records() {
     let place = tempfile::tempdir().unwrap();
     let options = RecoveryOptions { directory: place.path().into(), log_bytes: 4 << 20 };
     let recovery = measure_recovery(&options, |_| {}).unwrap();

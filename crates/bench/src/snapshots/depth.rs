@@ -1,4 +1,4 @@
-//! How much slower blocks are read that lie many snapshots below what is read.
+//! Read latency of blocks that are many snapshots below the volume.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -7,30 +7,31 @@ use engine::{AttachedVolume, Pool};
 use format::limits::BLOCK_BYTES;
 use serde::Serialize;
 
-use super::{Options, change, draw, filled, load};
+use super::{SnapshotOptions, change, draw, filled, load};
 
-/// Snapshots above what most reads find, in turns.
+/// Numbers of snapshots above most blocks, measured in alternation.
 const DEPTHS: [u32; 4] = [0, 1, 10, 100];
-/// Reads under way.
+/// Reads in flight.
 const QUEUE_DEPTHS: [u32; 2] = [64, 1];
-/// One block in so many is overwritten after each snapshot, so that every layer has something nearly everywhere.
+/// One of this many blocks is overwritten after each snapshot, so that every layer has blocks
+/// nearly everywhere.
 const CHANGED: u64 = 100;
 
-/// Random reads of 4 KiB from a volume with so many snapshots.
+/// Random reads of 4 KiB from a volume with snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Depth {
     /// Snapshots of the volume.
     pub snapshots: u32,
-    /// Reads under way.
+    /// Reads in flight.
     pub queue_depth: u32,
-    /// Reads a second: the median of the rounds.
+    /// Reads per second: the median of the rounds.
     pub iops: f64,
-    /// How many times longer a read takes than without snapshots: the median of the rounds' ratios.
+    /// Latency relative to a volume without snapshots: the median of the rounds' ratios.
     pub times_longer: f64,
 }
 
-/// Gives the lines, and how many blocks were wrong.
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<(Vec<Depth>, u64)> {
+/// Returns the results, and the number of wrong blocks.
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<(Vec<Depth>, u64)> {
     let mut volumes = Vec::new();
     let changes = u32::try_from(options.volume_bytes / BLOCK_BYTES / CHANGED).unwrap_or(u32::MAX);
     for depth in DEPTHS {
@@ -47,17 +48,17 @@ pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<(V
     let mut lines = Vec::new();
     let mut wrong = 0;
     for queue_depth in QUEUE_DEPTHS {
-        let (more, wrong_here) = in_turns(&volumes, queue_depth, options).await?;
+        let (more, wrong_here) = alternate(&volumes, queue_depth, options).await?;
         lines.extend(more);
         wrong += wrong_here;
     }
     Ok((lines, wrong))
 }
 
-async fn in_turns(
+async fn alternate(
     volumes: &[(u32, Rc<AttachedVolume>)],
     queue_depth: u32,
-    options: &Options,
+    options: &SnapshotOptions,
 ) -> engine::Result<(Vec<Depth>, u64)> {
     let length = Duration::from_secs_f64(options.seconds);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); volumes.len()];

@@ -1,4 +1,4 @@
-//! Writers of a busy volume, and readers.
+//! Write load on a busy volume, and random reads.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::{Buffer, Reactor, Task};
 
 use super::draw;
+use crate::block_stamps::{stamp, wrong_blocks};
 use crate::churn::Draw;
-use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
 
 /// Tasks that overwrite blocks of a volume until they are stopped.
@@ -43,7 +43,7 @@ impl Writers {
         Self { shared, tasks }
     }
 
-    /// Waits until `more` writes have ended from now on, or one has failed.
+    /// Waits until `more` further writes have completed, or one has failed.
     pub(super) async fn ended(&self, more: u64) {
         let until = self.shared.count.get() + more;
         while self.shared.count.get() < until && !self.shared.stop.get() {
@@ -51,12 +51,12 @@ impl Writers {
         }
     }
 
-    /// Forgets pauses so far.
+    /// Resets the longest pause.
     pub(super) fn begin_window(&self) {
         self.shared.longest_pause.set(Duration::ZERO);
     }
 
-    /// The longest time between the ends of two writes of which the second was in the window.
+    /// Returns the longest time between two completions since the last reset.
     pub(super) fn longest_pause(&self) -> Duration {
         self.shared.longest_pause.get()
     }
@@ -80,7 +80,7 @@ impl Writing {
         buffer.as_mut_slice().fill(0xA5);
         while !self.stop.get() {
             let offset = self.draw.borrow_mut().next() * BLOCK_BYTES;
-            mark(buffer.as_mut_slice(), offset);
+            stamp(buffer.as_mut_slice(), offset);
             let written = self.volume.write(offset, &buffer.span()).await;
             if written.is_err() {
                 self.stop.set(true);
@@ -96,7 +96,7 @@ impl Writing {
     }
 }
 
-/// What the tasks of a job of reads share.
+/// State shared by the tasks of a read job.
 struct Reading {
     volume: Rc<AttachedVolume>,
     draw: RefCell<Draw>,
@@ -104,7 +104,8 @@ struct Reading {
     until: Instant,
 }
 
-/// Reads blocks at random for `length`, `depth` of them under way. Gives how many were read, and how many were wrong.
+/// Reads random blocks for `length` at queue depth `depth`. Returns the number of reads and of
+/// wrong blocks.
 pub(super) async fn read(
     volume: &Rc<AttachedVolume>,
     depth: u32,

@@ -1,9 +1,8 @@
-//! `bench snapshots`: what snapshots cost. How fast they are taken and deleted, how long a busy volume's writes pause while one is taken, and
-//! how much slower a block is read that lies many snapshots below.
+//! `bench snapshots`: the cost of snapshots. Rates of creation and deletion, the pause of a busy
+//! volume's writes during a snapshot, and the latency of reads through many snapshots.
 //!
-//! One reactor core, memory drives, everything on, as in `bench engine`. The parts run on pools of their own. Every read is looked at.
-//!
-//! Must not know: how the engine keeps snapshots.
+//! One reactor core, memory drives, all checks on, as in `bench engine`. Each part runs on a pool
+//! of its own. Every read is verified.
 
 mod depth;
 mod load;
@@ -22,53 +21,53 @@ pub use pause::Pause;
 pub use rates::Rates;
 
 use crate::engine_bench::BenchError;
-use crate::{marks, memory_pool};
+use crate::{block_stamps, memory_pool};
 
-/// Bytes of each memory drive, for each byte of a volume.
+/// Bytes of each memory drive per byte of a volume.
 const DRIVE: u64 = 8;
-/// Zones that a volume's bytes would fill.
+/// Zones per volume size.
 const ZONES: u64 = 128;
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SnapshotOptions {
     /// Bytes of each volume, a multiple of 1 MiB; a memory drive has eight times as many.
     pub volume_bytes: u64,
-    /// Snapshots that are taken and deleted.
+    /// Number of snapshots to create and delete.
     pub snapshots: u32,
-    /// Blocks that are overwritten between one snapshot and the next.
+    /// Blocks to overwrite between two snapshots.
     pub changes: u32,
-    /// How long each job of reads runs in each round, in seconds.
+    /// Seconds per read job and round.
     pub seconds: f64,
-    /// How often each of them is run, in turns; medians count.
+    /// Number of rounds; the jobs alternate, and medians count.
     pub rounds: u32,
 }
 
-/// What was measured.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshots {
-    /// Taking and deleting.
+    /// Creation and deletion.
     pub rates: Rates,
-    /// What a busy volume notices.
+    /// Pauses of a busy volume.
     pub pause: Pause,
     /// Reads through snapshots.
     pub depths: Vec<Depth>,
-    /// Blocks that did not hold what was written; anything but 0 makes all of it worthless.
+    /// Blocks with wrong contents. The result is invalid unless this is 0.
     pub wrong: u64,
 }
 
-/// Measures; tells before each part what it is.
+/// Runs the benchmark. Calls `progress` with the name of each part.
 ///
 /// # Errors
-/// When a pool cannot be made or an operation fails.
-pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Snapshots, BenchError> {
+/// If a pool cannot be created or an operation fails.
+pub fn run(options: &SnapshotOptions, mut progress: impl FnMut(&str)) -> Result<Snapshots, BenchError> {
     let reactor = memory_pool::reactor();
     let result = reactor.run(async {
-        tell("taking and deleting snapshots");
+        progress("creating and deleting snapshots");
         let rates = on_a_pool(options, async |pool| rates::measure(&pool, options).await).await?;
-        tell("taking snapshots of a busy volume");
+        progress("creating snapshots of a busy volume");
         let pause = on_a_pool(options, async |pool| pause::measure(&pool, options).await).await?;
-        tell("reading through snapshots");
+        progress("reading through snapshots");
         let (depths, wrong) = on_a_pool(options, async |pool| depth::measure(&pool, options).await).await?;
         Ok(Snapshots { rates, pause, depths, wrong })
     });
@@ -76,15 +75,15 @@ pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Snapshots, B
     result
 }
 
-/// A fresh pool for a part.
+/// Runs a part on a new pool.
 async fn on_a_pool<T>(
-    options: &Options,
+    options: &SnapshotOptions,
     part: impl AsyncFnOnce(Pool) -> engine::Result<T>,
 ) -> Result<T, BenchError> {
     let scheme = memory_pool::scheme();
     let bytes = usize::try_from(options.volume_bytes * DRIVE).unwrap_or(usize::MAX);
     let drives = memory_pool::drives(usize::from(scheme.width()), bytes).map_err(BenchError::Memory)?;
-    // As many segments as drives of the usual sizes have.
+    // As many segments as on drives of common sizes.
     let zone = (options.volume_bytes / ZONES).next_power_of_two().clamp(64 << 10, 1 << 20);
     let pool = memory_pool::pool_on(&drives, scheme, Some(zone), Vec::new()).await?;
     let result = part(pool.clone()).await?;
@@ -92,9 +91,9 @@ async fn on_a_pool<T>(
     Ok(result)
 }
 
-/// A new volume, every block of it written.
-async fn filled(pool: &Pool, name: &str, options: &Options) -> engine::Result<Rc<AttachedVolume>> {
-    crate::users::filled(pool, name, options.volume_bytes).await
+/// Creates a volume and writes every block of it.
+async fn filled(pool: &Pool, name: &str, options: &SnapshotOptions) -> engine::Result<Rc<AttachedVolume>> {
+    crate::volume_load::filled(pool, name, options.volume_bytes).await
 }
 
 /// Overwrites blocks, one after the other.
@@ -103,13 +102,13 @@ async fn change(volume: &AttachedVolume, draw: &mut crate::churn::Draw, blocks: 
     buffer.as_mut_slice().fill(0xA5);
     for _ in 0..blocks {
         let offset = draw.next() * BLOCK_BYTES;
-        marks::mark(buffer.as_mut_slice(), offset);
+        block_stamps::stamp(buffer.as_mut_slice(), offset);
         volume.write(offset, &buffer.span()).await?;
     }
     Ok(())
 }
 
-/// A uniform draw of a volume's blocks.
+/// Returns a uniform random source of a volume's blocks.
 fn draw(volume: &AttachedVolume) -> crate::churn::Draw {
     crate::churn::Draw::new(crate::churn::Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)
 }

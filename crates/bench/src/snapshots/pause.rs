@@ -1,4 +1,4 @@
-//! How long a busy volume's writes pause while a snapshot of it is taken: the longest time in which none of them ended.
+//! Pauses of a busy volume's writes during a snapshot: the longest time without a completed write.
 
 use std::time::{Duration, Instant};
 
@@ -7,36 +7,36 @@ use reactor::Reactor;
 use serde::Serialize;
 
 use super::load::Writers;
-use super::{Options, filled};
+use super::{SnapshotOptions, filled};
 use crate::sample::Recorder;
 
-/// Writes kept under way.
+/// Writes in flight.
 const DEPTH: u32 = 16;
-/// Writes between one snapshot and the next, at least.
+/// Minimum number of writes between two snapshots.
 const BETWEEN: u64 = 2000;
 
-/// What was measured.
+/// Result of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pause {
-    /// Writes of 4 KiB kept under way.
+    /// Writes of 4 KiB in flight.
     pub queue_depth: u32,
-    /// Those that ended a second, snapshots and all.
+    /// Completed writes per second, including snapshots.
     pub writes_per_s: f64,
-    /// Median over all snapshots of the longest time without a write's end while one was taken, in microseconds.
+    /// Median over all snapshots of the longest time without a completed write, in microseconds.
     pub with_p50_us: f64,
-    /// That of which one in a hundred was longer, in microseconds.
+    /// 99th percentile of the same, in microseconds.
     pub with_p99_us: f64,
-    /// The longest, in microseconds.
+    /// Maximum of the same, in microseconds.
     pub with_max_us: f64,
-    /// The same of stretches that are as long, without a snapshot, in microseconds.
+    /// Median of the same over equally long intervals without a snapshot, in microseconds.
     pub without_p50_us: f64,
-    /// That of which one in a hundred was longer, in microseconds.
+    /// 99th percentile without a snapshot, in microseconds.
     pub without_p99_us: f64,
-    /// The longest of those, in microseconds.
+    /// Maximum without a snapshot, in microseconds.
     pub without_max_us: f64,
 }
 
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Pause> {
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<Pause> {
     let volume = filled(pool, "volume", options).await?;
     let writers = Writers::start(&volume, DEPTH);
     let (mut with, mut without) = (Recorder::new(), Recorder::new());
@@ -46,7 +46,7 @@ pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Pa
         let began = Instant::now();
         writers.begin_window();
         pool.snapshot_volume(&format!("volume@{number}"), 0).await?;
-        // The first write to end after it shows how long it took.
+        // The first completion after the snapshot ends the pause.
         writers.ended(1).await;
         with.record(nanos(writers.longest_pause()));
         let length = began.elapsed();

@@ -1,4 +1,4 @@
-//! How fast snapshots are taken and deleted.
+//! Rates of snapshot creation and deletion.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,33 @@ use engine::Pool;
 use reactor::Reactor;
 use serde::Serialize;
 
-use super::{Options, change, draw, filled};
+use super::{SnapshotOptions, change, draw, filled};
 use crate::sample::Recorder;
 
-/// How often is looked whether what was deleted is gone.
-const LOOK: Duration = Duration::from_millis(1);
+/// Interval at which the progress of deletions is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What was measured.
+/// Result of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rates {
-    /// Snapshots of one volume.
+    /// Number of snapshots of one volume.
     pub snapshots: u32,
-    /// Blocks overwritten between one and the next.
+    /// Blocks overwritten between two snapshots.
     pub changed_blocks: u32,
-    /// Snapshots taken a second, one after the other.
+    /// Snapshots created per second, one after the other.
     pub taken_per_s: f64,
-    /// Median time of taking one, in microseconds.
+    /// Median creation time in microseconds.
     pub take_p50_us: f64,
-    /// 99th percentile of it, in microseconds.
+    /// 99th percentile of the creation time, in microseconds.
     pub take_p99_us: f64,
-    /// Deletions answered a second, one after the other: the snapshot cannot be seen any more.
+    /// Acknowledged deletions per second, one after the other: the snapshot is no longer visible.
     pub deleted_per_s: f64,
-    /// Snapshots gone a second, with what they alone held given back, from the first deletion to the last one's end.
+    /// Completed deletions per second, with their space freed, from the first deletion to the end
+    /// of the last.
     pub gone_per_s: f64,
 }
 
-pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Rates> {
+pub(super) async fn measure(pool: &Pool, options: &SnapshotOptions) -> engine::Result<Rates> {
     let volume = filled(pool, "volume", options).await?;
     let mut draw = draw(&volume);
     let name = |number: u32| format!("volume@{number}");
@@ -51,7 +52,7 @@ pub(super) async fn measure(pool: &Pool, options: &Options) -> engine::Result<Ra
     }
     let answered = start.elapsed();
     while pool.volumes().await?.iter().any(|info| info.snapshot) {
-        Reactor::current().sleep(LOOK).await;
+        Reactor::current().sleep(POLL_INTERVAL).await;
     }
     let gone = start.elapsed();
     let per_second = |time: Duration| f64::from(options.snapshots) / time.as_secs_f64().max(1e-9);

@@ -1,10 +1,11 @@
-//! All parts, at a small scale.
+//! Tests of all parts at a small scale.
 
 use super::*;
 
 #[test]
-fn every_part_measures_something() {
-    let options = Options { volume_bytes: 4 << 20, snapshots: 5, changes: 16, seconds: 0.01, rounds: 1 };
+fn every_part_returns_results() {
+    let options =
+        SnapshotOptions { volume_bytes: 4 << 20, snapshots: 5, changes: 16, seconds: 0.01, rounds: 1 };
     let mut parts = Vec::new();
     let found = run(&options, |part| parts.push(part.to_owned())).unwrap();
     assert_eq!(parts.len(), 3);

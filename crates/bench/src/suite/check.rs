@@ -1,8 +1,8 @@
-//! What makes no sense in a suite, although it has the form of one.
+//! Semantic checks of a suite that parses.
 
 use super::{Job, Order, Suite, SuiteError};
 
-/// Longest operation: what fio and the exports take.
+/// Longest operation that fio and the exports support, in bytes.
 const BLOCK_MAX: u64 = 64 << 20;
 const DEPTH_MAX: u32 = 4096;
 const THREADS_MAX: u32 = 1024;
@@ -26,24 +26,29 @@ fn seconds(value: f64) -> bool {
 fn head(suite: &Suite) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if suite.name.is_empty() || suite.name.len() > 40 || !suite.name.bytes().all(plain) {
-        return Some("its name has letters, digits and '-', at most 40".into());
+        return Some("its name must be 1 to 40 letters, digits or '-'".into());
     }
     if suite.jobs.is_empty() {
-        return Some("it has no jobs".into());
+        return Some("it contains no jobs".into());
     }
     if suite.instances.is_empty() || suite.instances.iter().any(|count| !(1..=INSTANCES_MAX).contains(count))
     {
-        return Some(format!("instances are 1 to {INSTANCES_MAX}"));
+        return Some(format!("instances must be 1 to {INSTANCES_MAX}"));
     }
     if !seconds(suite.ramp_s) || !seconds(suite.run_s) || suite.run_s < 1.0 || !seconds(suite.stagger_s) {
-        return Some(format!("times are at most {SECONDS_MAX} s, and run_s at least 1"));
+        return Some(format!("times must be at most {SECONDS_MAX} s, and run_s at least 1"));
     }
     if suite.order == Order::Staggered && suite.jobs.iter().any(|job| job.degraded) {
-        return Some("instances that go their own ways cannot have degraded jobs".into());
+        return Some("degraded jobs require the order 'together'".into());
     }
     let twice = |(index, job): (usize, &Job)| {
         let same = |other: &&Job| other.name == job.name && other.profile == job.profile;
-        suite.jobs.iter().take(index).any(|other| same(&other)).then(|| format!("two jobs '{}'", job.name))
+        suite
+            .jobs
+            .iter()
+            .take(index)
+            .any(|other| same(&other))
+            .then(|| format!("duplicate job '{}'", job.name))
     };
     suite.jobs.iter().enumerate().find_map(twice)
 }
@@ -51,17 +56,19 @@ fn head(suite: &Suite) -> Option<String> {
 fn wrong(suite: &Suite, job: &Job) -> Option<String> {
     let name = &job.name;
     if job.block_bytes == 0 || !job.block_bytes.is_multiple_of(512) || job.block_bytes > BLOCK_MAX {
-        return Some(format!("job '{name}': blocks of {} bytes", job.block_bytes));
+        return Some(format!("job '{name}': invalid block size of {} bytes", job.block_bytes));
     }
     let depths = job.depths.iter().chain([&job.depth]);
     if job.read_percent > 100
         || !(1..=THREADS_MAX).contains(&job.threads)
         || depths.into_iter().any(|depth| !(1..=DEPTH_MAX).contains(depth))
     {
-        return Some(format!("job '{name}': a share above 100 %, or nothing to do, or too much at once"));
+        return Some(format!(
+            "job '{name}': read_percent is above 100, or depth or threads are out of range"
+        ));
     }
     if job.offset_increment_percent.is_some_and(|percent| percent > 100) {
-        return Some(format!("job '{name}': threads more than the whole size apart"));
+        return Some(format!("job '{name}': offset_increment_percent is above 100"));
     }
     if let Some(latency) = job.latency {
         let sound = latency.target_ms > 0.0
@@ -70,16 +77,16 @@ fn wrong(suite: &Suite, job: &Job) -> Option<String> {
             && latency.target_ms.is_finite()
             && seconds(latency.window_s);
         if !sound {
-            return Some(format!("job '{name}': no such latency can be kept"));
+            return Some(format!("job '{name}': the latency target is out of range"));
         }
     }
     let known = |of: &String| suite.profiles.iter().any(|profile| profile.name == *of);
     match &job.profile {
         Some(profile) if !known(profile) => {
-            Some(format!("job '{name}' is of profile '{profile}', which is not listed"))
+            Some(format!("job '{name}' belongs to profile '{profile}', which is not listed"))
         }
         None if !suite.profiles.is_empty() => {
-            Some(format!("job '{name}' is of no profile, and there are some"))
+            Some(format!("job '{name}' belongs to no profile, and the suite has profiles"))
         }
         _ => None,
     }
@@ -89,12 +96,12 @@ fn figures(suite: &Suite) -> Option<String> {
     let all = suite.published.iter().flat_map(|of| of.figures.iter().map(move |figure| (of, figure)));
     for (published, figure) in all {
         let Some(job) = suite.jobs.iter().find(|job| job.name == figure.job) else {
-            return Some(format!("{} has a figure for '{}', which is no job", published.system, figure.job));
+            return Some(format!("{} has a figure for unknown job '{}'", published.system, figure.job));
         };
         let sides = if job.is_mixed() { 2 } else { 1 };
         if figure.value.len() != sides {
             return Some(format!(
-                "{}: '{}' has {sides} values, not {}",
+                "{}: '{}' needs {sides} values, not {}",
                 published.system,
                 job.name,
                 figure.value.len()

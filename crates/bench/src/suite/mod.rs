@@ -1,6 +1,4 @@
-//! Suites: workloads as data, with the figures that were published for them. docs/benchmark.md explains each key.
-//!
-//! Must not know: how a job is run, what on.
+//! Suites: workloads as data, with published figures. docs/benchmark.md explains each key.
 
 mod check;
 mod scale;
@@ -9,75 +7,75 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use scale::{Case, Scaled, Scaling};
+pub use scale::{Case, ScaledSuite, Scaling};
 
-/// A workload of a reference document, or of a user.
+/// A workload of a reference document or of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is, for people.
+    /// Title.
     pub title: String,
     /// The document, and the hardware of its figures.
     pub source: String,
-    /// What it asks, in a few sentences.
+    /// A short description.
     #[serde(default)]
     pub about: String,
-    /// How many instances work side by side; several counts are run one after the other.
+    /// Numbers of concurrent instances; several numbers are run one after the other.
     #[serde(default = "one_instance")]
     pub instances: Vec<u32>,
-    /// Bytes that each instance works on; all that there is without it.
+    /// Bytes per instance; the whole target if absent.
     #[serde(default)]
     pub instance_bytes: Option<u64>,
-    /// How the instances go through the jobs.
+    /// The order in which the instances run the jobs.
     #[serde(default)]
     pub order: Order,
-    /// In staggered order: seconds between the beginnings of instances.
+    /// In staggered order: seconds between the starts of instances.
     #[serde(default)]
     pub stagger_s: f64,
-    /// Protection in the document, as k+m.
+    /// Protection scheme in the document, as k+m.
     #[serde(default)]
     pub scheme: Option<String>,
-    /// Pools (or groups) side by side in the document.
+    /// Number of pools (or groups) in the document.
     #[serde(default = "one")]
     pub pools: u32,
-    /// Drives in the document, as far as a single machine stands for it.
+    /// Number of drives in the document, for the part that a single machine represents.
     #[serde(default)]
     pub drives: Option<u32>,
-    /// The drives of the document, as a model of the lab.
+    /// The drives of the document, as a drive model of the lab.
     #[serde(default)]
     pub drive_model: Option<String>,
-    /// Processors of each machine in the document, where each instance is one.
+    /// Processors of each virtual machine in the document, if each instance is one.
     #[serde(default)]
     pub machine_cpus: Option<u32>,
-    /// Seconds of load before the measurement.
+    /// Ramp-up before each measurement, in seconds.
     #[serde(default = "default_ramp")]
     pub ramp_s: f64,
-    /// Seconds that a job is measured.
+    /// Measured seconds per job.
     #[serde(default = "default_run")]
     pub run_s: f64,
-    /// Sets of jobs of which one is chosen; the first unless told.
+    /// Alternative sets of jobs; the first is the default.
     #[serde(default)]
     pub profiles: Vec<Profile>,
-    /// Its jobs, in their order.
+    /// The jobs, in order.
     pub jobs: Vec<Job>,
-    /// What others have measured with it.
+    /// Published figures.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What the document says besides.
+    /// Further published facts.
     #[serde(default)]
-    pub facts: Vec<Fact>,
+    pub facts: Vec<PublishedFact>,
 }
 
-/// How the instances go through the jobs.
+/// The order in which the instances run the jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// All do the same job at the same time.
+    /// All instances run the same job at the same time.
     #[default]
     Together,
-    /// Each goes through the whole list by itself, and they begin one after the other.
+    /// Each instance runs all jobs independently, with staggered starts.
     Staggered,
 }
 
@@ -85,68 +83,68 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is.
+    /// Description.
     pub title: String,
 }
 
-/// One job of a suite.
+/// A job of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
-    /// Bytes of one operation.
+    /// Bytes per operation.
     pub block_bytes: u64,
-    /// Reads among its operations, in percent.
+    /// Share of reads in percent.
     pub read_percent: u8,
-    /// Anywhere, or one after the other.
+    /// True for random offsets, false for sequential ones.
     pub random: bool,
-    /// Operations that each thread keeps under way.
+    /// Queue depth per thread.
     pub depth: u32,
-    /// Depths to try one after the other, in place of that.
+    /// Queue depths to try one after the other, instead of `depth`.
     #[serde(default)]
     pub depths: Vec<u32>,
-    /// Threads of an instance.
+    /// Threads per instance.
     pub threads: u32,
-    /// It is run with one drive lost.
+    /// True to run with a failed drive.
     #[serde(default)]
     pub degraded: bool,
-    /// The profile that it belongs to, if the suite has any.
+    /// The profile that the job belongs to, if the suite has profiles.
     #[serde(default)]
     pub profile: Option<String>,
-    /// How operations are handed to the system, where the target is a file or a device.
+    /// The I/O engine for files and devices.
     #[serde(default)]
     pub engine: Engine,
-    /// Completions are polled for, where the device can do that.
+    /// Use polled completions if the device supports them.
     #[serde(default)]
     pub polled: bool,
-    /// Buffers are registered with the kernel.
+    /// Register buffers with the kernel.
     #[serde(default)]
     pub fixed_buffers: bool,
-    /// Files are registered with the kernel.
+    /// Register files with the kernel.
     #[serde(default)]
     pub registered_files: bool,
-    /// Random places come from a linear feedback shift register.
+    /// Generate random offsets with a linear feedback shift register.
     #[serde(default)]
     pub lfsr: bool,
-    /// Sequential threads begin this far apart, in percent of the size.
+    /// Distance between the starting offsets of sequential threads, in percent of the size.
     #[serde(default)]
     pub offset_increment_percent: Option<u8>,
-    /// Each write has new contents.
+    /// Write new contents with each write.
     #[serde(default)]
     pub refill: bool,
-    /// The load is made deeper as long as this latency is kept.
+    /// Increase the queue depth as long as this latency is kept.
     #[serde(default)]
     pub latency: Option<LatencyTarget>,
-    /// What is done to the volumes before.
+    /// Preparation of the volumes.
     #[serde(default)]
     pub prepare: Option<Prepare>,
 }
 
 impl Job {
-    /// Random reads with nothing special about them: other loads are made from it.
+    /// Returns a plain random-read job, from which other loads are derived.
     pub fn random_read(name: &str, block_bytes: u64, depth: u32, threads: u32) -> Self {
         Self {
             name: name.into(),
@@ -171,57 +169,58 @@ impl Job {
     }
 }
 
-/// How operations are handed to the system.
+/// The I/O engine of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// By io_uring.
+    /// io_uring.
     #[default]
     IoUring,
-    /// By Linux's older asynchronous I/O.
+    /// Linux native asynchronous I/O (libaio).
     Libaio,
 }
 
-/// A latency that is to be kept.
+/// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyTarget {
-    /// The latency, in milliseconds.
+    /// The latency in milliseconds.
     pub target_ms: f64,
-    /// Seconds after which the depth is changed.
+    /// Interval between changes of the queue depth, in seconds.
     pub window_s: f64,
-    /// Operations of a window that must keep it, in percent.
+    /// Share of operations per interval that must meet the target, in percent.
     pub percentile: f64,
 }
 
-/// What is done to the volumes before a job.
+/// The preparation of the volumes before a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prepare {
-    /// They are written from end to end.
+    /// Write them sequentially from end to end.
     Sequential,
 }
 
-/// What somebody has published.
+/// Published figures of a system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Of what.
+    /// The system.
     pub system: String,
-    /// With how many instances, where that matters.
+    /// Number of instances, if relevant.
     #[serde(default)]
     pub instances: Option<u32>,
     /// The figures.
     pub figures: Vec<Figure>,
 }
 
-/// One published figure.
+/// A published figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The job that it is of.
+    /// The job.
     pub job: String,
-    /// Reads before writes. Thousands of operations a second below 64 KiB and GB/s from there on, without a unit.
+    /// Reads before writes. Without a unit, in thousands of operations per second below 64 KiB and
+    /// in GB/s from there on.
     pub value: Vec<f64>,
     /// The unit.
     #[serde(default)]
@@ -229,10 +228,10 @@ pub struct Figure {
     /// Mean latency in microseconds.
     #[serde(default)]
     pub mean_us: Vec<f64>,
-    /// Latency that 99.95 % of operations keep, in microseconds.
+    /// 99.95th percentile of the latency, in microseconds.
     #[serde(default)]
     pub p9995_us: Vec<f64>,
-    /// Efficiency as the document gives it, in percent.
+    /// Efficiency as printed in the document, in percent.
     #[serde(default)]
     pub efficiency: Option<f64>,
 }
@@ -240,44 +239,44 @@ pub struct Figure {
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Operations a second.
+    /// Operations per second.
     #[serde(rename = "IOPS")]
     Iops,
-    /// Thousands of operations a second.
+    /// Thousands of operations per second.
     #[serde(rename = "K IOPS")]
     KiloIops,
-    /// Millions of 2^10 x 2^10 bytes a second.
+    /// MiB per second.
     #[serde(rename = "MiB/s")]
     MibPerS,
-    /// Thousands of millions of bytes a second.
+    /// GB per second.
     #[serde(rename = "GB/s")]
     GbPerS,
 }
 
-/// Something that a document says beside its tables.
+/// A published fact outside the tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fact {
-    /// What.
+pub struct PublishedFact {
+    /// The subject.
     pub what: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what unit.
+    /// The unit.
     pub unit: String,
 }
 
-/// What is wrong with a suite.
+/// An invalid suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// It is no TOML, or not of the form of a suite.
-    #[error("the suite cannot be read: {0}")]
+    /// The text is not valid TOML, or not a suite.
+    #[error("cannot parse the suite: {0}")]
     Parse(#[from] toml::de::Error),
-    /// It says something that makes no sense.
+    /// The suite is inconsistent.
     #[error("suite '{suite}': {message}")]
     Invalid {
         /// The suite.
         suite: String,
-        /// What.
+        /// The problem.
         message: String,
     },
 }
@@ -298,7 +297,7 @@ fn default_run() -> f64 {
     30.0
 }
 
-/// The suites that are part of the program.
+/// The built-in suites.
 const BUILT_IN: [&str; 5] = [
     include_str!("../../suites/raid-vm.toml"),
     include_str!("../../suites/io-blender.toml"),
@@ -308,31 +307,31 @@ const BUILT_IN: [&str; 5] = [
 ];
 
 impl Suite {
-    /// Reads a suite.
+    /// Parses a suite.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the suite is invalid.
     pub fn parse(text: &str) -> Result<Self, SuiteError> {
         let suite: Self = toml::from_str(text)?;
         check::check(&suite)?;
         Ok(suite)
     }
 
-    /// The suites that are part of the program.
+    /// Returns the built-in suites.
     pub fn built_in() -> Vec<Self> {
         let parse = |text: &&str| match Self::parse(text) {
             Ok(suite) => suite,
-            Err(error) => panic!("a suite that is part of this program: {error}"),
+            Err(error) => panic!("built-in suite: {error}"),
         };
         BUILT_IN.iter().map(parse).collect()
     }
 
-    /// The one of that name.
+    /// Finds a built-in suite by name.
     pub fn find(name: &str) -> Option<Self> {
         Self::built_in().into_iter().find(|suite| suite.name == name)
     }
 
-    /// The workload of the RAID document.
+    /// Returns the workload of the RAID document.
     pub fn raid_vm() -> Self {
         match Self::parse(BUILT_IN[0]) {
             Ok(suite) => suite,
@@ -340,21 +339,21 @@ impl Suite {
         }
     }
 
-    /// What was published for that many instances.
+    /// Returns the figures published for this number of instances.
     pub fn published_for(&self, instances: u32) -> impl Iterator<Item = &Published> {
         self.published.iter().filter(move |published| published.instances.is_none_or(|of| of == instances))
     }
 }
 
 impl Published {
-    /// The figure for a job.
+    /// Returns the figure of a job.
     pub fn figure(&self, job: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.job == job)
     }
 }
 
 impl Figure {
-    /// The unit, which depends on the job where none is given.
+    /// Returns the unit, which depends on the job if none is given.
     pub fn unit(&self, job: &Job) -> Unit {
         let usual = if job.is_bandwidth() { Unit::GbPerS } else { Unit::KiloIops };
         self.unit.unwrap_or(usual)
@@ -362,7 +361,7 @@ impl Figure {
 }
 
 impl Unit {
-    /// A rate in this unit.
+    /// Converts a rate to this unit.
     pub fn of(self, iops: f64, bytes_per_s: f64) -> f64 {
         match self {
             Self::Iops => iops,
@@ -372,7 +371,7 @@ impl Unit {
         }
     }
 
-    /// Bytes a second, or else operations a second, of operations of so many bytes, from a value in this unit.
+    /// Converts a value in this unit to bytes or operations per second.
     #[allow(clippy::cast_precision_loss)]
     pub fn back(self, value: f64, block_bytes: u64, bandwidth: bool) -> f64 {
         let block = block_bytes as f64;
@@ -385,7 +384,7 @@ impl Unit {
         if bandwidth { bytes } else { bytes / block }
     }
 
-    /// Its symbol.
+    /// Returns the symbol.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Iops => "IOPS",
@@ -397,17 +396,17 @@ impl Unit {
 }
 
 impl Job {
-    /// True if its figures are bytes a second, not operations.
+    /// True if the figures of the job are bytes per second, not operations.
     pub fn is_bandwidth(&self) -> bool {
         self.block_bytes >= 64 << 10
     }
 
-    /// True if it does both.
+    /// True if the job both reads and writes.
     pub fn is_mixed(&self) -> bool {
         (1..100).contains(&self.read_percent)
     }
 
-    /// True if it writes.
+    /// True if the job writes.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }

@@ -1,31 +1,31 @@
-//! From a suite to what is run here: one case for each job, count of instances and depth, at a scale that fits the machine.
+//! Scales a suite to this machine: one case per job, number of instances and queue depth.
 //!
-//! Always true: whatever differs from the suite is said.
+//! Invariant: every difference from the suite is reported.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Job, Suite, SuiteError};
 
-/// What a user makes smaller.
+/// The user's reductions of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaling {
-    /// Share of the durations and sizes.
+    /// Factor on durations and sizes.
     pub factor: f64,
-    /// Under two minutes altogether.
+    /// Reduce the whole run to less than two minutes.
     pub quick: bool,
-    /// Seconds that a job is measured, instead.
+    /// Overrides the measured seconds per job.
     pub seconds: Option<f64>,
-    /// Counts of instances, instead.
+    /// Overrides the numbers of instances.
     pub instances: Vec<u32>,
-    /// Threads of an instance, at most.
+    /// Maximum threads per instance.
     pub threads: Option<u32>,
-    /// The profile; the first without one.
+    /// The profile; the first one by default.
     pub profile: Option<String>,
-    /// Only jobs whose name contains this.
+    /// Only jobs whose name contains this text.
     pub only: String,
     /// Processors of the machine.
     pub cpus: u32,
-    /// Bytes that the load's buffers may take.
+    /// Maximum bytes of the load's buffers.
     pub buffer_bytes: u64,
 }
 
@@ -45,58 +45,58 @@ impl Default for Scaling {
     }
 }
 
-/// One measurement: a job with a count of instances and a depth.
+/// One measurement: a job with a number of instances and a queue depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Its name, which no other case of the run has.
+    /// Name, unique within the run.
     pub name: String,
-    /// What is done, with the depth and the threads of this case.
+    /// The job, with the depth and the threads of this case.
     pub job: Job,
-    /// By how many.
+    /// Number of instances.
     pub instances: u32,
 }
 
-/// What is run here.
+/// The measurements of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scaled {
-    /// The measurements, in their order; those with a drive lost come last.
+pub struct ScaledSuite {
+    /// The cases, in order; those with a failed drive come last.
     pub cases: Vec<Case>,
-    /// Seconds of load before each.
+    /// Ramp-up in seconds.
     pub ramp_s: f64,
-    /// Seconds that each takes.
+    /// Measured seconds.
     pub run_s: f64,
-    /// Seconds between the beginnings of instances that go their own ways.
+    /// Seconds between the starts of instances in staggered order.
     pub stagger_s: f64,
-    /// Bytes that each instance works on, at most.
+    /// Maximum bytes per instance.
     pub instance_bytes: Option<u64>,
-    /// What differs from the suite, for people.
+    /// The differences from the suite, as text.
     pub said: Vec<String>,
 }
 
-/// Seconds of a measurement, and before it, when it is to be quick.
+/// Measured seconds, and ramp-up, of a quick run.
 const QUICK_RUN_S: f64 = 2.0;
 const QUICK_RAMP_S: f64 = 1.0;
-/// Bytes that an instance works on then: they are written first, by drives that may be slow.
+/// Bytes per instance in a quick run, which must be written first, possibly by slow drives.
 const QUICK_BYTES: u64 = 96 << 20;
-/// Cases of a quick run, at most.
+/// Maximum number of cases in a quick run.
 const QUICK_CASES: usize = 12;
 const RUN_MIN_S: f64 = 2.0;
-/// Windows that a measurement with a latency target should have.
+/// Minimum number of latency-target intervals per measurement.
 const WINDOWS_MIN: f64 = 8.0;
 const RAMP_MIN_S: f64 = 1.0;
-/// Smallest share of a volume that is worth a measurement.
+/// Smallest part of a volume for a meaningful measurement, in bytes.
 const INSTANCE_MIN: u64 = 64 << 20;
 
 impl Suite {
-    /// What is run of it at a scale.
+    /// Returns the cases at a scale.
     ///
     /// # Errors
-    /// When nothing is left.
-    pub fn scaled(&self, scaling: &Scaling) -> Result<Scaled, SuiteError> {
+    /// If no case remains.
+    pub fn scaled(&self, scaling: &Scaling) -> Result<ScaledSuite, SuiteError> {
         let invalid = |message| SuiteError::Invalid { suite: self.name.clone(), message };
         let jobs = self.chosen(scaling).map_err(invalid)?;
-        let mut said = Vec::new();
-        let instances = self.counts(scaling, &mut said);
+        let mut changes = Vec::new();
+        let instances = self.counts(scaling, &mut changes);
         let mut cases = Vec::new();
         for &count in &instances {
             for job in &jobs {
@@ -104,19 +104,20 @@ impl Suite {
                 for depth in depths {
                     let mut job = (*job).clone();
                     job.depth = depth;
-                    fit(&mut job, count, scaling, &mut said);
+                    fit(&mut job, count, scaling, &mut changes);
                     cases.push(Case { name: label(&job, depth, count, &instances), job, instances: count });
                 }
             }
         }
-        // A lost drive does not come back within a run.
+        // A failed drive is not restored within a run.
         cases.sort_by_key(|case| case.job.degraded);
         if scaling.quick && cases.len() > QUICK_CASES {
-            said.push(format!("{QUICK_CASES} of {} cases, spread over the list", cases.len()));
+            changes.push(format!("{QUICK_CASES} of {} cases, spread over the list", cases.len()));
             cases = spread(cases, QUICK_CASES);
         }
-        let (ramp_s, run_s) = self.times(scaling, &mut said);
-        // What is left out takes its preparation along, unless the first case has it.
+        let (ramp_s, run_s) = self.times(scaling, &mut changes);
+        // A dropped case takes its preparation along; the first remaining case prepares the volumes
+        // instead.
         if let Some(first) = cases.first_mut() {
             first.job.prepare = Some(super::Prepare::Sequential);
         }
@@ -126,13 +127,13 @@ impl Suite {
         }
         if let Some(part) = instance_bytes.filter(|_| instance_bytes != self.instance_bytes) {
             let whole =
-                self.instance_bytes.map_or("all there is".into(), |whole| format!("{} MiB", whole >> 20));
-            said.push(format!("{} MiB for each instance instead of {whole}", part >> 20));
+                self.instance_bytes.map_or("the whole target".into(), |whole| format!("{} MiB", whole >> 20));
+            changes.push(format!("{} MiB per instance instead of {whole}", part >> 20));
         }
-        said.dedup();
-        fit_windows(&mut cases, run_s, &mut said);
+        changes.dedup();
+        fit_windows(&mut cases, run_s, &mut changes);
         let stagger_s = if run_s < self.run_s { self.stagger_s * run_s / self.run_s } else { self.stagger_s };
-        Ok(Scaled { cases, ramp_s, run_s, stagger_s, instance_bytes, said })
+        Ok(ScaledSuite { cases, ramp_s, run_s, stagger_s, instance_bytes, said: changes })
     }
 
     fn chosen(&self, scaling: &Scaling) -> Result<Vec<&Job>, String> {
@@ -140,7 +141,7 @@ impl Suite {
             || self.profiles.iter().map(|profile| profile.name.as_str()).collect::<Vec<_>>().join(", ");
         let profile = match &scaling.profile {
             Some(name) if !self.profiles.iter().any(|profile| profile.name == *name) => {
-                return Err(format!("it has no profile '{name}' (it has: {})", known()));
+                return Err(format!("it has no profile '{name}'; its profiles are: {}", known()));
             }
             Some(name) => Some(name),
             None => self.profiles.first().map(|profile| &profile.name),
@@ -151,12 +152,12 @@ impl Suite {
             .filter(|job| job.profile.as_ref() == profile && job.name.contains(&scaling.only))
             .collect();
         if jobs.is_empty() {
-            return Err(format!("no job's name contains '{}'", scaling.only));
+            return Err(format!("no job name contains '{}'", scaling.only));
         }
         Ok(jobs)
     }
 
-    fn counts(&self, scaling: &Scaling, said: &mut Vec<String>) -> Vec<u32> {
+    fn counts(&self, scaling: &Scaling, changes: &mut Vec<String>) -> Vec<u32> {
         let list = |counts: &[u32]| counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let mut counts =
             if scaling.instances.is_empty() { self.instances.clone() } else { scaling.instances.clone() };
@@ -166,12 +167,12 @@ impl Suite {
             counts.dedup();
         }
         if counts != self.instances {
-            said.push(format!("{} instances instead of {}", list(&counts), list(&self.instances)));
+            changes.push(format!("{} instances instead of {}", list(&counts), list(&self.instances)));
         }
         counts
     }
 
-    fn times(&self, scaling: &Scaling, said: &mut Vec<String>) -> (f64, f64) {
+    fn times(&self, scaling: &Scaling, changes: &mut Vec<String>) -> (f64, f64) {
         let (ramp, run) = match (scaling.seconds, scaling.quick) {
             (Some(seconds), _) => ((seconds / 4.0).clamp(RAMP_MIN_S, self.ramp_s.max(RAMP_MIN_S)), seconds),
             (None, true) => (QUICK_RAMP_S, QUICK_RUN_S),
@@ -182,8 +183,8 @@ impl Suite {
         // fio takes whole seconds.
         let (ramp, run) = (ramp.round().max(1.0), run.round().max(1.0));
         if (ramp, run) != (self.ramp_s, self.run_s) {
-            said.push(format!(
-                "{run} s a job after {ramp} s of load instead of {} s after {} s",
+            changes.push(format!(
+                "{run} s per job after {ramp} s of ramp-up instead of {} s after {} s",
                 self.run_s, self.ramp_s
             ));
         }
@@ -197,21 +198,21 @@ fn share(bytes: u64, factor: f64) -> u64 {
     part.max(INSTANCE_MIN).min(bytes) >> 20 << 20
 }
 
-/// Fewer threads, and then fewer operations under way, where machine or memory ask for it.
-fn fit(job: &mut Job, instances: u32, scaling: &Scaling, said: &mut Vec<String>) {
+/// Reduces threads, then queue depth, to fit the processors and the memory.
+fn fit(job: &mut Job, instances: u32, scaling: &Scaling, changes: &mut Vec<String>) {
     let most = match (scaling.threads, scaling.quick) {
         (Some(threads), _) => threads,
         (None, true) => scaling.cpus,
         (None, false) => u32::MAX,
     };
     let mut note = |before: u32, after: u32, what: String| {
-        let said_so = format!("{after} {what} instead of {before}");
-        if before != after && !said.contains(&said_so) {
-            said.push(said_so);
+        let change = format!("{after} {what} instead of {before}");
+        if before != after && !changes.contains(&change) {
+            changes.push(change);
         }
     };
     let (mut threads, mut depth) = (job.threads.min(most).max(1), job.depth);
-    note(job.threads, threads, "threads an instance".into());
+    note(job.threads, threads, "threads per instance".into());
     job.threads = threads;
     let bytes = |threads: u32, depth: u32| {
         u64::from(threads) * u64::from(depth) * u64::from(instances) * job.block_bytes
@@ -222,20 +223,21 @@ fn fit(job: &mut Job, instances: u32, scaling: &Scaling, said: &mut Vec<String>)
     while bytes(threads, depth) > scaling.buffer_bytes && depth > 1 {
         depth = depth.div_ceil(2);
     }
-    note(job.threads, threads, format!("threads in '{}' (its buffers would not fit into memory)", job.name));
-    note(job.depth, depth, format!("operations under way in '{}' (likewise)", job.name));
+    note(job.threads, threads, format!("threads in '{}' (limited by memory for buffers)", job.name));
+    note(job.depth, depth, format!("queue depth in '{}' (limited by memory for buffers)", job.name));
     job.threads = threads;
     job.depth = depth;
 }
 
-/// Windows in which a latency is to be kept, where a short measurement would hardly have one.
-fn fit_windows(cases: &mut [Case], run_s: f64, said: &mut Vec<String>) {
+/// Shortens the latency-target intervals to fit a short measurement.
+fn fit_windows(cases: &mut [Case], run_s: f64, changes: &mut Vec<String>) {
     for latency in cases.iter_mut().filter_map(|case| case.job.latency.as_mut()) {
         if latency.window_s * WINDOWS_MIN > run_s {
             let window = run_s / WINDOWS_MIN;
-            let said_so = format!("the depth is changed every {window} s instead of {} s", latency.window_s);
-            if !said.contains(&said_so) {
-                said.push(said_so);
+            let change =
+                format!("the queue depth is adjusted every {window} s instead of {} s", latency.window_s);
+            if !changes.contains(&change) {
+                changes.push(change);
             }
             latency.window_s = window;
         }

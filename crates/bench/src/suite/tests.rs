@@ -1,9 +1,9 @@
-//! Suites: that they say what the documents say, that nonsense is refused, that a scale is said.
+//! Tests of the built-in suites, the checks and the scaling.
 
 use super::*;
 
 #[test]
-fn the_raid_suite_is_what_the_document_says() {
+fn the_raid_suite_matches_its_document() {
     let suite = Suite::raid_vm();
     assert_eq!(suite.jobs.len(), 7);
     assert_eq!(suite.jobs.iter().filter(|job| job.degraded).count(), 2);
@@ -21,7 +21,7 @@ fn the_raid_suite_is_what_the_document_says() {
 }
 
 #[test]
-fn the_other_suites_are_what_their_documents_say() {
+fn the_other_suites_match_their_documents() {
     let blender = Suite::find("io-blender").unwrap();
     assert_eq!((blender.instances.as_slice(), blender.instance_bytes), ([10].as_slice(), Some(30 << 30)));
     assert_eq!((blender.ramp_s, blender.run_s, blender.order), (5.0, 20.0, Order::Staggered));
@@ -59,7 +59,7 @@ fn suite(job: &str) -> String {
 }
 
 #[test]
-fn nonsense_is_refused_by_name() {
+fn invalid_suites_are_rejected() {
     Suite::parse(&suite("block_bytes = 4096\nread_percent = 50")).unwrap();
     let published = "[[published]]\nsystem = 'y'\nfigures =";
     for (job, says) in [
@@ -70,22 +70,22 @@ fn nonsense_is_refused_by_name() {
         (
             "block_bytes = 4096\nread_percent = 1\nlatency = { target_ms = 0, window_s = 1, percentile = 9 }"
                 .into(),
-            "no such latency",
+            "latency target is out of range",
         ),
         (
             format!("block_bytes = 4096\nread_percent = 1\n{published} [{{ job = 'k', value = [1] }}]"),
-            "'k', which is no job",
+            "unknown job 'k'",
         ),
         (
             format!("block_bytes = 4096\nread_percent = 1\n{published} [{{ job = 'j', value = [1] }}]"),
-            "has 2 values",
+            "needs 2 values",
         ),
     ] {
         let error = Suite::parse(&suite(&job)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
     for (head, says) in [
-        ("instances = []", "instances are"),
+        ("instances = []", "instances must be"),
         ("run_s = 0", "run_s"),
         ("ramp_s = nan", "times"),
         ("pools = -1", "pools"),
@@ -109,14 +109,14 @@ fn a_case_is_made_for_each_count_and_depth() {
 }
 
 #[test]
-fn every_scale_says_what_it_changed_and_quick_is_under_two_minutes() {
+fn scaling_reports_changes_and_quick_runs_are_short() {
     for suite in Suite::built_in() {
         let scaling = Scaling { quick: true, cpus: 2, buffer_bytes: 1 << 30, ..Scaling::default() };
         let scaled = suite.scaled(&scaling).unwrap();
         #[allow(clippy::cast_precision_loss)]
         let seconds = scaled.cases.len() as f64 * (scaled.ramp_s + scaled.run_s + 1.0);
         assert!(seconds < 60.0, "{}: {seconds} s without filling and raw drives", suite.name);
-        assert!(scaled.said.iter().any(|said| said.contains("s a job after")), "{}", suite.name);
+        assert!(scaled.said.iter().any(|said| said.contains("s per job after")), "{}", suite.name);
         for latency in scaled.cases.iter().filter_map(|case| case.job.latency) {
             assert!(latency.window_s <= scaled.run_s / 8.0, "{}", suite.name);
         }
@@ -131,8 +131,8 @@ fn every_scale_says_what_it_changed_and_quick_is_under_two_minutes() {
     let scaling = Scaling { buffer_bytes: 1 << 30, ..Scaling::default() };
     let said = suite.scaled(&scaling).unwrap().said;
     let says = |what: &str| assert!(said.iter().any(|said| said.starts_with(what)), "{said:?}");
-    says("1 threads in 'backup' (its buffers");
-    says("16 operations under way in 'backup'");
+    says("1 threads in 'backup' (limited");
+    says("16 queue depth in 'backup'");
 }
 
 #[test]
@@ -146,5 +146,5 @@ fn degraded_cases_come_last_and_the_first_case_finds_data() {
     let cases = suite.scaled(&scaling).unwrap().cases;
     assert_eq!((cases.len(), cases[0].job.prepare), (1, Some(Prepare::Sequential)));
     let scaling = Scaling { only: "2M".into(), ..Scaling::default() };
-    assert!(suite.scaled(&scaling).unwrap_err().to_string().contains("no job's name contains '2M'"));
+    assert!(suite.scaled(&scaling).unwrap_err().to_string().contains("no job name contains '2M'"));
 }

@@ -1,8 +1,8 @@
-//! What is measured: the trait behind which every system stands.
+//! The interface of a measured storage system.
 //!
-//! Always true: what is mounted or held is refused. Must not know: any system.
+//! Invariant: drives that are mounted or held by another program are rejected.
 
-mod given;
+mod external;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -13,159 +13,159 @@ use crate::bounds::Layout;
 use crate::lab;
 use crate::load::Target;
 
-pub use given::Given;
+pub use external::ExternalSystem;
 
-/// What a system says of itself.
+/// The description of a system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// Its name in tables.
+pub struct SystemInfo {
+    /// Name in tables.
     pub name: String,
-    /// What it is and how it is set up.
+    /// Description of the system and its configuration.
     pub what: String,
-    /// What it promises for what it does.
-    pub promises: Promises,
-    /// It takes the run's drives for itself: others must wait until it is taken down.
+    /// Its guarantees.
+    pub promises: Guarantees,
+    /// True if it uses the run's drives exclusively: other systems must wait until it is torn down.
     pub takes_drives: bool,
-    /// It can lose a drive on request.
+    /// True if it can fail a drive on request.
     pub degrades: bool,
-    /// How it lies on the drives, which bounds depend on; nothing if that is not known.
+    /// Its layout on the drives, which determines the bounds; `None` if unknown.
     #[serde(default)]
     pub layout: Option<Layout>,
-    /// What must be said beside each of its figures, in a few words.
+    /// A short remark that is shown with each of its figures.
     #[serde(default)]
     pub remark: Option<String>,
 }
 
-/// What a figure is worth.
+/// The guarantees of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Promises {
-    /// When data is safe.
+pub struct Guarantees {
+    /// Durability: when data is safe.
     pub flush: String,
-    /// What is verified.
+    /// Integrity: the data that is verified.
     pub checksums: String,
-    /// What may be lost.
+    /// Redundancy: the failures without data loss.
     pub protection: String,
 }
 
-/// What a run wants of a system.
+/// The requirements of a run.
 #[derive(Clone, Debug)]
-pub struct Wish<'a> {
-    /// Instances that will work at the same time, at most.
+pub struct Requirements<'a> {
+    /// Maximum number of concurrent instances.
     pub instances: u32,
-    /// Bytes for each, at most.
+    /// Maximum bytes per instance.
     pub instance_bytes: Option<u64>,
     /// The run's drives.
     pub drives: &'a [PathBuf],
-    /// Protection that the suite asks for, as k+m.
+    /// Protection scheme of the suite, as k+m.
     pub scheme: Option<&'a str>,
-    /// Pools side by side that the suite asks for.
+    /// Number of pools of the suite.
     pub pools: u32,
-    /// Processors of each machine of the suite's document, if it is about machines.
+    /// Processors per virtual machine in the suite's document, if it uses virtual machines.
     pub machine_cpus: Option<u32>,
     /// A folder for files and logs.
     pub folder: &'a Path,
-    /// Set when it is to end early.
+    /// Set to interrupt the run.
     pub stop: &'a AtomicBool,
 }
 
-impl<'a> Wish<'a> {
-    /// The drives of each of `pools` pools.
+impl<'a> Requirements<'a> {
+    /// Returns the drives of each of `pools` pools.
     ///
     /// # Errors
-    /// When there are too few.
+    /// If there are too few drives.
     pub fn groups(&self, pools: u32) -> Result<Vec<&'a [PathBuf]>, String> {
         let each = self.drives.len() / pools.max(1) as usize;
         if each == 0 {
             let drives = self.drives.len();
             return Err(format!(
-                "{pools} pools need more drives than {drives}: name them with --lab or --drives"
+                "{pools} pools need more drives than {drives}; specify them with --lab or --drives"
             ));
         }
         Ok(self.drives.chunks(each).take(pools.max(1) as usize).collect())
     }
 
-    /// Instances that work on each of `pools` pools at most.
+    /// Returns the maximum number of instances per pool.
     pub fn share(&self, pools: u32) -> u32 {
         self.instances.div_ceil(pools.max(1)).max(1)
     }
 }
 
-/// A place that instances work on.
+/// A target of I/O and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
-    /// Where fio finds it.
+pub struct TargetExtent {
+    /// The target.
     pub target: Target,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// Something that was wrong with a system.
+/// A failed operation of a system.
 #[derive(Debug, thiserror::Error)]
-#[error("{system}: {doing}: {source}")]
+#[error("{system}: {operation}: {source}")]
 pub struct SystemError {
-    /// Which.
+    /// The system.
     pub system: String,
-    /// What it was to do.
-    pub doing: &'static str,
-    /// Why it failed.
+    /// The operation.
+    pub operation: &'static str,
+    /// The cause.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl SystemError {
-    /// An error of the system `system` in `doing` something.
+    /// Returns the error of an operation of `system`.
     pub fn new(
         system: &str,
-        doing: &'static str,
+        operation: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self { system: system.into(), doing, source: source.into() }
+        Self { system: system.into(), operation, source: source.into() }
     }
 }
 
-/// A system under measurement. Dropping one takes it down.
+/// A storage system to measure. Dropping it tears it down.
 pub trait System: Send {
-    /// What it says of itself.
-    fn about(&self) -> About;
+    /// Returns its description.
+    fn info(&self) -> SystemInfo;
 
-    /// Makes it ready for a run.
+    /// Sets it up for a run.
     ///
     /// # Errors
-    /// Why that cannot be; nothing is left behind then.
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError>;
+    /// If that fails; nothing is left behind.
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError>;
 
-    /// Where the instances work.
-    fn spots(&self) -> Vec<Spot>;
+    /// Returns the targets for the instances.
+    fn targets(&self) -> Vec<TargetExtent>;
 
-    /// Its processes.
+    /// Returns its processes.
     fn processes(&self) -> Vec<u32>;
 
-    /// Processes that only carry the load, as machines do.
-    fn loads(&self) -> Vec<u32> {
+    /// Returns processes that only carry load, such as virtual machines.
+    fn load_processes(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Loses a drive of each of its pools; says what was done.
+    /// Fails a drive of each of its pools and describes the change.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it cannot fail a drive.
     fn degrade(&mut self) -> Result<String, SystemError>;
 
-    /// Takes away what a run that was killed has left, of which there are notes in its folder.
+    /// Removes everything that a killed run left behind, as recorded in its folder.
     ///
     /// # Errors
-    /// What is left, and why.
+    /// If anything remains.
     fn clean_up(&mut self, _folder: &Path) -> Result<(), SystemError> {
         Ok(())
     }
 
-    /// Takes away what was made.
+    /// Removes everything it created.
     ///
     /// # Errors
-    /// What is left, and why.
+    /// If anything remains.
     fn tear_down(&mut self) -> Result<(), SystemError>;
 }
 
-/// Bytes of a file or block device that nobody has mounted.
+/// Returns the size of a file or block device that is not mounted.
 pub(crate) fn file_size(path: &Path) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
     use std::io::{Seek, SeekFrom};
     if let Some(user) = lab::user_of(path)? {
@@ -174,13 +174,13 @@ pub(crate) fn file_size(path: &Path) -> Result<u64, Box<dyn std::error::Error + 
     let at = |error: std::io::Error| format!("{}: {error}", path.display());
     let bytes = std::fs::File::open(path).map_err(at)?.seek(SeekFrom::End(0)).map_err(at)?;
     if bytes == 0 {
-        return Err(format!("{} has no bytes", path.display()).into());
+        return Err(format!("the size of {} is zero", path.display()).into());
     }
     Ok(bytes)
 }
 
-/// The first place of each pool, the second of each, and so on: few instances are spread over all pools.
-pub fn in_turn(pools: Vec<Vec<Spot>>) -> Vec<Spot> {
+/// Interleaves the targets of all pools, so that few instances are spread over all pools.
+pub fn interleave(pools: Vec<Vec<TargetExtent>>) -> Vec<TargetExtent> {
     let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
 }

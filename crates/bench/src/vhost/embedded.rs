@@ -1,7 +1,8 @@
-//! A pool on memory drives that serves its volumes as disks, on threads of its own: what the benchmark drives
-//! when it is given no socket.
+//! A pool on memory drives that serves its volumes over vhost-user on its own threads: the
+//! benchmark's default target without a socket.
 //!
-//! The same engine and the same export as the daemon's; only the drives are memory. Must not know what the load does.
+//! Uses the same engine and export as the daemon; only the drives are in memory. Does not know the
+//! load.
 
 use std::cell::RefCell;
 use std::fs::DirBuilder;
@@ -26,43 +27,43 @@ thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
 }
 
-/// What is served.
+/// The parameters of the pool.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
-    /// A reactor on each of these cores; where the system likes to have it if it says so.
+pub(super) struct PoolShape {
+    /// One reactor per core in this list; an unpinned reactor for `None`.
     pub(super) cores: Vec<Option<usize>>,
     pub(super) drive_bytes: usize,
     pub(super) volume_bytes: u64,
-    /// How many volumes, and how many shards each of them is on; all if not said.
+    /// Number of volumes, and of shards per volume; `None` for all shards.
     pub(super) disks: u32,
     pub(super) shards: Option<u16>,
-    /// How long an idle queue is polled.
+    /// Polling time of an idle queue.
     pub(super) poll: Duration,
-    /// How the reactors do I/O: the drives need none, but they sleep in it.
+    /// The I/O backend in which the reactors sleep; the memory drives need none.
     pub(super) io: Backend,
 }
 
-/// See the module. Ends with this.
+/// The pool; see the module documentation. Dropping it stops the pool.
 pub(super) struct Embedded {
     directory: PathBuf,
     threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
     pub(super) remotes: Vec<Remote>,
     pub(super) worker: Worker,
-    pub(super) disks: Vec<Place>,
+    pub(super) disks: Vec<DiskSocket>,
 }
 
-/// Where a front end connects to, and the reactors that the disk's queues are dealt out to, in turn.
-pub(super) struct Place {
+/// The socket of a disk, and the reactors that its queues are distributed to, in turn.
+pub(super) struct DiskSocket {
     pub(super) socket: PathBuf,
     pub(super) reactors: Vec<Remote>,
 }
 
 impl Embedded {
-    /// Makes the pool and begins to serve.
+    /// Creates the pool and starts serving.
     ///
     /// # Errors
-    /// When there is no memory, or no way to do I/O.
-    pub(super) fn start(shape: &Shape) -> Result<Self, VhostError> {
+    /// If memory cannot be allocated, or no I/O backend is available.
+    pub(super) fn start(shape: &PoolShape) -> Result<Self, VhostError> {
         let drives = memory_pool::drives(usize::from(memory_pool::scheme().width()), shape.drive_bytes)
             .map_err(VhostError::Memory)?;
         let directory = private_directory()?;
@@ -82,7 +83,7 @@ impl Embedded {
         Ok(embedded)
     }
 
-    /// Starts a thread with a reactor; gives the thread's number.
+    /// Starts a thread with a reactor and returns the thread's id.
     fn start_reactor(
         &mut self,
         index: usize,
@@ -95,7 +96,7 @@ impl Embedded {
         let run = move || match start_here(core, poll, io) {
             Ok(reactor) => {
                 let id = rustix::thread::gettid().as_raw_nonzero().get();
-                // Who waits for it goes only when it has come.
+                // The receiver waits until this value arrives.
                 let _ = sender.send(Ok((reactor.remote(), id)));
                 let _ = reactor.run(stopped);
                 reactor.shut_down();
@@ -112,11 +113,15 @@ impl Embedded {
         Ok(id)
     }
 
-    fn serve(&self, drives: Vec<Arc<dyn DriveSource>>, shape: &Shape) -> Result<Vec<Place>, VhostError> {
+    fn serve(
+        &self,
+        drives: Vec<Arc<dyn DriveSource>>,
+        shape: &PoolShape,
+    ) -> Result<Vec<DiskSocket>, VhostError> {
         let (sender, receiver) = mpsc::channel();
         let (reactors, directory, shape) = (self.remotes.clone(), self.directory.clone(), shape.clone());
         let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
-        // The task is made on the first reactor, where all that it makes lives.
+        // Spawned on the first reactor, because the task's objects belong to it.
         let begin = move || {
             let work = async move {
                 let served = serve_here(&drives, reactors, &directory, &shape).await;
@@ -134,15 +139,15 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         for (stop, handle) in self.threads.drain(..) {
             let _ = stop.send(());
-            // What has panicked has said so.
+            // A panic has already been reported.
             let _ = handle.join();
         }
-        // What stays behind is an empty directory.
+        // A directory that remains is empty.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// A directory that only we can use.
+/// Creates a directory that only this user can access.
 fn private_directory() -> std::io::Result<PathBuf> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
@@ -168,8 +173,8 @@ async fn serve_here(
     drives: &[Arc<dyn DriveSource>],
     reactors: Vec<Remote>,
     directory: &Path,
-    shape: &Shape,
-) -> Result<Vec<Place>, VhostError> {
+    shape: &PoolShape,
+) -> Result<Vec<DiskSocket>, VhostError> {
     let zone = (shape.drive_bytes >= 1 << 30).then_some(memory_pool::ZONE);
     let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors).await?;
     let mut places = Vec::new();
@@ -179,7 +184,8 @@ async fn serve_here(
             NewVolume { size: shape.volume_bytes, sector: 4096, thick: false, shards: shape.shards, now: 0 };
         pool.create_volume_with(&name, wanted).await?;
         let volume = pool.open_volume(&name).await?;
-        let place = Place { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
+        let place =
+            DiskSocket { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
         let listener =
             Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();
@@ -193,7 +199,7 @@ async fn serve_here(
 fn platform() -> Rc<Platform> {
     match PLATFORM.with_borrow(Clone::clone) {
         Some(platform) => platform,
-        None => panic!("this is no reactor thread"),
+        None => panic!("not on a reactor thread"),
     }
 }
 
@@ -204,7 +210,7 @@ struct MemoryDisk {
 }
 
 impl VhostDisk for MemoryDisk {
-    type Volume = Served;
+    type Volume = ServedVolume;
 
     fn name(&self) -> String {
         "bench".into()
@@ -246,13 +252,13 @@ impl VhostDisk for MemoryDisk {
         platform()
     }
 
-    async fn open(&self) -> Result<Served, OpenError> {
-        Ok(Served { volume: self.volume.attach() })
+    async fn open(&self) -> Result<ServedVolume, OpenError> {
+        Ok(ServedVolume { volume: self.volume.attach() })
     }
 }
 
-/// A volume of the engine as the export room wants one.
-struct Served {
+/// A volume of the engine as a volume of the export crate.
+struct ServedVolume {
     volume: AttachedVolume,
 }
 
@@ -260,7 +266,7 @@ fn failed(error: engine::Error) -> VolumeError {
     VolumeError::new(VolumeErrorKind::Io, error.to_string())
 }
 
-impl export::Volume for Served {
+impl export::Volume for ServedVolume {
     fn size(&self) -> u64 {
         self.volume.size()
     }

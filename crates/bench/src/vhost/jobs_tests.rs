@@ -1,12 +1,12 @@
-//! Suites' loads on disks behind sockets: each instance has its place, what is read is what was written, and it ends when told.
+//! Tests of jobs over vhost-user: slices, verification, interruption.
 
-use super::super::embedded::{Embedded, Shape as PoolShape};
+use super::super::embedded::{Embedded, PoolShape};
 use super::*;
 use crate::suite::Job;
 
 const SIZE: u64 = 16 << 20;
 
-fn served() -> Embedded {
+fn start_pool() -> Embedded {
     let shape = PoolShape {
         cores: vec![None],
         drive_bytes: 64 << 20,
@@ -27,13 +27,13 @@ fn job(block_bytes: u64, read_percent: u8, random: bool) -> Job {
     Job { read_percent, random, ..Job::random_read("j", block_bytes, 4, 2) }
 }
 
-fn run(job: &Job, slices: &[Slice], length: Length, marked: bool) -> Result<Ran, VhostError> {
-    run_load(&Load { job, slices, length, log: Some("log"), marked }, &AtomicBool::new(false))
+fn run(job: &Job, slices: &[Slice], length: Length, stamped: bool) -> Result<LoadResult, VhostError> {
+    run_load(&Load { job, slices, length, log: Some("log"), stamped }, &AtomicBool::new(false))
 }
 
 const SHORT: Length = Length::Seconds { ramp: 0.05, run: 0.2 };
 
-/// Writes everything, as a run does before it reads.
+/// Writes all slices, as a run does before it reads.
 fn fill(slices: &[Slice]) {
     let job = Job { threads: 1, ..job(1 << 20, 0, false) };
     let ran = run(&job, slices, Length::Once, false).unwrap();
@@ -44,9 +44,9 @@ fn fill(slices: &[Slice]) {
 }
 
 #[test]
-fn instances_work_on_their_parts_and_find_what_was_written() {
-    let (one, other) = (served(), served());
-    // Two share a disk; the third has one of its own.
+fn instances_use_their_slices_and_verify_reads() {
+    let (one, other) = (start_pool(), start_pool());
+    // Two instances share a disk; the third has its own.
     let half = SIZE / 2;
     let slices = [slice(&one, 0, half), slice(&one, half, half), slice(&other, 0, SIZE)];
     fill(&slices);
@@ -65,8 +65,8 @@ fn instances_work_on_their_parts_and_find_what_was_written() {
 }
 
 #[test]
-fn whole_seconds_are_kept_apart() {
-    let pool = served();
+fn whole_seconds_are_reported_separately() {
+    let pool = start_pool();
     let slices = [slice(&pool, 0, SIZE)];
     let ran = run(&job(4096, 100, true), &slices, Length::Seconds { ramp: 0.0, run: 1.0 }, false).unwrap();
     let read = ran.output.merged().read.unwrap();
@@ -77,9 +77,9 @@ fn whole_seconds_are_kept_apart() {
 }
 
 #[test]
-fn what_ends_counts_for_its_second_and_direction() {
+fn completions_count_for_their_second_and_direction() {
     let sides = [Recorder::new(), Recorder::new()];
-    let mut counted = Counted { sides, seconds: Vec::new(), failed: 0, nanos: 0, stuck: false };
+    let mut counted = LoadCounters { sides, seconds: Vec::new(), failed: 0, nanos: 0, stuck: false };
     for (read, at) in [(true, 0), (true, 999_999_999), (false, 2_000_000_000)] {
         counted.count(read, at, 5);
     }
@@ -88,20 +88,20 @@ fn what_ends_counts_for_its_second_and_direction() {
 }
 
 #[test]
-fn what_was_not_written_is_found_out() {
-    let pool = served();
+fn wrong_contents_are_detected() {
+    let pool = start_pool();
     let error = run(&job(4096, 100, true), &[slice(&pool, 0, SIZE)], SHORT, true).unwrap_err();
-    assert!(error.to_string().contains("were not what had been written"), "{error}");
+    assert!(error.to_string().contains("had wrong contents"), "{error}");
 }
 
 #[test]
-fn a_user_can_end_it_and_nonsense_is_refused() {
-    let pool = served();
+fn loads_can_be_interrupted_and_invalid_ones_are_rejected() {
+    let pool = start_pool();
     let slices = [slice(&pool, 0, SIZE)];
     let job_of = |depth, block_bytes| Job { depth, ..job(block_bytes, 100, true) };
     let long = Length::Seconds { ramp: 0.0, run: 3600.0 };
     let (deep, simple) = (job_of(2000, 4096), job_of(4, 4096));
-    let load = Load { job: &simple, slices: &slices, length: long, log: None, marked: false };
+    let load = Load { job: &simple, slices: &slices, length: long, log: None, stamped: false };
     let stopped = run_load(&load, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(stopped, VhostError::Interrupted), "{stopped}");
     let refused = |job: &Job, slices: &[Slice], says: &str| {
@@ -110,9 +110,9 @@ fn a_user_can_end_it_and_nonsense_is_refused() {
     };
     refused(&deep, &slices, "1024");
     refused(&job_of(1, 2 << 20), &slices, "1 MiB");
-    refused(&simple, &[slice(&pool, 0, SIZE * 2)], "are to be used");
+    refused(&simple, &[slice(&pool, 0, SIZE * 2)], "the load needs");
     let many: Vec<Slice> = (0..64).map(|_| slice(&pool, 0, 1 << 20)).collect();
-    refused(&simple, &many, "128 are wanted");
+    refused(&simple, &many, "128 are required");
     let nowhere = Slice { target: Target::Vhost("/nonexistent/x.sock".into()), offset: 0, bytes: SIZE };
     refused(&simple, &[nowhere], "/nonexistent/x.sock");
 }

@@ -1,86 +1,87 @@
-//! What was measured over vhost-user, as lines.
+//! The results of `bench vhost`, as table lines.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::load::Counted;
+use super::load::LoadCounters;
 
-/// Everything.
+/// All results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Report {
-    /// The jobs, on each back end.
+pub struct VhostReport {
+    /// One line per job and back end.
     pub lines: Vec<Line>,
-    /// Processor time at parts of the peak.
+    /// Processor time at shares of the peak load.
     pub shares: Vec<Share>,
 }
 
-/// A job on a back end: medians of its rounds.
+/// The result of a job on a back end: medians of its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// The back end.
+    /// Name of the back end.
     pub system: String,
-    /// Bytes of a request.
+    /// Bytes per request.
     pub block_bytes: u64,
-    /// Requests under way on each queue.
+    /// Requests in flight per queue.
     pub depth: u32,
-    /// Queues.
+    /// Number of queues.
     pub queues: u32,
     /// The medians.
     pub median: Round,
-    /// Operations a second of the first back end for one of this one, median of the rounds; for the one compared with.
+    /// Ratio of the first back end's operations per second to this one's, median of the rounds;
+    /// only for the second back end.
     pub first_is_times: Option<f64>,
     /// The rounds.
     pub rounds: Vec<Round>,
 }
 
-/// One round.
+/// The result of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Round {
-    /// Operations a second.
+    /// Operations per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Mean round trip, in microseconds.
+    /// Mean latency in microseconds.
     pub mean_us: f64,
-    /// Half of the round trips were no longer, in microseconds.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// 99 % of them.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// 99.9 %.
+    /// 99.9th percentile of the latency, in microseconds.
     pub p999_us: f64,
-    /// 99.99 %.
+    /// 99.99th percentile of the latency, in microseconds.
     pub p9999_us: f64,
-    /// Processors that the back end used; absent where that cannot be found out.
+    /// Processors used by the back end; `None` if unknown.
     pub cores: Option<f64>,
-    /// Blocks that were read and were not those asked for: anything but 0 makes the line worthless.
+    /// Blocks with wrong contents. The line is invalid unless this is 0.
     pub wrong: u64,
 }
 
-/// Processor time at a part of the peak.
+/// Processor time at a share of the peak load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// Which part, for people.
+    /// Description of the load.
     pub load: String,
-    /// The back end.
+    /// Name of the back end.
     pub system: String,
-    /// What was measured.
+    /// The result.
     pub round: Round,
-    /// Processors for 100,000 operations a second.
+    /// Processors per 100,000 operations per second.
     pub cores_per_100k: Option<f64>,
 }
 
 impl Round {
-    /// The sum of what the loads of a job counted.
-    pub(super) fn of(counted: Vec<Counted>, block_bytes: u64, cores: Option<f64>) -> Self {
+    /// Returns the sum of the counters of a job's loads.
+    pub(super) fn of(counted: Vec<LoadCounters>, block_bytes: u64, cores: Option<f64>) -> Self {
         let nanos = counted.iter().map(|counted| counted.nanos).max().unwrap_or(0).max(1);
         let seconds = Duration::from_nanos(nanos).as_secs_f64();
         let mut parts = counted.into_iter().flat_map(|counted| counted.sides);
         let Some(mut all) = parts.next() else { return Self::default() };
         parts.for_each(|part| all.add(&part));
-        let side = all.side(all.count() * block_bytes, seconds);
+        let side = all.figures(all.count() * block_bytes, seconds);
         Self {
             iops: side.iops,
             bytes_per_s: side.bytes_per_s,
@@ -94,7 +95,7 @@ impl Round {
         }
     }
 
-    /// The median of each figure; the sum of what was wrong.
+    /// Returns the median of each figure and the sum of wrong blocks.
     pub(super) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
         let cores: Vec<f64> = rounds.iter().filter_map(|round| round.cores).collect();
@@ -112,7 +113,7 @@ impl Round {
     }
 }
 
-/// The median; zero of nothing.
+/// Returns the median; zero without values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,60 +1,60 @@
-//! The load on one queue: keeps a number of requests under way, times them, and looks at what they bring.
+//! The load on one queue: keeps requests in flight, measures their latency and verifies reads.
 //!
-//! Always true: a request's memory is its own until it is handed back; what is counted ended within the window. Clocks are
-//! read once for all requests that are found to have ended together. Must not know who drives it: a thread, or a task.
+//! Invariants: the memory of a request is not reused until it completes; only completions within
+//! the window count. The clock is read once for all requests that complete together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vmm_sys_util::eventfd::EventFd;
 
-use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Place, Ring, WRITE};
-use super::shared::Shared;
+use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Ring, RingLayout, WRITE};
+use super::shared::SharedMemory;
 use crate::sample::Recorder;
 
-/// Where the device sees the shared memory.
+/// Guest-physical address of the shared memory.
 pub(super) const GUEST: u64 = 1 << 32;
-/// Bytes of a slot's header and status, and of its indirect table: a cache line each.
+/// Bytes of a slot's header and status, and of its indirect table: one cache line each.
 const LINE: usize = 64;
-/// Where the status lies in the first of them.
+/// Offset of the status byte in the first line.
 const STATUS: usize = 16;
-/// What stands there until the device has answered.
+/// Value of the status byte until the device completes the request.
 const NO_STATUS: u8 = 0xEE;
 const HEADER: u32 = 16;
 const SECTOR: u64 = 512;
 const BLOCK: u64 = 4096;
 const KIND_IN: u64 = 0;
 const KIND_OUT: u64 = 1;
-/// Longest time without an answer.
-const PATIENCE: u64 = 60_000_000_000;
+/// Maximum time to wait for a completion, in nanoseconds.
+const COMPLETION_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// A queue and the memory of its requests.
 pub(super) struct Queue {
-    pub(super) memory: Arc<Shared>,
+    pub(super) memory: Arc<SharedMemory>,
     pub(super) ring: Ring,
     pub(super) kick: EventFd,
     pub(super) call: EventFd,
-    /// Where the headers lie.
+    /// Offset of the headers.
     lines: usize,
-    /// Where the data of all queues lies.
+    /// Offset of the data of all queues.
     data: usize,
     indirect: bool,
 }
 
-/// How many entries a queue needs for this many requests: a power of two.
+/// Returns the number of queue entries for this many requests, a power of two.
 pub(super) fn entries(slots: u32, indirect: bool) -> u32 {
     (if indirect { slots } else { slots * 3 }).next_power_of_two().max(4)
 }
 
 impl Queue {
-    /// Bytes that a queue's requests take besides its rings and their data.
+    /// Returns the bytes of a queue's requests without rings and data.
     pub(super) fn line_bytes(entries: u16) -> usize {
         usize::from(entries) * LINE * 2
     }
 
     pub(super) fn new(
-        memory: Arc<Shared>,
-        place: Place,
+        memory: Arc<SharedMemory>,
+        place: RingLayout,
         manner: (bool, bool),
         (kick, call): (EventFd, EventFd),
         at: (usize, usize),
@@ -65,33 +65,33 @@ impl Queue {
     }
 }
 
-/// What a load does.
+/// The specification of a load.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct LoadSpec {
     pub(super) block_bytes: u32,
     pub(super) read_percent: u8,
     pub(super) random: bool,
     pub(super) depth: u16,
-    /// Number of this queue among those of the device: its data lies apart from the others'.
+    /// Index of this queue on the device, which selects its part of the data.
     pub(super) queue: u32,
-    /// Loads with different numbers go to different places.
+    /// Seed: loads with different seeds access different offsets.
     pub(super) seed: u32,
-    /// The part of the disk that it works on, in bytes.
+    /// The part of the disk to use, in bytes.
     pub(super) from: u64,
     pub(super) size: u64,
-    /// The block of it that a load in order begins with.
+    /// The first block of a sequential load within that part.
     pub(super) first: u64,
-    /// Blocks carry their number when they are written.
+    /// True to stamp written blocks with their number.
     pub(super) written: bool,
-    /// It is looked for when they are read.
+    /// True to verify the stamps of read blocks.
     pub(super) verified: bool,
-    /// Time between two requests in nanoseconds; as many as go without.
+    /// Interval between two requests in nanoseconds; without it, as fast as possible.
     pub(super) gap: Option<f64>,
-    /// Requests to do at most.
+    /// Maximum number of requests.
     pub(super) limit: u64,
 }
 
-/// The time in which requests count, after a beginning in which they do not.
+/// The measured time window after the ramp-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) start: Instant,
@@ -99,17 +99,17 @@ pub(super) struct Window {
     pub(super) length: Duration,
 }
 
-/// What a load counted.
-pub(super) struct Counted {
-    /// Reads, writes.
+/// The counters of a load.
+pub(super) struct LoadCounters {
+    /// Reads and writes.
     pub(super) sides: [Recorder; 2],
-    /// The same in each second.
+    /// The same per second.
     pub(super) seconds: Vec<[u64; 2]>,
-    /// Requests that the device said to have failed.
+    /// Requests that the device failed.
     pub(super) failed: u64,
-    /// Nanoseconds in which requests counted.
+    /// Length of the measurement in nanoseconds.
     pub(super) nanos: u64,
-    /// Nothing came for too long.
+    /// True if a request timed out.
     pub(super) stuck: bool,
 }
 
@@ -118,11 +118,11 @@ struct Slot {
     started: u64,
     offset: u64,
     read: bool,
-    /// The direction that its descriptors are for.
+    /// The direction of the slot's descriptors.
     written_for: Option<bool>,
 }
 
-impl Counted {
+impl LoadCounters {
     fn any(&self) -> bool {
         self.sides.iter().any(|side| side.count() > 0)
     }
@@ -133,7 +133,7 @@ impl Counted {
             side.record(took);
         }
         let second = usize::try_from(at / 1_000_000_000).unwrap_or(usize::MAX);
-        // What comes after a day is of no second.
+        // Operations after a day are not counted per second.
         if second >= self.seconds.len() && second < 86_400 {
             self.seconds.resize(second + 1, [0; 2]);
         }
@@ -143,33 +143,33 @@ impl Counted {
     }
 }
 
-/// What a turn of a load found.
+/// The result of one poll of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Progress {
     Busy,
     Idle,
     Done,
 }
 
-/// See the module.
-pub(super) struct Load {
+/// A load on one queue; see the module documentation.
+pub(super) struct QueueLoad {
     pub(super) queue: Queue,
-    work: Work,
+    work: LoadSpec,
     window: Window,
     slots: Vec<Slot>,
     free: Vec<u16>,
     random: u64,
     sequential: u64,
-    /// When the next request is due, and the time between two of them.
+    /// Time of the next request, and the interval between requests.
     due: f64,
     gap: f64,
     begun: u64,
     heard: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: LoadCounters,
 }
 
-impl Load {
-    pub(super) fn new(queue: Queue, work: Work, window: Window) -> Self {
+impl QueueLoad {
+    pub(super) fn new(queue: Queue, work: LoadSpec, window: Window) -> Self {
         let depth = work.depth;
         Self {
             slots: vec![Slot::default(); usize::from(depth)],
@@ -180,7 +180,7 @@ impl Load {
             gap: work.gap.unwrap_or(0.0),
             begun: 0,
             heard: 0,
-            counted: Counted {
+            counted: LoadCounters {
                 sides: [Recorder::new(), Recorder::new()],
                 seconds: Vec::new(),
                 failed: 0,
@@ -197,38 +197,38 @@ impl Load {
         u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Takes back what has ended, begins what may be begun.
-    pub(super) fn turn(&mut self) -> Turn {
+    /// Processes completions and submits requests.
+    pub(super) fn poll(&mut self) -> Progress {
         let ended = self.queue.ring.ended();
         let now = self.nanos();
         let warm = u64::try_from(self.window.warm_up.as_nanos()).unwrap_or(0);
         let end = warm.saturating_add(u64::try_from(self.window.length.as_nanos()).unwrap_or(u64::MAX));
         for _ in 0..ended {
-            // On a machine that is busy with other things the first may come after the end.
+            // On an overloaded machine the first completion may come after the end.
             let counts = now >= warm && (now < end || !self.counted.any());
             self.finish(now, counts.then(|| now - warm));
         }
         if ended > 0 || self.begun == 0 {
             self.heard = now;
         }
-        let over = now >= end && self.has_counted(now, warm) || self.begun >= self.work.limit;
+        let over = now >= end && self.finish_window(now, warm) || self.begun >= self.work.limit;
         if over && self.free.len() == self.slots.len() {
             if self.counted.nanos == 0 {
                 self.counted.nanos = now.saturating_sub(warm);
             }
-            return Turn::Done;
+            return Progress::Done;
         }
         if !over {
             self.submit(now);
-        } else if now.saturating_sub(self.heard) > PATIENCE {
+        } else if now.saturating_sub(self.heard) > COMPLETION_TIMEOUT_NS {
             self.counted.stuck = true;
-            return Turn::Done;
+            return Progress::Done;
         }
-        if ended > 0 { Turn::Busy } else { Turn::Idle }
+        if ended > 0 { Progress::Busy } else { Progress::Idle }
     }
 
-    /// True if there is something to show; the window is as long as it takes then.
-    fn has_counted(&mut self, now: u64, warm: u64) -> bool {
+    /// True if any operation counted; the window then ends with the last completion.
+    fn finish_window(&mut self, now: u64, warm: u64) -> bool {
         let any = self.counted.any();
         if any && self.counted.nanos == 0 {
             self.counted.nanos = now - warm;
@@ -248,7 +248,7 @@ impl Load {
             self.due += self.gap;
         }
         if self.queue.ring.publish() {
-            // Fails only if it was raised as far as it goes: the device has been told often enough.
+            // Fails only if the counter is saturated, and then the device is already notified.
             let _ = self.queue.kick.write(1);
         }
     }
@@ -281,7 +281,7 @@ impl Load {
         self.queue.data + index * self.work.block_bytes as usize
     }
 
-    fn each_block(&self, slot: u16, mut step: impl FnMut(&Shared, usize, u64)) {
+    fn each_block(&self, slot: u16, mut step: impl FnMut(&SharedMemory, usize, u64)) {
         let at = self.data_of(slot);
         for block in 0..u64::from(self.work.block_bytes) / BLOCK {
             let skip = usize::try_from(block * BLOCK).unwrap_or(0);
@@ -289,7 +289,7 @@ impl Load {
         }
     }
 
-    /// Writes a slot's descriptors: in the queue's table, or in one of its own.
+    /// Writes a slot's descriptors to the queue's table or to its indirect table.
     fn describe(&self, slot: u16, line: usize, read: bool) {
         let guest = |at: usize| GUEST + at as u64;
         let direction = if read { WRITE } else { 0 };
@@ -318,12 +318,12 @@ impl Load {
         self.queue.ring.set(slot, whole);
     }
 
-    /// Bytes from the headers of a queue to its indirect tables.
+    /// Returns the offset of the indirect tables from the headers of a queue.
     fn tables(&self) -> usize {
         usize::from(self.queue.ring.entries()) * LINE
     }
 
-    /// Takes one back, which counts at a time from the window's beginning, if it does.
+    /// Processes a completion, which counts at this time from the start of the window, if any.
     fn finish(&mut self, now: u64, counts: Option<u64>) {
         let head = self.queue.ring.take();
         let index = if self.queue.indirect { head } else { head / 3 };

@@ -1,10 +1,9 @@
-//! `bench vhost`: a front end of our own, without a machine, that drives any vhost-user-blk back end.
+//! `bench vhost`: a front end without a virtual machine that loads any vhost-user-blk back end.
 //!
-//! It shares memory with the back end, polls the queues, times each request and looks whether each block that is read is
-//! the one that was asked for. Two back ends are measured in turns, job by job, each round beginning with the other one;
-//! a ratio is the median over the rounds. Without a socket it drives a pool on memory drives, on cores of its own.
-//!
-//! Must not know: what is behind a socket.
+//! Shares memory with the back end, polls the queues, measures the latency of each request and
+//! verifies each block read. Two back ends are measured in alternation, job by job, each round
+//! starting with the other one; a ratio is the median over the rounds. Without a socket it uses a
+//! pool on memory drives, on cores of its own.
 
 mod device;
 mod embedded;
@@ -23,54 +22,56 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::suite::{Job, Suite};
-pub(crate) use jobs::{BLOCK_MAX, marks};
+pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};
-pub use line::{Line, Report, Round, Share};
+pub use line::{Line, Round, Share, VhostReport};
 pub use reactor::Backend;
 pub use rounds::run;
 
-/// What to measure, on what.
+/// Parameters of the benchmark.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The back end's socket; a pool on memory drives without one.
+pub struct VhostOptions {
+    /// Socket of the back end; a pool on memory drives if `None`.
     pub socket: Option<PathBuf>,
-    /// Another one, to compare with.
+    /// Socket of another back end to compare with.
     pub against: Option<PathBuf>,
-    /// The jobs. Their threads are queues.
+    /// The jobs. Each thread is a queue.
     pub jobs: Vec<Job>,
-    /// How long each job runs in each round, after the warm-up.
+    /// Measured time per job and round.
     pub length: Duration,
-    /// How long each job runs before it counts.
+    /// Ramp-up per job.
     pub warm_up: Duration,
-    /// Requests on each queue in each round, all of which count, instead of a time.
+    /// Requests per queue and round, instead of a time; all of them count.
     pub requests: Option<u64>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Bytes of the disk that are used.
+    /// Bytes of the disk to use.
     pub size: u64,
-    /// What a disk behind a socket holds may be overwritten. Without it, only reading jobs can be run, unverified.
+    /// True if the disk behind a socket may be overwritten. Otherwise only read jobs can run,
+    /// without verification.
     pub overwrite: bool,
-    /// The core of the load.
+    /// Core of the load.
     pub core: Option<usize>,
-    /// The cores of the pool on memory drives, one reactor each.
+    /// Cores of the pool on memory drives, one reactor each.
     pub pool_cores: Vec<usize>,
-    /// Bytes of each of its drives.
+    /// Bytes of each memory drive.
     pub drive_bytes: usize,
-    /// How many disks that pool serves, each with the queues of the jobs.
+    /// Number of disks of the pool, each with the queues of the jobs.
     pub disks: u32,
-    /// How many of its shards each of them is on; all if not said.
+    /// Number of shards per disk; all by default.
     pub shards: Option<u16>,
-    /// The load runs on the pool's own reactors, each queue's beside the queue.
+    /// True to run the load on the pool's own reactors, each queue's on the reactor that serves it.
     pub beside: bool,
-    /// How those reactors do I/O.
+    /// I/O backend of these reactors.
     pub io: Backend,
-    /// Requests use indirect tables of descriptors, as Linux does, instead of chains in the queue's own.
+    /// True to use indirect descriptor tables, as Linux does, instead of chains in the queue's
+    /// table.
     pub indirect: bool,
-    /// Processor time at parts of the peak, too.
+    /// True to also measure processor time at shares of the peak load.
     pub proportion: bool,
 }
 
-/// The jobs of the reference table.
+/// Returns the jobs of the reference table.
 pub fn table() -> Suite {
     match Suite::parse(include_str!("../../suites/vhost.toml")) {
         Ok(suite) => suite,
@@ -78,59 +79,59 @@ pub fn table() -> Suite {
     }
 }
 
-/// Why nothing could be measured.
+/// A failure of the benchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum VhostError {
     /// A back end cannot be used.
     #[error("{socket}: {source}")]
     BackEnd {
-        /// Where it is.
+        /// The back end.
         socket: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A back end did something wrong, so that figures would mean nothing.
-    #[error("{system}, {job}: {what}")]
+    /// A back end behaved incorrectly, which invalidates the results.
+    #[error("{system}, {job}: {problem}")]
     Wrong {
-        /// Which one.
+        /// The back end.
         system: String,
-        /// When.
+        /// The job.
         job: String,
-        /// What.
-        what: String,
+        /// The misbehaviour.
+        problem: String,
     },
-    /// What is asked for makes no sense.
+    /// A parameter is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Memory for the drives could not be had.
-    #[error("no memory for the drives: {0}")]
+    /// Memory for the drives could not be allocated.
+    #[error("cannot allocate memory for the drives: {0}")]
     Memory(reactor::IoError),
     /// The engine failed.
     #[error("{0}")]
     Engine(#[from] engine::Error),
-    /// No way to do I/O.
+    /// No I/O backend is available.
     #[error("{0}")]
     Platform(reactor::PlatformError),
-    /// A core that is not there, or not ours.
+    /// The load cannot run on the core.
     #[error("cannot run on core {core}: {source}")]
     Pin {
-        /// Its number.
+        /// Number of the core.
         core: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Somebody wants it to end.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
-    /// A thread ended early.
-    #[error("a thread has ended before its work")]
+    /// A thread ended prematurely.
+    #[error("a thread ended prematurely")]
     Ended,
-    /// The system refused something.
+    /// A system call failed.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
 
-/// Keeps this thread on one core.
+/// Pins this thread to one core.
 fn pin(core: usize) -> Result<(), VhostError> {
     let failed = |source: rustix::io::Errno| VhostError::Pin { core, source: source.into() };
     if core >= rustix::thread::CpuSet::MAX_CPU {

@@ -1,24 +1,24 @@
-//! Processor time of a back end at parts of its peak, asleep, and the time that waking up takes.
+//! Processor time of a back end at shares of its peak load, and the latency of waking up.
 
 use std::time::Instant;
 
 use super::line::{Round, Share};
 use super::load::Window;
-use super::rounds::System;
-use super::{Options, VhostError};
+use super::rounds::BackEnd;
+use super::{VhostError, VhostOptions};
 use crate::suite::Job;
 
-/// Requests under way at the peak.
+/// Queue depth at the peak load.
 pub(super) const DEPTH: u32 = 64;
-/// Parts of the peak, in percent.
+/// Shares of the peak load, in percent.
 const PARTS: [u32; 4] = [100, 50, 10, 1];
 
 fn job(depth: u32) -> Job {
-    Job::random_read("random read at a part of the peak", 4096, depth, 1)
+    Job::random_read("random read at a share of the peak", 4096, depth, 1)
 }
 
-/// Measures all of it on each system.
-pub(super) fn measure(systems: &mut [System], options: &Options) -> Result<Vec<Share>, VhostError> {
+/// Measures all loads on each system.
+pub(super) fn measure(systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Share>, VhostError> {
     let mut shares = Vec::new();
     for system in systems {
         let mut peak = 0.0;
@@ -31,9 +31,9 @@ pub(super) fn measure(systems: &mut [System], options: &Options) -> Result<Vec<S
             shares.push(share(format!("{part} % of the peak"), system, round));
         }
         let round = system.measure(&job(1), None, None, options.warm_up, options.length)?;
-        shares.push(share("one after the other".into(), system, round));
+        shares.push(share("queue depth 1".into(), system, round));
         let round = system.measure(&job(1), Some(1000.0), None, options.warm_up, options.length)?;
-        shares.push(share("one a millisecond".into(), system, round));
+        shares.push(share("one per millisecond".into(), system, round));
         let window = Window { start: Instant::now(), warm_up: options.warm_up, length: options.length };
         let idle = Round { cores: system.cores_within(&window), ..Round::default() };
         shares.push(share("none".into(), system, idle));
@@ -41,7 +41,7 @@ pub(super) fn measure(systems: &mut [System], options: &Options) -> Result<Vec<S
     Ok(shares)
 }
 
-fn share(load: String, system: &System, round: Round) -> Share {
+fn share(load: String, system: &BackEnd, round: Round) -> Share {
     let cores_per_100k = round.cores.filter(|_| round.iops > 0.0).map(|cores| cores / round.iops * 1e5);
     Share { load, system: system.name.clone(), round, cores_per_100k }
 }

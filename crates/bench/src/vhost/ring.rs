@@ -1,37 +1,39 @@
-//! A driver's side of a split virtqueue (virtio 1.2, section 2.7): polled, unless it is asked to wait for an interrupt.
+//! The driver side of a split virtqueue (virtio 1.2, section 2.7): polled, unless an interrupt is
+//! requested.
 //!
-//! Always true: a chain is written before the index that shows it. Must not know what is in the chains.
+//! Invariant: a chain is written before the index that publishes it.
 
 use std::sync::Arc;
 
-use super::shared::Shared;
+use super::shared::SharedMemory;
 
 pub(super) const NEXT: u16 = 1;
 pub(super) const WRITE: u16 = 2;
 pub(super) const INDIRECT: u16 = 4;
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR: usize = 16;
-/// The driver wants no interrupts (without event indexes), the device no notifications.
-const NONE_WANTED: u16 = 1;
-/// Bytes of flags and index in front of both rings.
-const HEAD: usize = 4;
+/// Flag that suppresses interrupts (without event indexes) or notifications.
+const SUPPRESS: u16 = 1;
+/// Bytes of flags and index at the start of both rings.
+const RING_HEADER: usize = 4;
 const INDEX: usize = 2;
 /// Bytes of an entry of the used ring.
 const USED: usize = 8;
-/// Requests after which the event index, which must stay behind, is moved on.
-const MOVE_EVENT: u16 = 1 << 14;
+/// Requests after which the event index, which must stay in the past, is updated.
+const EVENT_UPDATE_INTERVAL: u16 = 1 << 14;
 
-/// Where a queue lies in the shared memory.
+/// The position of a queue in the shared memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RingLayout {
     pub(super) entries: u16,
     pub(super) table: usize,
     pub(super) available: usize,
     pub(super) used: usize,
 }
 
-impl Place {
-    /// A queue's parts from `at` on, each on pages of its own, and where they end.
+impl RingLayout {
+    /// Returns the layout of a queue from offset `at`, with each part on its own pages, and its
+    /// end.
     pub(super) fn from(at: usize, entries: u16) -> (Self, usize) {
         let table = at.next_multiple_of(4096);
         let available = (table + usize::from(entries) * DESCRIPTOR).next_multiple_of(4096);
@@ -56,39 +58,40 @@ impl Descriptor {
     }
 }
 
-/// See the module.
+/// The driver side of a queue; see the module documentation.
 pub(super) struct Ring {
-    memory: Arc<Shared>,
-    place: Place,
+    memory: Arc<SharedMemory>,
+    place: RingLayout,
     event_index: bool,
-    /// Index behind the last chain that was added.
+    /// Index after the last added chain.
     added: u16,
-    /// The index as the device knows it.
+    /// The published index.
     published: u16,
-    /// Index behind the last chain that was taken back.
+    /// Index after the last chain taken back.
     seen: u16,
 }
 
 impl Ring {
-    /// A queue in memory that is zero.
-    pub(super) fn new(memory: Arc<Shared>, place: Place, event_index: bool) -> Self {
+    /// Returns a queue in zeroed memory.
+    pub(super) fn new(memory: Arc<SharedMemory>, place: RingLayout, event_index: bool) -> Self {
         let mut ring = Self { memory, place, event_index, added: 0, published: 0, seen: 0 };
         ring.want_no_interrupts();
         ring
     }
 
-    /// Asks for no more interrupts.
+    /// Suppresses interrupts.
     pub(super) fn want_no_interrupts(&mut self) {
         if self.event_index {
-            // The device interrupts when it passes the index: one that lies behind it never comes.
-            let event = HEAD + usize::from(self.place.entries) * 2;
+            // The device interrupts when it passes the index: an index in the past suppresses
+            // interrupts.
+            let event = RING_HEADER + usize::from(self.place.entries) * 2;
             self.memory.store_16(self.place.available + event, self.seen.wrapping_sub(1));
         } else {
-            self.memory.store_16(self.place.available, NONE_WANTED);
+            self.memory.store_16(self.place.available, SUPPRESS);
         }
     }
 
-    /// Entries of its table.
+    /// Returns the number of table entries.
     pub(super) fn entries(&self) -> u16 {
         self.place.entries
     }
@@ -97,56 +100,60 @@ impl Ring {
         self.memory.write(self.place.table + usize::from(index) * DESCRIPTOR, descriptor.bytes());
     }
 
-    /// Adds a chain. The device sees it after [`Ring::publish`].
+    /// Adds a chain, which the device sees after [`Ring::publish`].
     pub(super) fn add(&mut self, head: u16) {
-        let at = HEAD + usize::from(self.added & (self.place.entries - 1)) * 2;
+        let at = RING_HEADER + usize::from(self.added & (self.place.entries - 1)) * 2;
         self.memory.store_16(self.place.available + at, head);
         self.added = self.added.wrapping_add(1);
     }
 
-    /// Shows the device what was added. True if it wants a notification for it.
+    /// Publishes the added chains. True if the device wants a notification.
     pub(super) fn publish(&mut self) -> bool {
         if self.added == self.published {
             return false;
         }
         let before = std::mem::replace(&mut self.published, self.added);
         self.memory.store_16(self.place.available + INDEX, self.added);
-        // The index must be there before we look whether the device has gone to sleep: it does the same, the other way round.
+        // The index must be visible before the check for a sleeping device, which does the same in
+        // reverse order.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         if !self.event_index {
-            return self.memory.load_16(self.place.used) & NONE_WANTED == 0;
+            return self.memory.load_16(self.place.used) & SUPPRESS == 0;
         }
-        let event = self.memory.load_16(self.place.used + HEAD + usize::from(self.place.entries) * USED);
+        let event =
+            self.memory.load_16(self.place.used + RING_HEADER + usize::from(self.place.entries) * USED);
         self.added.wrapping_sub(event).wrapping_sub(1) < self.added.wrapping_sub(before)
     }
 
-    /// Asks for an interrupt for the next chain. True if one has ended meanwhile: there may be none for that one.
+    /// Requests an interrupt for the next completion. True if a chain has already completed, for
+    /// which no interrupt may come.
     pub(super) fn want_interrupt(&mut self) -> bool {
         if self.event_index {
-            let event = HEAD + usize::from(self.place.entries) * 2;
+            let event = RING_HEADER + usize::from(self.place.entries) * 2;
             self.memory.store_16(self.place.available + event, self.seen);
         } else {
             self.memory.store_16(self.place.available, 0);
         }
-        // The wish must be there before we look once more: the device does the same, the other way round.
+        // The request must be visible before the second check: the device does the same in reverse
+        // order.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.ended() > 0
     }
 
-    /// How many chains can be taken back.
+    /// Returns the number of completed chains.
     pub(super) fn ended(&self) -> u16 {
         self.memory.load_16(self.place.used + INDEX).wrapping_sub(self.seen)
     }
 
-    /// Takes a chain back, of those that [`Ring::ended`] counted. Gives its first descriptor.
+    /// Takes back a completed chain, as counted by [`Ring::ended`]. Returns its first descriptor.
     pub(super) fn take(&mut self) -> u16 {
-        let at = HEAD + usize::from(self.seen & (self.place.entries - 1)) * USED;
+        let at = RING_HEADER + usize::from(self.seen & (self.place.entries - 1)) * USED;
         let entry = u64::from_le_bytes(self.memory.read(self.place.used + at));
         self.seen = self.seen.wrapping_add(1);
-        if self.seen.is_multiple_of(MOVE_EVENT) {
+        if self.seen.is_multiple_of(EVENT_UPDATE_INTERVAL) {
             self.want_no_interrupts();
         }
-        // The head is the lower half of the entry; a device that names one beyond is found out by who looks it up.
+        // The head is the lower half of the entry; the caller detects a head out of range.
         u16::try_from(entry & u64::from(u32::MAX)).unwrap_or(u16::MAX)
     }
 }

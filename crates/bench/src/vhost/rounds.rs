@@ -1,4 +1,4 @@
-//! Jobs in rounds, on one back end or on two in turns.
+//! Runs the jobs in rounds, on one back end or on two in alternation.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -6,61 +6,61 @@ use std::time::{Duration, Instant};
 
 use reactor::{Reactor, Remote};
 
-use super::device::{Device, Shape};
+use super::device::{Device, DeviceShape};
 use super::embedded::{self, Embedded};
-use super::line::{Line, Report, Round, median};
-use super::load::{Load, Turn, Window, Work, entries};
+use super::line::{Line, Round, VhostReport, median};
+use super::load::{LoadSpec, Progress, QueueLoad, Window, entries};
 use super::proportion;
 use super::usage::Worker;
-use super::{Options, VhostError, pin};
+use super::{VhostError, VhostOptions, pin};
 use crate::suite::Job;
 
-/// Entries of a queue that back ends take at most.
+/// Maximum queue entries that back ends support.
 const ENTRIES_MAX: u32 = 1024;
-/// Bytes of one request at most: what back ends take in one piece.
+/// Maximum bytes of one contiguous request that back ends support.
 const BLOCK_MAX: u64 = 1 << 20;
-/// What ends with its last request lasts as long as that takes.
-const FOR_EVER: Duration = Duration::from_secs(7 * 86_400);
-/// How a disk is filled.
+/// The time limit of a load that ends with its last request.
+const NO_TIME_LIMIT: Duration = Duration::from_secs(7 * 86_400);
+/// Queue depth for filling a disk.
 const FILL_DEPTH: u32 = 16;
-/// How long an idle queue of the pool on memory drives is polled: the daemon's default.
+/// Polling time of an idle queue of the pool on memory drives: the daemon's default.
 const POLL: Duration = Duration::from_micros(50);
 
-/// A back end, and where its load runs.
-pub(super) struct System {
+/// A back end and its load.
+pub(super) struct BackEnd {
     pub(super) name: String,
-    disks: Vec<Target>,
+    disks: Vec<LoadedDisk>,
     worker: Option<Worker>,
     core: Option<usize>,
-    marked: bool,
+    stamped: bool,
     size: u64,
-    /// Ends after the connection to it.
+    /// Dropped after the connection.
     _embedded: Option<Embedded>,
 }
 
-/// A disk, and the reactors beside whose queues its load runs, in turn; a thread of its own if there are none.
-struct Target {
+/// A disk, and the reactors that run its load, in turn; a thread of its own if there are none.
+struct LoadedDisk {
     device: Device,
     beside: Vec<Remote>,
 }
 
-/// Runs the jobs; tells `done` of each line as soon as its job's rounds are through.
+/// Runs the jobs. Calls `done` with each line when the rounds of its job are complete.
 ///
 /// # Errors
-/// When a back end cannot be used, or answers wrongly.
-pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, VhostError> {
+/// If a back end cannot be used or behaves incorrectly.
+pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostReport, VhostError> {
     check(options)?;
     let mut systems = vec![match &options.socket {
-        Some(socket) => System::behind(socket, options)?,
-        None => System::embedded(options)?,
+        Some(socket) => BackEnd::behind(socket, options)?,
+        None => BackEnd::embedded(options)?,
     }];
     if let Some(socket) = &options.against {
-        systems.push(System::behind(socket, options)?);
+        systems.push(BackEnd::behind(socket, options)?);
     }
     for system in &mut systems {
         system.fill()?;
     }
-    let mut report = Report::default();
+    let mut report = VhostReport::default();
     for job in &options.jobs {
         for line in run_job(job, &mut systems, options)? {
             done(&line);
@@ -73,11 +73,11 @@ pub fn run(options: &Options, mut done: impl FnMut(&Line)) -> Result<Report, Vho
     Ok(report)
 }
 
-fn check(options: &Options) -> Result<(), VhostError> {
+fn check(options: &VhostOptions) -> Result<(), VhostError> {
     let invalid = |message: String| Err(VhostError::Invalid(message));
     for job in &options.jobs {
         if job.block_bytes > BLOCK_MAX || !job.block_bytes.is_multiple_of(4096) {
-            return invalid(format!("'{}': requests of 4 KiB to 1 MiB, in whole 4 KiB", job.name));
+            return invalid(format!("'{}': requests must be multiples of 4 KiB, up to 1 MiB", job.name));
         }
         if entries(job.depth, options.indirect) > ENTRIES_MAX || job.threads > 64 {
             return invalid(format!(
@@ -88,37 +88,37 @@ fn check(options: &Options) -> Result<(), VhostError> {
         }
         if job.read_percent < 100 && !options.overwrite && uses_sockets(options) {
             return invalid(format!(
-                "'{}' writes, and would destroy what the disk holds: say --overwrite if it may",
+                "'{}' writes and would overwrite the disk; use --overwrite to permit it",
                 job.name
             ));
         }
     }
     if options.disks == 0 {
-        return invalid("at least one disk".into());
+        return invalid("at least one disk is required".into());
     }
     if options.jobs.is_empty() {
-        return invalid("no job".into());
+        return invalid("at least one job is required".into());
     }
     if options.beside && (options.socket.is_some() || options.against.is_some()) {
-        return invalid("only the pool on memory drives can have the load beside it".into());
+        return invalid("the load can run on the reactors of a pool on memory drives only".into());
     }
     if options.size < BLOCK_MAX * u64::from(FILL_DEPTH) {
-        return invalid("at least 16 MiB of the disk must be used".into());
+        return invalid("the used size of the disk must be at least 16 MiB".into());
     }
     Ok(())
 }
 
-fn uses_sockets(options: &Options) -> bool {
+fn uses_sockets(options: &VhostOptions) -> bool {
     options.socket.is_some() || options.against.is_some()
 }
 
-/// What the devices are set up for: room for every job.
-fn shape(options: &Options) -> Shape {
+/// Returns device parameters that suffice for every job.
+fn shape(options: &VhostOptions) -> DeviceShape {
     let bytes = |job: &Job| job.block_bytes * u64::from(job.depth) * u64::from(job.threads);
     let most = options.jobs.iter().map(bytes).max().unwrap_or(0).max(BLOCK_MAX * u64::from(FILL_DEPTH));
     let depth = options.jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(proportion::DEPTH);
     let queues = options.jobs.iter().map(|job| job.threads).max().unwrap_or(1);
-    Shape {
+    DeviceShape {
         queues: u16::try_from(queues).unwrap_or(1),
         entries: u16::try_from(entries(depth, options.indirect)).unwrap_or(4),
         data: usize::try_from(most).unwrap_or(0),
@@ -126,8 +126,8 @@ fn shape(options: &Options) -> Shape {
     }
 }
 
-impl System {
-    fn behind(socket: &Path, options: &Options) -> Result<Self, VhostError> {
+impl BackEnd {
+    fn behind(socket: &Path, options: &VhostOptions) -> Result<Self, VhostError> {
         let name = socket.display().to_string();
         let device = connect(socket, &name, options)?;
         if device.read_only && options.overwrite {
@@ -135,31 +135,31 @@ impl System {
         }
         Ok(Self {
             worker: device.worker.clone(),
-            disks: vec![Target { device, beside: Vec::new() }],
+            disks: vec![LoadedDisk { device, beside: Vec::new() }],
             name,
             core: options.core,
-            marked: options.overwrite,
+            stamped: options.overwrite,
             size: options.size,
             _embedded: None,
         })
     }
 
-    fn embedded(options: &Options) -> Result<Self, VhostError> {
+    fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
         let cores = match options.pool_cores.as_slice() {
             [] => vec![None],
             cores => cores.iter().copied().map(Some).collect(),
         };
         let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
-        let Options { disks, shards, io, .. } = *options;
-        let shape = embedded::Shape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
+        let VhostOptions { disks, shards, io, .. } = *options;
+        let shape = embedded::PoolShape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
         let embedded = Embedded::start(&shape)?;
         let name = match disks {
             1 => "memory drives".to_owned(),
             many => format!("{many} disks on memory drives"),
         };
-        let target = |place: &embedded::Place| {
+        let target = |place: &embedded::DiskSocket| {
             let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
-            Ok(Target { device: connect(&place.socket, &name, options)?, beside })
+            Ok(LoadedDisk { device: connect(&place.socket, &name, options)?, beside })
         };
         let disks = embedded.disks.iter().map(target).collect::<Result<_, VhostError>>()?;
         Ok(Self {
@@ -167,15 +167,15 @@ impl System {
             disks,
             worker: Some(embedded.worker.clone()),
             core: options.core,
-            marked: true,
+            stamped: true,
             size: options.size,
             _embedded: Some(embedded),
         })
     }
 
-    /// Writes the whole of what is used, each block with its number.
+    /// Writes the used part of the disk, each block with its number.
     fn fill(&mut self) -> Result<(), VhostError> {
-        if !self.marked {
+        if !self.stamped {
             return Ok(());
         }
         let job = Job {
@@ -184,7 +184,7 @@ impl System {
             ..Job::random_read("filling the disk", BLOCK_MAX, FILL_DEPTH, 1)
         };
         let blocks = self.size / BLOCK_MAX;
-        self.measure(&job, None, Some(blocks), Duration::ZERO, FOR_EVER).map(drop)
+        self.measure(&job, None, Some(blocks), Duration::ZERO, NO_TIME_LIMIT).map(drop)
     }
 
     /// Runs a job once.
@@ -199,7 +199,7 @@ impl System {
         let window = Window { start: Instant::now(), warm_up, length };
         let queues = f64::from(job.threads) * self.disks.len() as f64;
         let size = self.disks.iter().map(|disk| disk.device.capacity).fold(self.size, u64::min);
-        let work = |disk: u32, queue: u32| Work {
+        let work = |disk: u32, queue: u32| LoadSpec {
             block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
             read_percent: job.read_percent,
             random: job.random,
@@ -209,8 +209,8 @@ impl System {
             from: 0,
             size,
             first: size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
-            written: self.marked,
-            verified: self.marked,
+            written: self.stamped,
+            verified: self.stamped,
             gap: rate.map(|rate| 1e9 * queues / rate),
             limit: limit.unwrap_or(u64::MAX),
         };
@@ -218,10 +218,10 @@ impl System {
         for (number, disk) in (0..).zip(&mut self.disks) {
             let mut beside = disk.beside.iter().cycle();
             for (index, queue) in (0..).zip(disk.device.queues.drain(..job.threads as usize)) {
-                loads.push((Load::new(queue, work(number, index), window), beside.next().cloned()));
+                loads.push((QueueLoad::new(queue, work(number, index), window), beside.next().cloned()));
             }
         }
-        let running = Running::start(loads, self.core)?;
+        let running = RunningLoads::start(loads, self.core)?;
         let cores = if limit.is_none() { self.cores_within(&window) } else { None };
         let loads = running.wait()?;
         let mut counted = Vec::new();
@@ -235,9 +235,9 @@ impl System {
         let (failed, stuck) =
             (counted.iter().map(|load| load.failed).sum::<u64>(), counted.iter().any(|load| load.stuck));
         let wrong =
-            |what: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), what };
+            |problem: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), problem };
         if stuck {
-            return Err(wrong("a request was not answered for a minute".into()));
+            return Err(wrong("a request did not complete within a minute".into()));
         }
         if failed > 0 {
             return Err(wrong(format!("{failed} requests failed")));
@@ -245,7 +245,7 @@ impl System {
         Ok(Round::of(counted, job.block_bytes, cores))
     }
 
-    /// Processors that the back end uses within the window.
+    /// Returns the processors that the back end uses within the window.
     pub(super) fn cores_within(&self, window: &Window) -> Option<f64> {
         let now = || Some((Instant::now(), self.worker.as_ref()?.nanos()?));
         std::thread::sleep(window.warm_up.saturating_sub(window.start.elapsed()));
@@ -258,25 +258,25 @@ impl System {
     }
 }
 
-fn connect(socket: &Path, name: &str, options: &Options) -> Result<Device, VhostError> {
+fn connect(socket: &Path, name: &str, options: &VhostOptions) -> Result<Device, VhostError> {
     let failed = |source| VhostError::BackEnd { socket: name.into(), source };
     let device = Device::connect(socket, &shape(options)).map_err(failed)?;
     if device.capacity < options.size {
-        let message = format!("the disk has {} bytes, and {} are to be used", device.capacity, options.size);
+        let message = format!("the disk has {} bytes; {} are required", device.capacity, options.size);
         return Err(failed(std::io::Error::other(message)));
     }
     Ok(device)
 }
 
-/// Loads that run somewhere.
-struct Running {
-    ended: mpsc::Receiver<(usize, Load)>,
+/// RunningLoads loads.
+struct RunningLoads {
+    ended: mpsc::Receiver<(usize, QueueLoad)>,
     count: usize,
 }
 
-impl Running {
+impl RunningLoads {
     /// Starts loads: each on its reactor, those without one together on a thread.
-    fn start(loads: Vec<(Load, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
+    fn start(loads: Vec<(QueueLoad, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
         let (sender, ended) = mpsc::channel();
         let count = loads.len();
         let mut alone = Vec::new();
@@ -289,10 +289,10 @@ impl Running {
             let begin = move || {
                 let task = async move {
                     let reactor = Reactor::current();
-                    while load.turn() != Turn::Done {
+                    while load.poll() != Progress::Done {
                         reactor.yield_now().await;
                     }
-                    // Somebody waits, unless the program ends.
+                    // Fails only if the program ends.
                     let _ = sender.send((index, load));
                 };
                 Reactor::current().spawn(task).detach();
@@ -304,7 +304,7 @@ impl Running {
             let run = move || {
                 let result = core.map_or(Ok(()), pin);
                 let go = result.is_ok();
-                // Who started it waits for both.
+                // The starter waits for both.
                 let _ = pinned.send(result);
                 if go {
                     drive(alone, &sender);
@@ -316,8 +316,8 @@ impl Running {
         Ok(Self { ended, count })
     }
 
-    fn wait(self) -> Result<Vec<Load>, VhostError> {
-        let mut loads: Vec<(usize, Load)> = self.ended.iter().take(self.count).collect();
+    fn wait(self) -> Result<Vec<QueueLoad>, VhostError> {
+        let mut loads: Vec<(usize, QueueLoad)> = self.ended.iter().take(self.count).collect();
         if loads.len() < self.count {
             return Err(VhostError::Ended);
         }
@@ -326,20 +326,20 @@ impl Running {
     }
 }
 
-/// Drives loads on this thread until all have ended.
-fn drive(mut loads: Vec<(usize, Load)>, ended: &mpsc::Sender<(usize, Load)>) {
+/// Runs loads on this thread until all have ended.
+fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueLoad)>) {
     while !loads.is_empty() {
         let mut busy = false;
         let mut index = 0;
         while let Some((_, load)) = loads.get_mut(index) {
-            match load.turn() {
-                Turn::Done => {
-                    // Somebody waits, unless the program ends.
+            match load.poll() {
+                Progress::Done => {
+                    // Fails only if the program ends.
                     let _ = ended.send(loads.remove(index));
                     continue;
                 }
-                Turn::Busy => busy = true,
-                Turn::Idle => {}
+                Progress::Busy => busy = true,
+                Progress::Idle => {}
             }
             index += 1;
         }
@@ -349,7 +349,7 @@ fn drive(mut loads: Vec<(usize, Load)>, ended: &mpsc::Sender<(usize, Load)>) {
     }
 }
 
-fn run_job(job: &Job, systems: &mut [System], options: &Options) -> Result<Vec<Line>, VhostError> {
+fn run_job(job: &Job, systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Line>, VhostError> {
     let mut rounds = vec![Vec::new(); systems.len()];
     for round in 0..options.rounds as usize {
         for turn in 0..systems.len() {
@@ -359,7 +359,7 @@ fn run_job(job: &Job, systems: &mut [System], options: &Options) -> Result<Vec<L
             };
             rounds.push(match options.requests {
                 None => system.measure(job, None, None, options.warm_up, options.length)?,
-                limit => system.measure(job, None, limit, Duration::ZERO, FOR_EVER)?,
+                limit => system.measure(job, None, limit, Duration::ZERO, NO_TIME_LIMIT)?,
             });
         }
     }

@@ -1,7 +1,7 @@
-//! Memory that the load generator shares with a back end, as a guest's memory is: a file without a name, mapped.
+//! Memory shared with a back end, like a guest's memory: a mapped memfd.
 //!
-//! Owns the unsafe lines of the room: there is no way to speak virtio without memory that another process writes to.
-//! Always true: nothing outside of the mapping is touched; no reference to shared bytes is made. Must not know queues.
+//! Contains the unsafe code of the benchmark: virtio requires memory that another process writes
+//! to. Invariants: no access outside the mapping; no Rust reference to shared bytes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -14,20 +14,22 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// See the module.
-pub(super) struct Shared {
+/// A shared memory mapping; see the module documentation.
+pub(super) struct SharedMemory {
     file: OwnedFd,
     start: NonNull<c_void>,
     len: usize,
 }
 
-// SAFETY: an address range that belongs to this value; its bytes are only reached through raw copies and atomics.
-unsafe impl Send for Shared {}
+// SAFETY: an address range owned by this value; its bytes are only reached through raw copies and
+// atomics.
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemory {}
 
-impl Shared {
-    /// `len` bytes, each page of them allocated, in large pages where the system gives them to files without a name.
+impl SharedMemory {
+    /// Allocates `len` bytes with all pages populated, in huge pages if the system supports them
+    /// for memfds.
     pub(super) fn new(len: usize) -> io::Result<Arc<Self>> {
         let file = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, len as u64)?;
@@ -35,9 +37,12 @@ impl Shared {
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0)? };
-        let Some(start) = NonNull::new(start) else { return Err(io::Error::other("a mapping at nothing")) };
+        let Some(start) = NonNull::new(start) else {
+            return Err(io::Error::other("mmap returned a null address"));
+        };
         let shared = Self { file, start, len };
-        // SAFETY: the range is the mapping just made; a wish, and then pages are allocated and not changed.
+        // SAFETY: the range is the mapping just made; huge pages are optional, and pages are
+        // allocated, not changed.
         unsafe {
             let _ = rustix::mm::madvise(start.as_ptr(), len, Advice::LinuxHugepage);
             rustix::mm::madvise(start.as_ptr(), len, Advice::LinuxPopulateWrite)?;
@@ -45,17 +50,17 @@ impl Shared {
         Ok(Arc::new(shared))
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where it lies in this process.
+    /// Returns the address in this process.
     pub(super) fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
 
-    /// The file behind it.
+    /// Returns the file descriptor.
     pub(super) fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -68,22 +73,22 @@ impl Shared {
 
     fn half(&self, at: usize) -> &AtomicU16 {
         let place = self.place(at, 2).cast::<u16>();
-        assert!(place.is_aligned(), "a number lies across");
+        assert!(place.is_aligned(), "a number is misaligned");
         // SAFETY: within the mapping, aligned; both sides read and write it as a whole.
         unsafe { AtomicU16::from_ptr(place) }
     }
 
-    /// The number at `at`; what the other side wrote before it is seen after this.
+    /// Loads the number at `at` with acquire ordering.
     pub(super) fn load_16(&self, at: usize) -> u16 {
         u16::from_le(self.half(at).load(Ordering::Acquire))
     }
 
-    /// Stores a number; who sees it sees what was written before.
+    /// Stores a number with release ordering.
     pub(super) fn store_16(&self, at: usize, value: u16) {
         self.half(at).store(value.to_le(), Ordering::Release);
     }
 
-    /// Bytes, as they are now.
+    /// Copies bytes out.
     pub(super) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut bytes = [0; N];
         // SAFETY: within the mapping; no reference to shared bytes exists.
@@ -91,17 +96,17 @@ impl Shared {
         bytes
     }
 
-    /// Writes bytes.
+    /// Copies bytes in.
     pub(super) fn write<const N: usize>(&self, at: usize, bytes: [u8; N]) {
         // SAFETY: as in `read`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.place(at, N), N) };
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; nobody holds an address of it any more.
+        // SAFETY: mapped in `new` with this length; no address of it is in use any more.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.len) };
-        assert!(unmapped.is_ok(), "a mapping could not be given back");
+        assert!(unmapped.is_ok(), "munmap failed");
     }
 }

@@ -1,6 +1,6 @@
-//! The benchmark itself: on a small pool, and on two back ends in turns.
+//! Tests of the benchmark on a small pool and on two back ends.
 
-use super::embedded::{Embedded, Shape};
+use super::embedded::{Embedded, PoolShape};
 use super::*;
 
 fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32) -> Job {
@@ -8,8 +8,8 @@ fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32)
     Job { read_percent, random, ..Job::random_read(name, block_bytes, depth, threads) }
 }
 
-fn options(jobs: Vec<Job>) -> Options {
-    Options {
+fn options(jobs: Vec<Job>) -> VhostOptions {
+    VhostOptions {
         socket: None,
         against: None,
         jobs,
@@ -35,8 +35,8 @@ fn jobs() -> Vec<Job> {
     vec![job("reads", 4096, 100, 64, 1), job("both", 4096, 70, 8, 2), job("long", 1 << 20, 50, 4, 1)]
 }
 
-fn shape() -> Shape {
-    Shape {
+fn shape() -> PoolShape {
+    PoolShape {
         cores: vec![None],
         drive_bytes: 64 << 20,
         volume_bytes: 16 << 20,
@@ -47,7 +47,7 @@ fn shape() -> Shape {
     }
 }
 
-fn served() -> Embedded {
+fn start_pool() -> Embedded {
     Embedded::start(&shape()).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn assert_sound(line: &Line) {
 }
 
 #[test]
-fn the_table_is_that_of_the_issue() {
+fn the_reference_table_has_its_jobs() {
     let suite = table();
     assert_eq!(suite.jobs.len(), 8);
     assert!(suite.jobs.iter().all(|job| job.threads == 1));
@@ -73,7 +73,7 @@ fn a_pool_on_memory_is_measured_and_verified() {
         [(false, false, Auto), (true, false, Auto), (false, true, Auto), (false, true, Threads)]
     {
         let mut seen = Vec::new();
-        let options = Options { indirect, beside, io, ..options(jobs()) };
+        let options = VhostOptions { indirect, beside, io, ..options(jobs()) };
         let report = run(&options, |line| seen.push(line.clone())).unwrap();
         assert_eq!(report.lines, seen);
         assert_eq!(report.lines.len(), 3);
@@ -83,40 +83,40 @@ fn a_pool_on_memory_is_measured_and_verified() {
 }
 
 #[test]
-fn disks_on_shards_of_their_own_are_measured_together() {
+fn disks_on_separate_shards_are_measured_together() {
     for beside in [false, true] {
-        // Wherever this machine has them run.
-        let embedded = Options { disks: 2, shards: Some(1), beside, ..options(jobs()) };
+        // On whichever cores this machine runs them.
+        let embedded = VhostOptions { disks: 2, shards: Some(1), beside, ..options(jobs()) };
         let report = run(&embedded, |_| ()).unwrap();
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
     }
-    let shape = Shape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
-    let served = Embedded::start(&shape).unwrap();
-    let homes = served.disks.iter().map(|disk| {
+    let shape = PoolShape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
+    let start_pool = Embedded::start(&shape).unwrap();
+    let homes = start_pool.disks.iter().map(|disk| {
         assert_eq!(disk.reactors.len(), 1);
-        served.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
+        start_pool.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
     });
     assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 0]);
 }
 
 #[test]
-fn a_number_of_requests_is_an_end_too() {
+fn a_run_can_end_after_a_number_of_requests() {
     let length = Duration::from_secs(3600);
-    let options = Options { requests: Some(200), length, warm_up: length, ..options(jobs()) };
+    let options = VhostOptions { requests: Some(200), length, warm_up: length, ..options(jobs()) };
     let report = run(&options, |_| {}).unwrap();
     for line in &report.lines {
         assert_sound(line);
-        // The rates are of the time that they took: no more were under way than may be (Little's law).
+        // Little's law: the rates are those of the measured time.
         let most = f64::from(line.depth * line.queues);
         assert!(line.rounds.iter().all(|round| round.iops * round.mean_us / 1e6 <= most), "{line:?}");
     }
 }
 
 #[test]
-fn two_back_ends_are_compared_in_turns() {
-    let (one, other) = (served(), served());
-    let options = Options {
+fn two_back_ends_are_compared_in_alternation() {
+    let (one, other) = (start_pool(), start_pool());
+    let options = VhostOptions {
         socket: Some(one.disks[0].socket.clone()),
         against: Some(other.disks[0].socket.clone()),
         overwrite: true,
@@ -134,14 +134,14 @@ fn two_back_ends_are_compared_in_turns() {
     assert_eq!(loads[0], "100 % of the peak");
     assert_eq!((loads[6], report.shares.len()), ("none", 14));
     let paced = |index: usize| report.shares[index].round.iops;
-    assert!(paced(3) < paced(0) / 10.0, "a hundredth of the peak is kept to");
+    assert!(paced(3) < paced(0) / 10.0, "the load is limited to a hundredth of the peak");
 }
 
 #[test]
-fn what_a_disk_holds_is_not_overwritten_unasked() {
-    let back_end = served();
+fn a_disk_is_overwritten_only_with_permission() {
+    let back_end = start_pool();
     let reads = vec![job("reads", 4096, 100, 4, 1)];
-    let on = |jobs: Vec<Job>, overwrite: bool| Options {
+    let on = |jobs: Vec<Job>, overwrite: bool| VhostOptions {
         socket: Some(back_end.disks[0].socket.clone()),
         overwrite,
         ..options(jobs)
@@ -149,28 +149,28 @@ fn what_a_disk_holds_is_not_overwritten_unasked() {
     run(&on(reads.clone(), true), |_| ()).unwrap();
     let error = run(&on(vec![job("writes", 4096, 99, 4, 1)], false), |_| ()).unwrap_err();
     assert!(error.to_string().contains("--overwrite"), "{error}");
-    // Reading alone changes nothing: the marks of the first run are all still there.
+    // Reads do not change the disk: the stamps of the first run are intact.
     let report = run(&on(reads, false), |_| ()).unwrap();
     assert_eq!(report.lines[0].median.wrong, 0);
 }
 
 #[test]
-fn nonsense_is_refused() {
-    let refused = |options: Options, says: &str| {
+fn invalid_options_are_rejected() {
+    let refused = |options: VhostOptions, says: &str| {
         let error = run(&options, |_| ()).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
-    refused(options(vec![job("odd", 6000, 100, 1, 1)]), "whole 4 KiB");
+    refused(options(vec![job("odd", 6000, 100, 1, 1)]), "multiples of 4 KiB");
     refused(options(vec![job("deep", 4096, 100, 400, 1)]), "1024 entries");
-    refused(options(Vec::new()), "no job");
-    refused(Options { size: 1 << 20, ..options(jobs()) }, "16 MiB");
-    refused(Options { core: Some(100_000), ..options(jobs()) }, "core 100000");
+    refused(options(Vec::new()), "at least one job");
+    refused(VhostOptions { size: 1 << 20, ..options(jobs()) }, "16 MiB");
+    refused(VhostOptions { core: Some(100_000), ..options(jobs()) }, "core 100000");
     let nowhere = Some(PathBuf::from("/nonexistent/disk.sock"));
     refused(
-        Options { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
+        VhostOptions { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
         "/nonexistent/disk.sock",
     );
-    refused(Options { disks: 0, ..options(jobs()) }, "disk");
-    refused(Options { shards: Some(2), ..options(jobs()) }, "the pool has 1");
-    refused(Options { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
+    refused(VhostOptions { disks: 0, ..options(jobs()) }, "disk");
+    refused(VhostOptions { shards: Some(2), ..options(jobs()) }, "the pool has 1");
+    refused(VhostOptions { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
 }

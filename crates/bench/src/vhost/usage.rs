@@ -1,30 +1,30 @@
-//! How much of the processors a back end uses: the time of its threads, as the kernel counts it.
+//! Processor time of a back end, from the kernel's accounting of its threads.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Whose time is counted.
+/// The threads to account.
 #[derive(Clone, Debug)]
 pub(super) enum Worker {
-    /// A process: all its threads.
+    /// All threads of a process.
     Process(PathBuf),
     /// Threads of this process.
     Threads(Vec<PathBuf>),
 }
 
 impl Worker {
-    /// The process at the other end of a socket.
+    /// Returns the process at the other end of a socket.
     pub(super) fn behind(stream: &UnixStream) -> Option<Self> {
         let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
         Some(Self::Process(format!("/proc/{}/task", peer.pid.as_raw_nonzero()).into()))
     }
 
-    /// Threads of this process, by their numbers.
+    /// Returns threads of this process, by id.
     pub(super) fn threads(ids: &[i32]) -> Self {
         Self::Threads(ids.iter().map(|id| format!("/proc/self/task/{id}").into()).collect())
     }
 
-    /// The process, if it is another one.
+    /// Returns the process id, unless it is this process.
     pub(super) fn process(&self) -> Option<u32> {
         match self {
             Self::Process(tasks) => tasks.parent()?.file_name()?.to_str()?.parse().ok(),
@@ -32,13 +32,14 @@ impl Worker {
         }
     }
 
-    /// Nanoseconds on a processor so far; `None` where the kernel does not count them or we may not look.
+    /// Returns the processor time in nanoseconds; `None` if the kernel does not provide it or
+    /// access is denied.
     pub(super) fn nanos(&self) -> Option<u64> {
         match self {
             Self::Process(tasks) => {
                 let mut sum = 0;
                 for task in std::fs::read_dir(tasks).ok()? {
-                    // A thread that has ended in between counts no more.
+                    // A thread that has exited no longer counts.
                     sum += nanos_of(&task.ok()?.path()).unwrap_or(0);
                 }
                 Some(sum)
@@ -48,7 +49,7 @@ impl Worker {
     }
 }
 
-/// A thread's time on a processor: the first number of its `schedstat`.
+/// Returns a thread's processor time: the first number of its `schedstat`.
 fn nanos_of(task: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()

@@ -22,7 +22,8 @@ fn a_range_is_written_only_if_it_holds_the_expected_bytes() {
     with_pool(async |pool| {
         pool.create_volume("a", 64 << 20, 512, 0).await.unwrap();
         let volume = pool.open_volume("a").await.unwrap().attach();
-        // Ranges of one sector, within a block, of whole blocks, and over the border of two blocks; in both shards.
+        // Ranges of one sector, within a block, of whole blocks, and over the border of two blocks;
+        // in both shards.
         for (offset, length) in
             [(0, 512), (1024, 2048), (4 << 20, 4096), ((5 << 20) + 3584, 1024), ((8 << 20) - 8192, 8192)]
         {
@@ -123,7 +124,7 @@ fn a_copy_has_the_data_and_the_holes_of_its_source() {
         let data = pattern(3, 6 << 20);
         source.write(1 << 20, &data.span()).await.unwrap();
         source.write((20 << 20) + 512, &pattern(4, 1024).span()).await.unwrap();
-        // What the target held is replaced by the source's holes.
+        // The holes of the source replace the data of the target.
         target.write(16 << 20, &pattern(5, 1 << 20).span()).await.unwrap();
         target.copy_from(&source, 512, 512, (32 << 20) - 1024).await.unwrap();
         for offset in (0..32u64 << 20).step_by(1 << 20) {

@@ -1,4 +1,5 @@
-//! Compare-and-write on a volume: the building block of SCSI COMPARE AND WRITE and NVMe Compare and Write.
+//! Compare-and-write on a volume: the building block of SCSI COMPARE AND WRITE and NVMe Compare and
+//! Write.
 
 use std::rc::Rc;
 
@@ -22,13 +23,14 @@ pub enum Comparison {
 }
 
 impl AttachedVolume {
-    /// Writes `data` at `offset` if the range holds `expected`, as one atomic step: no other write to the range happens
-    /// between the comparison and the write, and a crash leaves the old or the new bytes. Offset and length are whole
-    /// sectors. Durable after a later [`Self::flush`].
+    /// Writes `data` at `offset` if the range holds `expected`, as one atomic step: no other write
+    /// to the range happens between the comparison and the write, and a crash leaves the old or the
+    /// new bytes. Offset and length are whole sectors. Durable after a later [`Self::flush`].
     ///
     /// # Errors
-    /// `Invalid` if the lengths differ, beyond the end, across the border of two slices (4 MiB), or for more blocks than
-    /// [`crate::Pool::atomic_write_bytes`]; otherwise as [`Self::read`] and [`Self::write`].
+    /// `Invalid` if the lengths differ, beyond the end, across the border of two slices (4 MiB), or
+    /// for more blocks than [`crate::Pool::atomic_write_bytes`]; otherwise as [`Self::read`] and
+    /// [`Self::write`].
     pub async fn compare_and_write(&self, offset: u64, expected: &Span, data: &Span) -> Result<Comparison> {
         let length = data.len() as u64;
         self.check_write(offset, length)?;

@@ -1,8 +1,9 @@
 //! Copying a range on the server side, for SCSI EXTENDED COPY, NVMe Copy and clones of images.
 //!
-//! The data passes through memory of the engine, not through the client. Blocks cannot be shared by map in this log
-//! format: a record's descriptors name the layer and block of each cell, from which the cleaner and the repair find its
-//! only map entry. Holes are copied by map: they are zeroed in the target, and neither read nor written.
+//! The data passes through memory of the engine, not through the client. Blocks cannot be shared by
+//! map in this log format: a record's descriptors name the layer and block of each cell, from which
+//! the cleaner and the repair find its only map entry. Holes are copied by map: they are zeroed in
+//! the target, and neither read nor written.
 
 use std::sync::Arc;
 
@@ -18,13 +19,14 @@ const COPY_PIECE: u64 = 1 << 20;
 const COPIES_IN_FLIGHT: u64 = 4;
 
 impl AttachedVolume {
-    /// Copies `length` bytes from offset `from` of `source`, a volume or snapshot of the same pool, to `offset` of this
-    /// volume. Offsets and length are whole sectors of both. Other writes to the ranges meanwhile may or may not be
-    /// copied, or be overwritten. Durable after a later [`Self::flush`].
+    /// Copies `length` bytes from offset `from` of `source`, a volume or snapshot of the same pool,
+    /// to `offset` of this volume. Offsets and length are whole sectors of both. Other writes to
+    /// the ranges meanwhile may or may not be copied, or be overwritten. Durable after a later
+    /// [`Self::flush`].
     ///
     /// # Errors
-    /// `Invalid` beyond an end, or if the ranges are of one volume and overlap; as [`Self::read`] and [`Self::write`].
-    /// A part of the range may have been copied then.
+    /// `Invalid` beyond an end, or if the ranges are of one volume and overlap; as [`Self::read`]
+    /// and [`Self::write`]. A part of the range may have been copied then.
     pub async fn copy_from(&self, source: &Self, from: u64, offset: u64, length: u64) -> Result<()> {
         source.check(from, length)?;
         self.check_write(offset, length)?;

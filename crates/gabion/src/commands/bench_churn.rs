@@ -1,7 +1,7 @@
 //! `gabion bench churn`.
 
 use anyhow::{Context, Result};
-use bench::churn::{Distribution, Options, Step};
+use bench::churn::{ChurnOptions, ChurnStep, Distribution};
 
 use super::measuring::Measuring;
 use crate::cli::{ChurnArgs, DistributionArg, Global};
@@ -18,7 +18,7 @@ given, so nothing is flushed. Columns from 'cleaning' on are blocks on the drive
 /// # Errors
 /// When the benchmark cannot run, or a block does not hold what was written.
 pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<Outcome> {
-    let options = Options {
+    let options = ChurnOptions {
         scheme: arguments.scheme,
         drive_bytes: usize::try_from(arguments.drive_size.0).context("the size of a drive")?,
         fill: f64::from(arguments.fill) / 100.0,
@@ -35,10 +35,10 @@ pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<Outcome> {
         super::print(&output::churn_header())?;
     }
     measuring.tell("making the pool");
-    let tell = |step: Step<'_>| match step {
-        Step::Filling(share) => measuring.tell_share("filling the volume", share),
-        Step::Verifying(share) => measuring.tell_share("reading every block", share),
-        Step::Measured(window) => {
+    let tell = |step: ChurnStep<'_>| match step {
+        ChurnStep::Filling(share) => measuring.tell_share("filling the volume", share),
+        ChurnStep::Verifying(share) => measuring.tell_share("reading every block", share),
+        ChurnStep::Measured(window) => {
             measuring.tell("overwriting");
             // Lines appear as they are measured; who no longer listens is found out at the end.
             if measuring.table {

@@ -1,7 +1,7 @@
 //! `gabion bench fairness`.
 
 use anyhow::{Context, Result};
-use bench::fairness::{Drives, Options};
+use bench::fairness::{Drives, FairnessOptions};
 
 use super::measuring::Measuring;
 use crate::cli::{FairnessArgs, Global};
@@ -21,7 +21,7 @@ pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<Outcome> 
         Some(directory) => Drives::Files(directory.clone()),
         None => Drives::Paths(arguments.drives.clone()),
     };
-    let options = Options {
+    let options = FairnessOptions {
         scheme: arguments.scheme,
         count: arguments.scheme.width().into(),
         drives,

@@ -1,7 +1,7 @@
 //! `gabion bench rebuild`.
 
 use anyhow::{Context, Result, bail};
-use bench::rebuild::{Drives, Options};
+use bench::rebuild::{Drives, RebuildOptions};
 
 use super::measuring::Measuring;
 use crate::cli::{Global, RebuildArgs};
@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
     if arguments.scheme.parity() == 0 {
         bail!("{} bears no loss: there is nothing to rebuild from", arguments.scheme);
     }
-    let options = Options {
+    let options = RebuildOptions {
         scheme: arguments.scheme,
         count,
         drives,

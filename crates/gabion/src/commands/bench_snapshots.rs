@@ -1,7 +1,7 @@
 //! `gabion bench snapshots`.
 
 use anyhow::{Context, Result};
-use bench::snapshots::Options;
+use bench::snapshots::SnapshotOptions;
 
 use super::measuring::Measuring;
 use crate::cli::{Global, SnapshotsArgs};
@@ -21,7 +21,7 @@ const VOLUME: u64 = 128 << 20;
 /// # Errors
 /// When the benchmark cannot run, or a block does not hold what was written.
 pub(crate) fn run(global: &Global, arguments: &SnapshotsArgs) -> Result<Outcome> {
-    let options = Options {
+    let options = SnapshotOptions {
         volume_bytes: VOLUME,
         snapshots: arguments.snapshots,
         changes: arguments.changes,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use bench::vhost::{Line, Options};
+use bench::vhost::{Line, VhostOptions};
 use indicatif::ProgressBar;
 
 use crate::cli::{Global, VhostArgs};
@@ -59,7 +59,7 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn options(arguments: &VhostArgs) -> Result<Options> {
+fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
     let jobs = match arguments.job.block {
         Some(block) => vec![own_job(arguments, block.0)],
         None => {
@@ -70,7 +70,7 @@ fn options(arguments: &VhostArgs) -> Result<Options> {
     if jobs.is_empty() {
         bail!("no job's name contains '{}'", arguments.only);
     }
-    Ok(Options {
+    Ok(VhostOptions {
         socket: arguments.socket.clone(),
         against: arguments.against.clone(),
         jobs,

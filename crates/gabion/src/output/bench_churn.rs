@@ -1,6 +1,6 @@
 //! What `bench churn` measured, for people.
 
-use bench::churn::{Churn, Distribution, Window};
+use bench::churn::{Churn, ChurnWindow, Distribution};
 
 /// The titles above the lines.
 pub(crate) fn churn_header() -> String {
@@ -23,7 +23,7 @@ pub(crate) fn churn_header() -> String {
 }
 
 /// A line for a stretch of the load, called by how often the volume was written over then or by a name.
-pub(crate) fn churn_window(name: Option<&str>, window: &Window) -> String {
+pub(crate) fn churn_window(name: Option<&str>, window: &ChurnWindow) -> String {
     let number = format!("{:.2}", window.written);
     let written = &window.amplification;
     format!(

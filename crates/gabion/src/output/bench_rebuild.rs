@@ -1,11 +1,11 @@
 //! What `bench rebuild` measured, for people.
 
 use api::Size;
-use bench::rebuild::Rebuilt;
+use bench::rebuild::RebuildResult;
 
 /// All of it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn rebuilt(found: &Rebuilt) -> String {
+pub(crate) fn rebuilt(found: &RebuildResult) -> String {
     let rate = |bytes: f64| format!("{}/s", Size(bytes as u64));
     let mut lines = vec![
         format!(

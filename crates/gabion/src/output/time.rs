@@ -1,6 +1,6 @@
 //! Times and durations as people read them.
 
-use bench::words::Utc;
+use bench::human::Utc;
 
 /// Seconds since 1970 as a date and time of day, in UTC.
 pub(super) fn utc(seconds: u64) -> String {

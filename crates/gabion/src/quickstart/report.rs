@@ -1,6 +1,6 @@
 //! The quickstart's result: the reference document's table, with what was measured here in front.
 
-use bench::{Job, JobResult, Published, Side, Suite};
+use bench::{DirectionFigures, Job, JobResult, Published, Suite};
 use serde::Serialize;
 
 /// Everything that was measured.
@@ -82,7 +82,7 @@ pub(super) fn notes(report: &Report, suite: &Suite) -> String {
 
 /// A job's rate as the document gives it.
 pub(super) fn rate(job: &Job, result: &JobResult) -> String {
-    join(result.sides().map(|side| {
+    join(result.figures().map(|side| {
         if job.is_bandwidth() {
             format!("{:.2} GB/s", side.bytes_per_s / 1e9)
         } else {
@@ -95,8 +95,8 @@ fn thousands(value: f64) -> String {
     if value < 100.0 { format!("{value:.1} K") } else { format!("{value:.0} K") }
 }
 
-fn times(result: &JobResult, pick: impl Fn(&Side) -> f64) -> String {
-    join(result.sides().map(|side| format!("{:.0}", pick(side))))
+fn times(result: &JobResult, pick: impl Fn(&DirectionFigures) -> f64) -> String {
+    join(result.figures().map(|side| format!("{:.0}", pick(side))))
 }
 
 fn published_value(job: &Job, values: &[f64]) -> String {

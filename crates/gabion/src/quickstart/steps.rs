@@ -300,7 +300,7 @@ impl Load {
 }
 
 fn mean(result: &JobResult) -> String {
-    result.sides().map(|side| format!("{:.0}", side.mean_us)).collect::<Vec<_>>().join(" / ")
+    result.figures().map(|side| format!("{:.0}", side.mean_us)).collect::<Vec<_>>().join(" / ")
 }
 
 /// Fills a MiB with bytes that no two blocks share.

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use api::client::Client;
 use api::types::{CreateExport, CreatePool, CreateVolume, Export, Protocol};
 use bench::bounds::Layout;
-use bench::guest::Root;
-use bench::leftover::{Place, mark_of};
+use bench::guest::BootFiles;
 use bench::load::Target;
-use bench::system::{About, Promises, Spot, System, SystemError, Wish, in_turn};
+use bench::stale_processes::{StateDir, environment_tag};
+use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 use tokio::runtime::Runtime;
 
 use super::machines::{self, Machines};
@@ -57,9 +57,9 @@ struct Up {
     runtime: Runtime,
     daemon: Daemon,
     client: Client,
-    directory: Place,
+    directory: StateDir,
     pools: u32,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
 }
 
 impl Gabion {
@@ -83,7 +83,7 @@ impl Gabion {
             up: None,
         };
         let (mut in_machines, mut of_machines) = (false, false);
-        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: Root::KERNEL.into() };
+        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: BootFiles::KERNEL.into() };
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let wrong = || {
@@ -114,7 +114,7 @@ impl Gabion {
             return Err(Usage(message.into()).into());
         }
         if in_machines {
-            if let Some(what) = Root::lacks(&wanted.kernel) {
+            if let Some(what) = BootFiles::missing_requirement(&wanted.kernel) {
                 anyhow::bail!("{name}: {what}");
             }
             system.machines = Some(wanted);
@@ -122,8 +122,8 @@ impl Gabion {
         Ok(system)
     }
 
-    fn make(&mut self, wish: &Wish<'_>) -> Result<Up> {
-        let place = Place::new(wish.folder, &self.name)?;
+    fn make(&mut self, wish: &Requirements<'_>) -> Result<Up> {
+        let place = StateDir::new(wish.folder, &self.name)?;
         let directory = place.path();
         let scheme =
             self.scheme.clone().or(wish.scheme.map(str::to_owned)).context("no scheme: say scheme=k+m")?;
@@ -136,7 +136,7 @@ impl Gabion {
         let more: Vec<String> =
             self.reactors.iter().flat_map(|count| ["--reactors".to_owned(), count.to_string()]).collect();
         // So that a resumed run finds it if this process is killed.
-        let mark = Some(mark_of(wish.folder)?);
+        let mark = Some(environment_tag(wish.folder)?);
         let daemon = runtime.block_on(Daemon::start(directory, &log, &more, mark, &client))?;
         let mut spots = Vec::new();
         for (number, drives) in groups.into_iter().enumerate() {
@@ -166,7 +166,7 @@ impl Gabion {
                 Protocol::Ublk => "as devices by ublk",
             }
         );
-        let mut spots = in_turn(spots);
+        let mut spots = interleave(spots);
         let machines = match &self.machines {
             None => None,
             Some(wanted) => Some(around(wanted, &mut spots, wish, directory)?),
@@ -188,7 +188,7 @@ impl Gabion {
         volumes: u32,
         bytes: Option<u64>,
         directory: &Path,
-    ) -> Result<Vec<Spot>> {
+    ) -> Result<Vec<TargetExtent>> {
         let started = client.create_pool(request).await?;
         follow(client, started, true).await?;
         let pool = client.get_pool(&request.name).await?;
@@ -212,7 +212,7 @@ impl Gabion {
                 reactors: Vec::new(),
             };
             let export = client.create_export(&export).await?;
-            spots.push(Spot { target: target(&export, directory)?, bytes: size });
+            spots.push(TargetExtent { target: target(&export, directory)?, bytes: size });
         }
         Ok(spots)
     }
@@ -225,8 +225,8 @@ impl Gabion {
 /// Puts a machine around each spot, whose disk takes its place; says what they are.
 fn around(
     wanted: &Wanted,
-    spots: &mut Vec<Spot>,
-    wish: &Wish<'_>,
+    spots: &mut Vec<TargetExtent>,
+    wish: &Requirements<'_>,
     directory: &Path,
 ) -> Result<(Machines, String)> {
     // Without hardware's help more processors than there are only take turns.
@@ -235,7 +235,7 @@ fn around(
     let plan = machines::Plan { cpus, memory: wanted.memory, kernel: wanted.kernel.clone() };
     // Pools may have room for more than there are to be.
     spots.truncate(wish.instances as usize);
-    let disk = |spot: &Spot| match &spot.target {
+    let disk = |spot: &TargetExtent| match &spot.target {
         Target::Vhost(socket) => Ok(socket.clone()),
         other => anyhow::bail!("{other:?} is no disk of a machine"),
     };
@@ -276,11 +276,11 @@ fn pool_name(number: usize) -> String {
 }
 
 impl System for Gabion {
-    fn about(&self) -> About {
-        About {
+    fn info(&self) -> SystemInfo {
+        SystemInfo {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
-            promises: Promises {
+            promises: Guarantees {
                 flush: "what was flushed is on the drives, and their caches are flushed".into(),
                 checksums: "CRC-32C of every block, verified at every read".into(),
                 protection: "as many drives as the scheme has parity; no write hole".into(),
@@ -292,13 +292,13 @@ impl System for Gabion {
         }
     }
 
-    fn set_up(&mut self, wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
         let up = self.make(wish).map_err(|error| self.error("setting it up", &error))?;
         self.up = Some(up);
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
     }
 
@@ -306,7 +306,7 @@ impl System for Gabion {
         self.up.iter().map(|up| up.daemon.process()).collect()
     }
 
-    fn loads(&self) -> Vec<u32> {
+    fn load_processes(&self) -> Vec<u32> {
         let machines = self.up.iter().filter_map(|up| up.machines.as_ref());
         machines.flat_map(Machines::processes).collect()
     }

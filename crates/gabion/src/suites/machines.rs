@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bench::guest::{Root, answers, first_disk, port};
-use bench::leftover::mark_of;
+use bench::guest::{BootFiles, agent_port_options, first_disk, is_responsive};
 use bench::load::Target;
+use bench::stale_processes::environment_tag;
 use vm::{
     Accelerator, Boot, CloudInit, Disk, Machine, Memory, Network, Pages, Pin, Placement, Running,
     StartOptions, Store, VcpuTopology,
@@ -50,7 +50,7 @@ impl Machines {
         stop: &AtomicBool,
     ) -> Result<Self> {
         room(shape, disks.len())?;
-        let root = Root::make(&shape.kernel, directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let root = BootFiles::make(&shape.kernel, directory).map_err(|error| anyhow::anyhow!("{error}"))?;
         let mut machines =
             Self { store: Store::new(directory.join("vm")), running: Vec::new(), targets: Vec::new() };
         for (number, disk) in disks.iter().enumerate() {
@@ -60,7 +60,14 @@ impl Machines {
         Ok(machines)
     }
 
-    fn one(&mut self, number: usize, shape: &Plan, root: &Root, disk: &Path, folder: &Path) -> Result<()> {
+    fn one(
+        &mut self,
+        number: usize,
+        shape: &Plan,
+        root: &BootFiles,
+        disk: &Path,
+        folder: &Path,
+    ) -> Result<()> {
         let name = format!("m{number}");
         let agent = self.store.machine_dir(&name).join("agent.sock");
         let machine = Machine {
@@ -80,10 +87,10 @@ impl Machines {
             reactors: Vec::new(),
             network: Network::None,
             cloud_init: CloudInit::default(),
-            qemu: port(&agent),
+            qemu: agent_port_options(&agent),
         };
         let _lock = self.store.create(&machine)?;
-        let (disks, environment) = (vec![disk.into()], vec![mark_of(folder)?]);
+        let (disks, environment) = (vec![disk.into()], vec![environment_tag(folder)?]);
         let start = StartOptions { machine: &machine, disks, placement: Placement::default(), environment };
         let running = vm::start(&self.store, start)?;
         self.running.push((name, running));
@@ -94,7 +101,7 @@ impl Machines {
     fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<()> {
         let deadline = Instant::now() + patience;
         for (name, running) in &self.running {
-            while !answers(&self.store.machine_dir(name).join("agent.sock")) {
+            while !is_responsive(&self.store.machine_dir(name).join("agent.sock")) {
                 if stop.load(Ordering::Relaxed) {
                     bail!("interrupted");
                 }

@@ -1,7 +1,7 @@
 //! `gabion bench runs` and `gabion bench compare`.
 
 use anyhow::{Result, bail};
-use bench::compare::{Compared, Series, baselines_differ, compare as compare_series};
+use bench::compare::{CaseComparison, Series, baselines_differ, compare as compare_series};
 use bench::run::{Measured, RAW, RunPlan, Store};
 use serde::Serialize;
 
@@ -106,7 +106,7 @@ fn the_target(plan: &RunPlan, id: &str, named: Option<&str>) -> Result<String> {
     }
 }
 
-fn table(compared: &[Compared], left: &str, right: &str) -> String {
+fn table(compared: &[CaseComparison], left: &str, right: &str) -> String {
     let mut text = format!("{:<42} {left:>14} {right:>14} {:>9}  {:>21}\n", "", "change", "99.95 % us");
     for one in compared {
         let rate = |series: &Option<Series>| {

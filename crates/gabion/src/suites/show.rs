@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use bench::compare::{Series, series};
+pub(super) use bench::human::rate;
+use bench::human::time;
 use bench::run::{Measured, Missing, RAW, RunPlan};
-pub(super) use bench::words::rate;
-use bench::words::time;
-use bench::{Job, Side};
+use bench::{DirectionFigures, Job};
 
 /// A count for a computation of rates.
 #[allow(clippy::cast_precision_loss)]
@@ -42,7 +42,7 @@ pub(super) fn job(job: &Job) -> String {
     text
 }
 
-fn sides(sides: &[Side], pick: impl Fn(&Side) -> String) -> String {
+fn sides(sides: &[DirectionFigures], pick: impl Fn(&DirectionFigures) -> String) -> String {
     if sides.is_empty() { "-".into() } else { sides.iter().map(pick).collect::<Vec<_>>().join(" / ") }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use bench::lab::{Lab, LabError, LabPlan};
 use bench::run::{Environment, Event, Measured, Missing, Run, RunPlan, Store, new_id, with_own_lab};
 use bench::system::System;
-use bench::{Scaling, Side};
+use bench::{DirectionFigures, Scaling};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -196,8 +196,8 @@ struct Line<'a> {
     case: &'a str,
     repeat: u32,
     block_bytes: u64,
-    read: Option<Side>,
-    write: Option<Side>,
+    read: Option<DirectionFigures>,
+    write: Option<DirectionFigures>,
     cpu_busy: f64,
     cpu: &'a std::collections::BTreeMap<String, f64>,
     settled: Option<bool>,
@@ -207,8 +207,9 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn of(one: &'a Measured) -> Self {
-        let side =
-            |pick: fn(&bench::Both) -> Option<&bench::Direction>| Some(pick(one.all.as_ref()?)?.side());
+        let side = |pick: fn(&bench::ReadWrite) -> Option<&bench::Direction>| {
+            Some(pick(one.all.as_ref()?)?.figures())
+        };
         Self {
             target: &one.target,
             case: &one.case.name,
@@ -251,7 +252,7 @@ impl Told {
     fn event(&self, event: &Event) {
         match event {
             Event::Step(number, total, key) => self.bar.set_message(format!("[{number}/{total}] {key}")),
-            Event::Doing(what) => self.say(&format!("  {what}")),
+            Event::Preparing(what) => self.say(&format!("  {what}")),
             Event::Note(note) => self.say(&format!("  {note}")),
             Event::Done(one) => self.say(&done(one)),
         }
@@ -268,7 +269,7 @@ fn done(one: &Measured) -> String {
     };
     let bandwidth = one.case.job.is_bandwidth();
     let rates: Vec<String> = all
-        .sides()
+        .figures()
         .map(|side| {
             let rate = show::rate(if bandwidth { side.bytes_per_s } else { side.iops }, bandwidth);
             format!("{rate} (mean {:.0} us, 99.95 % {:.0} us)", side.mean_us, side.p9995_us)

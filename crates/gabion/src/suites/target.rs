@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use bench::peers::{PEERS, Peer};
 use bench::run::TargetSpec;
-use bench::system::{Given, System};
+use bench::system::{ExternalSystem, System};
 
 use super::gabion::Gabion;
 use crate::failure::Usage;
@@ -49,7 +49,7 @@ pub(super) fn specs(text: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     }
     let one = spec(text)?;
     let (kind, options) = one.spec.split_once(':').unwrap_or((&one.spec, ""));
-    if let Some(what) = Peer::find(kind).and_then(|peer| peer.lacks(options)) {
+    if let Some(what) = Peer::find(kind).and_then(|peer| peer.missing_requirement(options)) {
         bail!("{}: {what}", one.name);
     }
     Ok((vec![one], Vec::new()))
@@ -88,7 +88,7 @@ fn peers(options: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
         // An option that only some of them have is for those.
         let its: Vec<&str> = options().filter(|option| peer.has(&key(option))).collect();
         let its = its.join(",");
-        match peer.lacks(&its) {
+        match peer.missing_requirement(&its) {
             Some(what) => missing.push(format!("{}: {what}", peer.name)),
             None => {
                 let spec = if its.is_empty() { peer.name.into() } else { format!("{}:{its}", peer.name) };
@@ -110,7 +110,7 @@ pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn Syste
         "gabion" => Ok(Box::new(Gabion::parse(&target.name, rest, overwrite)?)),
         _ => match Peer::find(kind) {
             Some(peer) => Ok(peer.open(&target.name, rest, overwrite)?),
-            None => Ok(Box::new(Given::parse(&target.name, spec)?)),
+            None => Ok(Box::new(ExternalSystem::parse(&target.name, spec)?)),
         },
     }
 }

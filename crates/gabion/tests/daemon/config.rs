@@ -21,10 +21,7 @@ fn a_typo_in_the_file_names_the_key_the_line_and_what_was_meant() {
     std::fs::write(&file, "[daemon]\nthreads = 1\nsokcet = \"/run/x\"\n").unwrap();
     let ran = run(&mut command(&["serve", "--config", &file]));
     assert_eq!(ran.code, Some(1));
-    assert!(
-        ran.err.contains(":3: unknown key 'daemon.sokcet'; did you mean 'daemon.socket'?"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains(":3: unknown key 'daemon.sokcet'; did you mean 'daemon.socket'?"), "{ran:?}");
     assert!(ran.err.contains("hint: "), "{ran:?}");
     // The other commands do not care.
     let ran = run(command(&["pool", "list"]).env("GABION_CONFIG", &file).env("GABION_SOCKET", home.socket()));

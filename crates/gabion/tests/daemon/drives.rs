@@ -105,7 +105,10 @@ fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
     let says = format!("{}: process {} (cat) has it open for writing", drives[1], writer.pid());
     for more in [&[][..], &["--wipe", "--yes"]] {
         let refusal = daemon.refused(&create(&drives, more));
-        assert!(refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"), "{refusal}");
+        assert!(
+            refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"),
+            "{refusal}"
+        );
         assert!(!refusal.contains(&drives[0]), "{refusal}");
     }
     let ran = run(&mut command(&["drive", "identify", &drives[1]]));

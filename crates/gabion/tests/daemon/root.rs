@@ -209,7 +209,10 @@ fn a_mounted_drive_is_refused_and_its_mount_named() {
     create.push(&device.0);
     let refusal = daemon.refused(&create);
     let mount = format!("is mounted at {}", mounted.0.display());
-    assert!(refusal.contains(&mount) && refusal.contains("--wipe does not apply to drives in use"), "{refusal}");
+    assert!(
+        refusal.contains(&mount) && refusal.contains("--wipe does not apply to drives in use"),
+        "{refusal}"
+    );
     // The file below the device is no way around that.
     *create.last_mut().unwrap() = &drives[4];
     let refusal = daemon.refused(&create);
@@ -231,7 +234,10 @@ fn a_device_that_another_process_writes_to_is_refused_even_to_be_wiped() {
     let refusal = daemon.refused(&create);
     let name = device.0.strip_prefix("/dev/").unwrap();
     let says = format!("process {} (cat) has {name} open for writing", writer.pid());
-    assert!(refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"), "{refusal}");
+    assert!(
+        refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"),
+        "{refusal}"
+    );
     drop(writer);
     daemon.ok(&create);
     daemon.stop();

@@ -86,7 +86,7 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
         &drive(&home, 3),
         &drive(&home, 4),
     ]));
-    assert!(checked.code == Some(3) && checked.out.contains("old copy"), "{checked:?}");
+    assert!(checked.code == Some(3) && checked.out.contains("outdated copy"), "{checked:?}");
     let said = daemon.ok(&["pool", "open", "fast"]);
     assert!(said.contains("outdated and rebuilt"), "{said}");
     until("the drive is rebuilt", || daemon.pool("fast")["drives"][0]["state"] == "online");

@@ -35,7 +35,7 @@ fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
     let endings: Vec<&str> = files.iter().filter_map(|file| Some(file.rsplit_once('.')?.1)).collect();
     assert_eq!(endings, ["html", "md", "csv", "json"]);
     let page = std::fs::read_to_string(&files[0]).unwrap();
-    assert!(page.contains("<h2>In short</h2>") && page.contains("left") && page.contains("</html>"));
+    assert!(page.contains("<h2>Summary</h2>") && page.contains("left") && page.contains("</html>"));
     let report: Value = serde_json::from_slice(&std::fs::read(&files[3]).unwrap()).unwrap();
     assert_eq!(report["plan"]["id"], id);
     assert!(report["analysis"]["cases"][0]["bottleneck"]["what"].is_string());

@@ -1,7 +1,7 @@
 //! A block device or file opened as a drive of one reactor.
 //!
-//! Checks each operation before it is submitted. Invariants: no operation reaches past the end;
-//! memory that direct I/O cannot access goes through a bounce buffer.
+//! Checks each operation before it is submitted. Invariants: no operation reaches past
+//! the end; memory that direct I/O cannot access goes through a bounce buffer.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -32,7 +32,8 @@ pub fn is_open_for_writing(file: &File) -> Option<bool> {
 }
 
 fn control(descriptor: RawFd, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the duration of the call; these commands take a number and touch no memory.
+    // SAFETY: the descriptor is open for the duration of the call; these commands take a number and
+    // touch no memory.
     if unsafe { libc::fcntl(descriptor, command, argument) } < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! Files and loop devices as drives, on both back ends.
+//! Tests of drives on files, on both backends.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::{Buffer, Drive, IoErrorKind, Platform, Span};
 
 const SIZE: u64 = 8 << 20;
 
-/// A directory with a file to be used as a drive.
+/// Returns a directory with a file for use as a drive.
 fn file() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("drive");
@@ -22,16 +22,16 @@ fn file() -> (TempDir, PathBuf) {
 }
 
 fn open(path: &PathBuf) -> DriveHandle {
-    FileDrive::open(path, AT_ONCE).unwrap()
+    FileDrive::open(path, NO_WAIT).unwrap()
 }
 
 fn kind(path: impl AsRef<std::path::Path>, options: DriveOptions) -> OpenDriveErrorKind {
     FileDrive::open(path, options).unwrap_err().kind()
 }
 
-const AT_ONCE: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
-const READ_ONLY: DriveOptions = DriveOptions { read_only: true, ..AT_ONCE };
-const BUFFERED: DriveOptions = DriveOptions { direct: false, ..AT_ONCE };
+const NO_WAIT: DriveOptions = DriveOptions { read_only: false, direct: true, busy_timeout: Duration::ZERO };
+const READ_ONLY: DriveOptions = DriveOptions { read_only: true, ..NO_WAIT };
+const BUFFERED: DriveOptions = DriveOptions { direct: false, ..NO_WAIT };
 
 async fn read(drive: &dyn Drive, offset: u64, len: usize) -> Vec<u8> {
     let span = Buffer::new(len).span();
@@ -40,9 +40,9 @@ async fn read(drive: &dyn Drive, offset: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_bytes_are_read_back() {
     let (_directory, path) = file();
-    for options in [AT_ONCE, BUFFERED] {
+    for options in [NO_WAIT, BUFFERED] {
         let handle = FileDrive::open(&path, options).unwrap();
         assert_eq!(handle.is_direct(), options.direct);
         on_each_backend(async |platform, _| {
@@ -64,7 +64,7 @@ fn many_spans_are_one_run_of_the_file() {
     let handle = open(&path);
     on_each_backend(async |platform, _| {
         let drive = handle.open_on(&platform);
-        // More spans than one system call takes, of different lengths.
+        // More spans than one system call accepts, of different lengths.
         let parts: Vec<_> = (0..1200).map(|seed| pattern(seed, 512 * (1 + seed as usize % 3))).collect();
         let whole = parts.concat();
         let len = whole.len().next_multiple_of(4096);
@@ -93,7 +93,7 @@ fn memory_of_any_alignment_is_served() {
             assert_eq!(drive.write(0, &[from]).await, Ok(12288));
             assert_eq!(read(&*drive, 0, 12288).await, data);
             let buffer = Buffer::zeroed(20480);
-            // Cut where no sector ends, too.
+            // Also split within a sector.
             let into =
                 [buffer.span().slice(shift..shift + 5000), buffer.span().slice(shift + 5000..shift + 12288)];
             assert_eq!(drive.read(0, &into).await, Ok(12288));
@@ -103,11 +103,12 @@ fn memory_of_any_alignment_is_served() {
 }
 
 #[test]
-fn a_flood_of_operations_is_answered_in_full() {
+fn more_operations_than_the_queues_hold_all_complete() {
     let (_directory, path) = file();
     let handle = open(&path);
     for backend in BACKENDS {
-        // A ring much smaller than the flood: the submission queue is full and the completion queue overflows.
+        // A ring much smaller than the number of operations: the submission queue fills and the
+        // completion queue overflows.
         let clock: Rc<dyn crate::Clock> = Rc::new(crate::SystemClock::new());
         let platform = Platform::with_ring_entries(backend, clock.clone(), 4).unwrap();
         let reactor = crate::Reactor::new(platform.clone(), clock);
@@ -135,7 +136,7 @@ fn a_flood_of_operations_is_answered_in_full() {
 }
 
 #[test]
-fn nothing_is_asked_for_past_the_end() {
+fn operations_past_the_end_are_rejected() {
     let (_directory, path) = file();
     let handle = open(&path);
     on_each_backend(async |platform, _| {
@@ -153,11 +154,11 @@ fn nothing_is_asked_for_past_the_end() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_reads_as_out_of_range() {
-    for options in [AT_ONCE, BUFFERED] {
+fn a_truncated_file_reads_as_out_of_range() {
+    for options in [NO_WAIT, BUFFERED] {
         let (_directory, path) = file();
         let handle = FileDrive::open(&path, options).unwrap();
-        // In the middle of a sector: what is there is given up to, and then there is nothing.
+        // Cut within a sector: the read continues up to the last whole unit and then fails.
         OpenOptions::new().write(true).open(&path).unwrap().set_len(5000).unwrap();
         on_each_backend(async |platform, _| {
             let drive = handle.open_on(&platform);
@@ -172,7 +173,7 @@ fn a_file_that_was_cut_off_reads_as_out_of_range() {
 }
 
 #[test]
-fn discarded_bytes_give_their_space_back_and_reserved_ones_take_it() {
+fn discards_free_space_and_reservations_allocate_it() {
     use std::os::unix::fs::MetadataExt;
     let (_directory, path) = file();
     let handle = open(&path);
@@ -192,7 +193,7 @@ fn discarded_bytes_give_their_space_back_and_reserved_ones_take_it() {
 }
 
 #[test]
-fn a_drive_opened_for_reading_refuses_changes() {
+fn a_read_only_drive_rejects_changes() {
     let (_directory, path) = file();
     let handle = FileDrive::open(&path, READ_ONLY).unwrap();
     assert!(handle.is_read_only() && !handle.properties().discard);
@@ -212,12 +213,12 @@ fn a_drive_opened_for_reading_refuses_changes() {
 fn a_drive_belongs_to_one_writer_or_to_readers() {
     let (_directory, path) = file();
     let writer = open(&path);
-    assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&path, NO_WAIT), OpenDriveErrorKind::InUse);
     assert_eq!(kind(&path, READ_ONLY), OpenDriveErrorKind::InUse);
     drop(writer);
     let reader = FileDrive::open(&path, READ_ONLY).unwrap();
     let another = FileDrive::open(&path, READ_ONLY).unwrap();
-    assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&path, NO_WAIT), OpenDriveErrorKind::InUse);
     drop((reader, another));
     open(&path);
 }
@@ -229,8 +230,8 @@ fn a_drive_in_use_is_waited_for() {
     let (opening, opened) = std::sync::mpsc::channel();
     let second = std::thread::spawn(move || {
         opening.send(()).unwrap();
-        // Longer than any test takes: that it ends shows that it ends early.
-        FileDrive::open(&path, DriveOptions { busy_timeout: Duration::from_secs(3600), ..AT_ONCE }).map(drop)
+        // Longer than any test: the open succeeds only because it does not wait for all of it.
+        FileDrive::open(&path, DriveOptions { busy_timeout: Duration::from_secs(3600), ..NO_WAIT }).map(drop)
     });
     opened.recv().unwrap();
     drop(first);
@@ -238,16 +239,16 @@ fn a_drive_in_use_is_waited_for() {
 }
 
 #[test]
-fn the_lock_goes_with_the_last_drive_and_its_operations() {
+fn the_lock_is_released_with_the_last_drive_and_operation() {
     let (_directory, path) = file();
     for backend in BACKENDS {
         let (platform, reactor) = start(backend);
         let drive = open(&path).open_on(&platform);
         let write = drive.write(0, &[span_of(&[1; 4096])]);
         drop(drive);
-        assert_eq!(kind(&path, AT_ONCE), OpenDriveErrorKind::InUse);
+        assert_eq!(kind(&path, NO_WAIT), OpenDriveErrorKind::InUse);
         assert_eq!(reactor.run(write), Ok(4096));
-        // The platform lives on; nothing of the drive may.
+        // The platform still exists; no reference to the drive may remain.
         open(&path);
     }
 }
@@ -309,9 +310,9 @@ fn one_drive_serves_several_reactors() {
 }
 
 #[test]
-fn what_is_no_drive_is_refused_by_kind() {
+fn invalid_drives_are_rejected_by_kind() {
     let directory = tempfile::tempdir().unwrap();
-    let options = AT_ONCE;
+    let options = NO_WAIT;
     assert_eq!(kind(directory.path().join("missing"), options), OpenDriveErrorKind::NotFound);
     assert_eq!(kind(directory.path(), options), OpenDriveErrorKind::NotADrive);
     assert_eq!(kind("/dev/null", options), OpenDriveErrorKind::NotADrive);
@@ -322,15 +323,15 @@ fn what_is_no_drive_is_refused_by_kind() {
     let nowhere = create_file(directory.path().join("no/where"), 4096).unwrap_err();
     assert_eq!(nowhere.kind(), OpenDriveErrorKind::NotFound);
     assert!(nowhere.to_string().contains("no/where"), "{nowhere}");
-    // No filesystem takes that much, and nothing is left of the attempt.
+    // No file system supports this size, and nothing is left of the attempt.
     let huge = directory.path().join("huge");
     assert!(create_file(&huge, u64::MAX / 2).is_err());
     assert!(!huge.exists());
 }
 
 #[test]
-fn a_filesystem_without_room_says_so_when_space_is_reserved() {
-    // The shared memory filesystem knows at once that it will never have this much; nothing is written to it.
+fn a_reservation_without_space_fails_as_no_space() {
+    // tmpfs rejects this size at once; nothing is written to it.
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("drive");
     let size = 1 << 44;
@@ -344,9 +345,9 @@ fn a_filesystem_without_room_says_so_when_space_is_reserved() {
 }
 
 #[test]
-fn what_somebody_runs_or_may_not_be_written_is_refused_by_kind() {
+fn open_errors_map_to_kinds() {
     let program = std::env::current_exe().unwrap();
-    assert_eq!(kind(&program, AT_ONCE), OpenDriveErrorKind::InUse);
+    assert_eq!(kind(&program, NO_WAIT), OpenDriveErrorKind::InUse);
     assert!(FileDrive::open(&program, READ_ONLY).is_ok());
     use rustix::io::Errno;
     let refusals = [

@@ -1,4 +1,4 @@
-//! Sockets on both back ends.
+//! Tests of sockets on both backends.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ fn anywhere() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// Both ends of a TCP connection.
+/// Returns both ends of a TCP connection.
 async fn tcp_pair(platform: &Rc<Platform>) -> (Stream, Stream) {
     let listener = Listener::bind_tcp(platform, anywhere()).unwrap();
     let address = listener.local_address().unwrap();
@@ -55,7 +55,7 @@ fn bytes_arrive_in_order_over_tcp_and_unix() {
 }
 
 #[test]
-fn more_than_the_socket_holds_is_written_and_read_in_full() {
+fn transfers_larger_than_the_socket_buffer_complete() {
     on_each_backend(async |platform, reactor| {
         let (client, server) = tcp_pair(&platform).await;
         let parts: Vec<_> = (0..1100).map(|seed| pattern(seed, 40_000 + seed as usize)).collect();
@@ -66,7 +66,7 @@ fn more_than_the_socket_holds_is_written_and_read_in_full() {
             assert_eq!(client.write_all(&from).await, Ok(total));
             client
         });
-        // Two spans, cut elsewhere than what was written.
+        // Two spans with other lengths than the written ones.
         let into = [Buffer::new(123).span(), Buffer::new(whole.len() - 123).span()];
         assert_eq!(server.read_exact(&into).await, Ok(whole.len()));
         assert!(into.iter().flat_map(bytes).eq(whole));
@@ -83,7 +83,7 @@ fn a_closed_connection_ends_reads_and_writes() {
         drop(client);
         let cut = server.read_exact(&[span.slice(0..4)]).await;
         assert_eq!(cut.unwrap_err().kind(), IoErrorKind::Closed);
-        // The first write may still be taken; the answer to it closes the connection.
+        // The first write may still succeed; the peer's reset then closes the connection.
         let failed = loop {
             if let Err(error) = server.write_all(std::slice::from_ref(&span)).await {
                 break error;
@@ -94,7 +94,7 @@ fn a_closed_connection_ends_reads_and_writes() {
 }
 
 #[test]
-fn a_dropped_stream_ends_what_is_in_flight() {
+fn dropping_a_stream_ends_its_operations() {
     on_each_backend(async |platform, _| {
         let (client, server) = tcp_pair(&platform).await;
         let span = Buffer::new(10).span();
@@ -106,7 +106,7 @@ fn a_dropped_stream_ends_what_is_in_flight() {
 }
 
 #[test]
-fn an_abandoned_accept_leaves_the_listener_fit() {
+fn a_dropped_accept_leaves_the_listener_usable() {
     on_each_backend(async |platform, reactor| {
         let listener = Rc::new(Listener::bind_tcp(&platform, anywhere()).unwrap());
         let address = listener.local_address().unwrap();
@@ -124,7 +124,7 @@ fn an_abandoned_accept_leaves_the_listener_fit() {
 }
 
 #[test]
-fn a_connection_reset_before_it_was_accepted_is_passed_over() {
+fn a_connection_reset_before_accept_is_skipped() {
     on_each_backend(async |platform, _| {
         let listener = Listener::bind_tcp(&platform, anywhere()).unwrap();
         let address = listener.local_address().unwrap();
@@ -199,7 +199,7 @@ thread_local! {
 
 #[test]
 #[should_panic(expected = "handed over with an operation in flight")]
-fn a_connection_in_use_is_not_handed_over() {
+fn a_connection_in_use_cannot_be_detached() {
     on_each_backend(async |platform, _| {
         let (_client, server) = tcp_pair(&platform).await;
         let _read = server.read(&Buffer::new(10).span());
@@ -208,7 +208,7 @@ fn a_connection_in_use_is_not_handed_over() {
 }
 
 #[test]
-fn a_connection_goes_on_without_a_reactor() {
+fn a_detached_connection_works_without_a_reactor() {
     on_each_backend(async |platform, _| {
         let (client, server) = tcp_pair(&platform).await;
         let mut server = std::net::TcpStream::from(server.detach().into_descriptor().unwrap());
@@ -216,12 +216,12 @@ fn a_connection_goes_on_without_a_reactor() {
         std::io::Write::write_all(&mut server, b"hello").unwrap();
         assert_eq!(read_exact(&client, 5).await, b"hello");
         drop(server);
-        assert_eq!(client.read(&Buffer::new(10).span()).await, Ok(0), "nobody else held it");
+        assert_eq!(client.read(&Buffer::new(10).span()).await, Ok(0), "no other reference was left");
     });
 }
 
 #[test]
-fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
+fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, _| {
         let path = directory.path().join("socket");
@@ -232,7 +232,7 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
         let refused = Listener::bind_unix(&platform, &path, Access::OWNER).err().unwrap();
         assert_eq!(refused.kind(), NetErrorKind::InUse);
         assert!(refused.address().ends_with("socket"));
-        // The refusal did no harm.
+        // The failed bind left the listener intact.
         let client = Stream::connect_unix(&platform, &path).await.unwrap();
         listener.accept().await.unwrap();
         drop((client, listener));
@@ -241,10 +241,10 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
 }
 
 #[test]
-fn nobody_who_locks_the_directory_keeps_a_socket_from_being_bound() {
+fn a_locked_directory_does_not_prevent_binding() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("socket");
-    // Any user who may read the directory can do this.
+    // Any user with read access to the directory can do this.
     let directory = std::fs::File::open(home.path()).unwrap();
     rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (done, outcome) = std::sync::mpsc::channel();
@@ -255,14 +255,14 @@ fn nobody_who_locks_the_directory_keeps_a_socket_from_being_bound() {
 }
 
 #[test]
-fn of_two_that_bind_a_name_at_once_one_is_refused_and_none_waits() {
+fn concurrent_binds_of_a_path_fail_without_waiting() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("socket");
     let lock = std::fs::File::create(home.path().join(".socket.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert_eq!(bind_unix(&path, Access::OWNER).unwrap_err().kind(), NetErrorKind::InUse);
     drop(lock);
-    // What a process that died left does no harm.
+    // A stale lock file of a dead process does no harm.
     drop(bind_unix(&path, Access::OWNER).unwrap());
     for _ in 0..50 {
         drop(UnixListener::bind(&path).unwrap());
@@ -278,7 +278,7 @@ fn of_two_that_bind_a_name_at_once_one_is_refused_and_none_waits() {
 }
 
 #[test]
-fn a_file_that_is_no_socket_is_left_alone() {
+fn a_file_other_than_a_socket_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
     std::fs::write(&path, "data").unwrap();
@@ -305,7 +305,7 @@ fn a_listener_removes_its_own_file_only() {
 }
 
 #[test]
-fn failures_are_told_apart() {
+fn failures_map_to_kinds() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, _| {
         let listener = Listener::bind_tcp(&platform, anywhere()).unwrap();
@@ -315,7 +315,7 @@ fn failures_are_told_apart() {
         let refused = Stream::connect_tcp(&platform, taken).await.unwrap_err();
         assert_eq!(refused.kind(), NetErrorKind::Refused);
         assert!(refused.to_string().contains(&taken.to_string()), "{refused}");
-        // An address that is set aside for documentation: nobody has it.
+        // A documentation address, which no host uses.
         let foreign = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 1).into();
         assert_eq!(Listener::bind_tcp(&platform, foreign).err().unwrap().kind(), NetErrorKind::NotFound);
         let missing = directory.path().join("missing");
@@ -328,12 +328,12 @@ fn failures_are_told_apart() {
 }
 
 #[test]
-fn a_full_queue_of_connections_is_waited_for() {
+fn connecting_waits_for_a_full_backlog() {
     let directory = tempfile::tempdir().unwrap();
     on_each_backend(async |platform, reactor| {
         let path = directory.path().join("socket");
         let listener = Listener::bind_unix(&platform, &path, Access::OWNER).unwrap();
-        // A queue of one: the kernel lets one more in than it is told.
+        // A backlog of one: the kernel admits one connection more.
         rustix::net::listen(listener_fd(&listener), 0).unwrap();
         let clients: Vec<_> = (0..5)
             .map(|_| {
@@ -352,7 +352,7 @@ fn a_full_queue_of_connections_is_waited_for() {
 }
 
 #[test]
-fn the_other_end_is_watched_over() {
+fn keepalive_is_enabled() {
     on_each_backend(async |platform, _| {
         let (client, server) = tcp_pair(&platform).await;
         for stream in [&client, &server] {
@@ -370,7 +370,7 @@ fn listener_fd(listener: &Listener) -> &OwnedFd {
 }
 
 #[test]
-fn a_descriptor_is_waited_for_until_it_can_be_read() {
+fn readable_waits_for_data() {
     on_each_backend(async |platform, reactor| {
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         let event = Arc::new(event);
@@ -379,12 +379,12 @@ fn a_descriptor_is_waited_for_until_it_can_be_read() {
         for _ in 0..100 {
             reactor.yield_now().await;
         }
-        assert!(futures_poll(&mut task).await.is_none());
+        assert!(poll_once(&mut task).await.is_none());
         rustix::io::write(&event, &[1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         assert_eq!(task.await, Ok(()));
-        // Still readable: answered at once.
+        // Still readable: completes at once.
         assert_eq!(platform.readable(&event).await, Ok(()));
-        // Given up: nothing holds the descriptor any more, soon.
+        // Dropped: the descriptor is released soon.
         rustix::io::read(&event, &mut [0; 8]).unwrap();
         let waiting = event.clone();
         let inside = platform.clone();
@@ -397,8 +397,8 @@ fn a_descriptor_is_waited_for_until_it_can_be_read() {
     });
 }
 
-/// Looks at a task once.
-async fn futures_poll<T>(task: &mut crate::Task<T>) -> Option<T> {
+/// Polls a task once.
+async fn poll_once<T>(task: &mut crate::Task<T>) -> Option<T> {
     std::future::poll_fn(|context| match std::pin::Pin::new(&mut *task).poll(context) {
         std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
         std::task::Poll::Pending => std::task::Poll::Ready(None),

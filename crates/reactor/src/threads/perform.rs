@@ -55,7 +55,8 @@ fn perform_allocate(fd: BorrowedFd<'_>, allocate: &Allocate) -> Result<(), Errno
 }
 
 fn discard(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
-    // SAFETY: BLKDISCARD takes a pointer to two 64-bit numbers, offset and length in bytes, and only reads them.
+    // SAFETY: BLKDISCARD takes a pointer to two 64-bit numbers, offset and length in bytes, and
+    // only reads them.
     unsafe { rustix::ioctl::ioctl(fd, Setter::<DISCARD, [u64; 2]>::new([offset, length])) }
 }
 

@@ -125,7 +125,8 @@ impl Uring {
 
     fn launch(&self, flight: &mut Flight, flags: Flags) {
         let entry = entry::entry(&flight.target, &flight.operation, &mut flight.scratch);
-        // SAFETY: the flight holds the operation's spans, the list and the target until its completion is taken.
+        // SAFETY: the flight holds the operation's spans, the list and the target until its
+        // completion is taken.
         unsafe { self.ring.borrow_mut().push(entry.user_data(flight.ticket.to_mark()).flags(flags)) };
     }
 

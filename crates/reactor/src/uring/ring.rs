@@ -33,7 +33,7 @@ pub(crate) struct Completion {
 /// were a fifth slower without a limit, and an eighth slower with a limit of 16.
 const SUBMIT_BATCH: usize = 4;
 
-/// How long [`Ring::enter`] waits in the kernel.
+/// The time limit of a wait in [`Ring::enter`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EnterWait {
     /// Do not wait.
@@ -188,7 +188,8 @@ impl Ring {
         if idle && wanted > 0 {
             flags |= self.idle_flag;
         }
-        // SAFETY: the arguments live until the call returns; the entries' memory is promised to `push`.
+        // SAFETY: the arguments live until the call returns; the entries' memory is promised to
+        // `push`.
         let result = unsafe { self.ring.submitter().enter(queued, wanted, flags.bits(), Some(&args)) };
         if let Err(error) = result {
             check_enter_error(&error);

@@ -1,4 +1,4 @@
-//! The ring: set-ups of older kernels, overflow, slots, shutdown midway.
+//! Tests of the ring: setups of older kernels, overflow, slots, shutdown.
 
 use std::cell::Cell;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ fn start(entries: u32, setups: &[ring::Setup]) -> (Rc<Platform>, Reactor) {
 }
 
 #[test]
-fn rings_of_older_kernels_serve_as_well() {
+fn setups_of_older_kernels_work() {
     let (_directory, handle) = drive();
     for first in 0..SETUPS.len() {
         let (platform, reactor) = start(8, SETUPS.get(first..).unwrap());
@@ -59,21 +59,21 @@ fn messages_arrive_while_and_after_completions_overflow() {
     let (_directory, handle) = drive();
     let (platform, reactor) = start(1, &SETUPS);
     let drive = handle.open_on(&platform);
-    let came = Rc::new(Cell::new(0u32));
-    let home = crate::Handle::register(&reactor, came.clone());
+    let received = Rc::new(Cell::new(0u32));
+    let home = crate::Handle::register(&reactor, received.clone());
     let caller = {
         let home = home.clone();
         std::thread::spawn(move || {
             let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
             let here = Reactor::new(crate::ParkDriver::new(clock.clone()), clock);
             for _ in 0..2000 {
-                here.run(home.call(async |came| came.set(came.get() + 1))).unwrap();
+                here.run(home.call(async |received| received.set(received.get() + 1))).unwrap();
             }
         })
     };
     reactor.run(async {
-        while came.get() < 2000 {
-            // Far more than the completion queue holds, without looking at it in between.
+        while received.get() < 2000 {
+            // Far more operations than the completion queue holds, without reaping in between.
             let reads: Vec<_> =
                 (0..100u64).map(|block| drive.read(block * 4096, &[Buffer::new(4096).span()])).collect();
             for read in reads {
@@ -87,7 +87,7 @@ fn messages_arrive_while_and_after_completions_overflow() {
 }
 
 #[test]
-fn a_reactor_shut_down_in_the_middle_lets_go_of_everything() {
+fn a_shutdown_with_operations_in_flight_releases_everything() {
     let (directory, handle) = drive();
     let path = directory.path().join("drive");
     let (platform, reactor) = start(8, &SETUPS);
@@ -119,7 +119,7 @@ fn a_reactor_shut_down_in_the_middle_lets_go_of_everything() {
 }
 
 #[test]
-fn more_drives_than_slots_are_served() {
+fn drives_without_a_slot_work() {
     let directory = tempfile::tempdir().unwrap();
     let (platform, reactor) = start(8, &SETUPS);
     let drives: Vec<_> = (0..SLOTS + 3)
@@ -142,12 +142,12 @@ fn more_drives_than_slots_are_served() {
 }
 
 #[test]
-fn a_slot_is_given_to_the_next_drive() {
+fn a_released_slot_is_reused() {
     let (_directory, handle) = drive();
     let (platform, reactor) = start(8, &SETUPS);
     let (_other_directory, other) = drive();
     for seed in 0..2 * u64::from(SLOTS) {
-        // The second takes the first's slot while nothing of the first has been handed over yet.
+        // The second drive takes the first one's slot before the first one's entries are submitted.
         let first = handle.open_on(&platform);
         let write = first.write(0, &[span_of(&pattern(seed, 4096))]);
         drop(first);

@@ -143,7 +143,8 @@ fn as_text(value: &DeValue<'_>) -> Result<String, String> {
 }
 
 fn as_paths(value: &DeValue<'_>) -> Result<Vec<PathBuf>, String> {
-    let expected = || "expected a list of absolute paths, for example [\"/dev/disk/by-id/nvme-...\"]".to_owned();
+    let expected =
+        || "expected a list of absolute paths, for example [\"/dev/disk/by-id/nvme-...\"]".to_owned();
     let DeValue::Array(values) = value else { return Err(expected()) };
     let path = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(path) if path.starts_with('/') => Ok(PathBuf::from(path.as_ref())),

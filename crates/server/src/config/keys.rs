@@ -218,7 +218,11 @@ pub const KEYS: &[Key] = &[
         set: |config, text| {
             let least = Size(1 << 20);
             let length = size(text).and_then(|size| {
-                if size < least { Err(format!("{size} is less than the minimum of {least}")) } else { Ok(size) }
+                if size < least {
+                    Err(format!("{size} is less than the minimum of {least}"))
+                } else {
+                    Ok(size)
+                }
             });
             set(&mut config.checkpoint_after, length)
         },

@@ -75,7 +75,8 @@ pub(super) fn find(file: &File, size: u64) -> io::Result<Option<Signature>> {
         let Some(bytes) = buffer.get_mut(..length) else { continue };
         file.read_exact_at(bytes, sample.start)?;
         if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-            let kind = if sample.start == 0 { kind_of_start(bytes, size) } else { kind_of_data(bytes.get(at..)) };
+            let kind =
+                if sample.start == 0 { kind_of_start(bytes, size) } else { kind_of_data(bytes.get(at..)) };
             return Ok(Some(Signature { description: kind.into(), offset: Some(sample.start + at as u64) }));
         }
     }

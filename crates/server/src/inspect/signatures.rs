@@ -158,7 +158,8 @@ fn find_ext(file: &File, size: u64) -> io::Result<Option<Signature>> {
 fn find_mbr(file: &File, size: u64, found: &[Signature]) -> io::Result<Option<Signature>> {
     if size < 512
         || found.iter().any(|signature| {
-            signature.offset.is_some_and(|offset| offset < 510) && signature.description.ends_with("filesystem")
+            signature.offset.is_some_and(|offset| offset < 510)
+                && signature.description.ends_with("filesystem")
         })
     {
         return Ok(None);

@@ -112,7 +112,10 @@ fn a_large_drive_is_sampled_in_its_allocated_ranges() {
     // A single allocated block in a file of 1 TiB.
     File::create(&path).unwrap().set_len(LARGE).unwrap();
     put(&path, LARGE / 3, &[1; 4096]);
-    assert_eq!(contents_of(&path), [found("data of an unknown kind", LARGE / 3 / 4096 * 4096 + LARGE / 3 % 4096)]);
+    assert_eq!(
+        contents_of(&path),
+        [found("data of an unknown kind", LARGE / 3 / 4096 * 4096 + LARGE / 3 % 4096)]
+    );
     // 40 MiB, more than is read completely, with 1 MiB of non-zero data.
     let path = directory.path().join("written");
     File::create(&path).unwrap().set_len(LARGE).unwrap();
@@ -253,10 +256,7 @@ fn a_file_that_is_open_for_writing_is_in_use() {
     // Simulates a process that this one may not inspect: the scan is empty.
     let writer = File::options().write(true).open(&path).unwrap();
     assert_eq!(users(), ["a process has it open for writing"]);
-    assert!(
-        inspect(&path, &Openers::scan()).unwrap().users.is_empty(),
-        "only this process has it open"
-    );
+    assert!(inspect(&path, &Openers::scan()).unwrap().users.is_empty(), "only this process has it open");
     drop(writer);
     assert!(users().is_empty());
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Openers, DriveKey};
+use super::{DriveKey, Openers};
 
 /// Returns descriptions of the users of a drive.
 pub(super) fn users(drive: DriveKey, openers: &Openers) -> Vec<String> {

@@ -49,7 +49,8 @@ pub(crate) fn wipe(path: &Path) -> Result<()> {
 /// Refuses a drive on which blkid still finds a signature.
 fn check_with_blkid(path: &Path) -> Result<()> {
     let Some(left) = blkid::probe(blkid::PROGRAM, path) else { return Ok(()) };
-    let message = format!("{} still holds {left} after erasing all signatures known to Gabion", path.display());
+    let message =
+        format!("{} still holds {left} after erasing all signatures known to Gabion", path.display());
     Err(Error::new(ErrorKind::Io, message).hint(format!("erase it with 'wipefs --all {}'", path.display())))
 }
 

@@ -189,8 +189,11 @@ async fn search_host(reactor: &Remote, wanted: &PoolSelector, found: &mut FoundD
     candidates.extend(
         blocking(|| inspect::all_by_id().into_iter().map(|(path, _)| path).collect::<Vec<_>>()).await?,
     );
-    let mut seen =
-        found.members.iter().filter_map(|(drive, _)| inspect::drive_key(drive.path()).ok()).collect::<Vec<_>>();
+    let mut seen = found
+        .members
+        .iter()
+        .filter_map(|(drive, _)| inspect::drive_key(drive.path()).ok())
+        .collect::<Vec<_>>();
     for path in candidates {
         let Ok(key) = inspect::drive_key(&path) else { continue };
         if seen.contains(&key) {

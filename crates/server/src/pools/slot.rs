@@ -90,7 +90,9 @@ impl Transition {
         if let Some(slot) = slots.get(name) {
             let hint = match slot.status {
                 Status::Open(_) | Status::Changing(_) => "choose another name".to_owned(),
-                _ => format!("choose another name, or unregister that pool: 'gabion pool close {name} --forget'"),
+                _ => format!(
+                    "choose another name, or unregister that pool: 'gabion pool close {name} --forget'"
+                ),
             };
             return Err(Error::new(ErrorKind::Exists, format!("pool '{name}' exists already")).hint(hint));
         }
@@ -129,8 +131,11 @@ impl Transition {
 impl Drop for Transition {
     fn drop(&mut self) {
         if !self.ended {
-            let error = Error::new(ErrorKind::Internal, "a bug in the daemon interrupted an operation on the pool")
-                .hint("restart the daemon to recover the pool, and please report the bug with the daemon's log");
+            let error = Error::new(
+                ErrorKind::Internal,
+                "a bug in the daemon interrupted an operation on the pool",
+            )
+            .hint("restart the daemon to recover the pool, and please report the bug with the daemon's log");
             self.set_status(Status::Unavailable(error));
         }
     }

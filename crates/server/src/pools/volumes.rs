@@ -80,8 +80,9 @@ impl Pools {
                 Size(before.size),
                 Size(request.size)
             );
-            return Err(Error::new(ErrorKind::Invalid, message)
-                .hint("shrink the file system in the volume first, then run this command again with --shrink"));
+            return Err(Error::new(ErrorKind::Invalid, message).hint(
+                "shrink the file system in the volume first, then run this command again with --shrink",
+            ));
         }
         let wanted = name.to_owned();
         let ResizeVolume { size, shrink } = request;
@@ -142,7 +143,8 @@ impl Pools {
             let is_left = |info: &VolumeInfo| info.name == name && info.deleting && info.retained_by == 0;
             let Some(left) = left.filter(is_left) else { return Ok(()) };
             if left.stuck {
-                let message = format!("volume '{pool}/{name}' is deleted, but not all of its space could be freed");
+                let message =
+                    format!("volume '{pool}/{name}' is deleted, but not all of its space could be freed");
                 return Err(Error::new(ErrorKind::Io, message).hint(format!(
                     "see the daemon's log for the cause; to retry, reopen the pool: 'gabion pool close {pool}', 'gabion pool open {pool}'"
                 )));

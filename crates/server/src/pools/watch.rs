@@ -120,7 +120,10 @@ mod tests {
             }
             before = now;
         }
-        assert_eq!(reported, [(80, 80), (77, 0), (80, 80), (91, 90), (100, 100), (97, 90), (87, 80), (50, 0)]);
+        assert_eq!(
+            reported,
+            [(80, 80), (77, 0), (80, 80), (91, 90), (100, 100), (97, 90), (87, 80), (50, 0)]
+        );
         assert_eq!(level_of(&[], 99, 0), 0);
     }
 
@@ -137,8 +140,7 @@ mod tests {
             volumes: 0,
         };
         assert_eq!(
-            [space(0, 0), space(1000, 0), space(1000, 1), space(1000, 999)]
-                .map(|space| percent_used(&space)),
+            [space(0, 0), space(1000, 0), space(1000, 1), space(1000, 999)].map(|space| percent_used(&space)),
             [100, 100, 99, 0]
         );
     }

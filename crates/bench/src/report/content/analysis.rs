@@ -1,11 +1,11 @@
-//! What held each job back, with the evidence, and how rates grow with the load.
+//! The bottleneck of each job with evidence, and the growth of rates with load.
 
 use super::{LINES_MAX, heading, of, shown, strings, targets};
 use crate::analysis::{Along, Finding};
+use crate::human::{percent, rate, time};
 use crate::report::{Block, Chart, Kind, Report, Table};
-use crate::words::{percent, rate, time};
 
-/// A bound in the unit of the job's rate.
+/// Formats a bound in the unit of the job's rate.
 fn bound_rate(finding: &Finding, iops: f64) -> String {
     #[allow(clippy::cast_precision_loss)]
     let block = finding.job.block_bytes as f64;
@@ -17,12 +17,12 @@ pub(super) fn analysis(report: &Report) -> Vec<Block> {
     for target in targets(report) {
         blocks.push(Block::Heading(heading(report, target)));
         for finding in of(report, target) {
-            blocks.push(Block::Text(format!("{}: held back by {}.", finding.case, finding.bottleneck.what)));
+            blocks.push(Block::Text(format!("{}: limited by {}.", finding.case, finding.bottleneck.what)));
             let mut lines = finding.bottleneck.evidence.clone();
             lines.extend(finding.efficiency.iter().map(|one| {
                 let bound = &one.bound;
                 format!(
-                    "{} of the bound '{}', {} ({}), which saturates {}",
+                    "{} of the bound '{}', {} ({}), where {} saturates",
                     percent(one.share),
                     bound.name,
                     bound_rate(finding, bound.iops),
@@ -35,8 +35,8 @@ pub(super) fn analysis(report: &Report) -> Vec<Block> {
         }
     }
     if !report.analysis.lost.is_empty() {
-        blocks.push(Block::Heading("With a drive lost".into()));
-        let row = |lost: &crate::analysis::Lost| {
+        blocks.push(Block::Heading("With a failed drive".into()));
+        let row = |lost: &crate::analysis::FailedDriveCost| {
             vec![
                 lost.healthy.clone(),
                 shown(report, &lost.target),
@@ -44,7 +44,7 @@ pub(super) fn analysis(report: &Report) -> Vec<Block> {
                 lost.p9995.map_or("-".into(), |factor| format!("x {factor:.1}")),
             ]
         };
-        let columns = strings(["job", "target", "rate that is left", "99.95 % latency"]);
+        let columns = strings(["job", "target", "remaining rate", "99.95 % latency"]);
         let rows = report.analysis.lost.iter().map(row).collect();
         blocks.push(Block::Table(Table { columns, rows, figures: true }));
     }
@@ -56,7 +56,7 @@ pub(super) fn growth(report: &Report) -> Vec<Block> {
     let word = |along| if along == Along::Instances { "instances" } else { "depth" };
     let row = |curve: &crate::analysis::Curve| {
         let knee =
-            curve.knee.map_or("none: it still grows".into(), |knee| format!("{knee} {}", word(curve.along)));
+            curve.knee.map_or("none: still growing".into(), |knee| format!("{knee} {}", word(curve.along)));
         let at = curve.points.iter().find(|point| Some(point.load) == curve.knee).or(curve.points.last());
         let figures = at.map_or([String::new(), String::new()], |point| {
             [rate(point.rate, curve.bandwidth), time(point.mean_us)]
@@ -64,10 +64,11 @@ pub(super) fn growth(report: &Report) -> Vec<Block> {
         [vec![curve.job.clone(), curve.target.clone(), knee], figures.to_vec()].concat()
     };
     if !report.analysis.curves.is_empty() {
-        let columns = strings(["job", "target", "knee", "rate there", "mean latency there"]);
+        let columns = strings(["job", "target", "knee", "rate at the knee", "mean latency at the knee"]);
         let rows = report.analysis.curves.iter().map(row).collect();
         blocks.push(Block::Text(
-            "The knee is the first point with nine tenths of the highest rate: more load only makes operations wait.".into(),
+            "The knee is the first point with 90 % of the highest rate; more load mainly adds latency."
+                .into(),
         ));
         blocks.push(Block::Table(Table { columns, rows, figures: true }));
     }
@@ -86,7 +87,7 @@ pub(super) fn growth(report: &Report) -> Vec<Block> {
         loads.sort_unstable();
         loads.dedup();
         let (unit, symbol) =
-            if bandwidth { (1e6, "MB/s") } else { (1e3, "thousands of operations a second") };
+            if bandwidth { (1e6, "MB/s") } else { (1e3, "thousands of operations per second") };
         let line = |curve: &&crate::analysis::Curve| {
             let value = |load: &u32| {
                 curve.points.iter().find(|point| point.load == *load).map(|point| point.rate / unit)
@@ -98,7 +99,7 @@ pub(super) fn growth(report: &Report) -> Vec<Block> {
                 title: format!("By {}: {symbol}", word(along)),
                 kind: Kind::Lines,
                 series: curves.iter().map(line).collect(),
-                places: loads.iter().map(u32::to_string).collect(),
+                labels: loads.iter().map(u32::to_string).collect(),
             }));
         }
     }

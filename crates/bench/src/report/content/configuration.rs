@@ -1,8 +1,8 @@
-//! What was measured, on what, and how to do it once more.
+//! The configuration of the run, and the commands to reproduce it.
 
 use super::strings;
+use crate::human::rate;
 use crate::report::{Block, Report, Table};
-use crate::words::rate;
 
 pub(super) fn configuration(report: &Report) -> Vec<Block> {
     let plan = &report.plan;
@@ -13,7 +13,7 @@ pub(super) fn configuration(report: &Report) -> Vec<Block> {
         vec!["repeats".into(), plan.repeats.to_string()],
         vec![
             "each job".into(),
-            format!("{} s, after {} s of load that do not count", plan.scaled.run_s, plan.scaled.ramp_s),
+            format!("{} s, after {} s of ramp-up", plan.scaled.run_s, plan.scaled.ramp_s),
         ],
     ];
     if !plan.drives.is_empty() {
@@ -32,20 +32,20 @@ pub(super) fn configuration(report: &Report) -> Vec<Block> {
             rate(limits.write_bps as f64, true),
             known.from
         );
-        rows.push(vec!["each drive at most".into(), text]);
+        rows.push(vec!["limits of each drive".into(), text]);
     }
     if !plan.scaled.said.is_empty() {
-        rows.push(vec!["other than the suite".into(), plan.scaled.said.join("; ")]);
+        rows.push(vec!["differences from the suite".into(), plan.scaled.said.join("; ")]);
     }
     let mut blocks = vec![Block::Table(Table { columns: strings(["", ""]), rows, figures: false })];
     if !report.systems.is_empty() {
-        let row = |system: &crate::run::Described| {
+        let row = |system: &crate::run::SystemRecord| {
             let (about, promises) = (&system.about, &system.about.promises);
             let texts =
                 [&system.target, &about.what, &promises.flush, &promises.checksums, &promises.protection];
             texts.map(Clone::clone).to_vec()
         };
-        let columns = strings(["target", "what it is", "when data is safe", "verified", "may be lost"]);
+        let columns = strings(["target", "description", "durability", "integrity", "redundancy"]);
         let rows = report.systems.iter().map(row).collect();
         blocks.push(Block::Table(Table { columns, rows, figures: false }));
     }
@@ -66,6 +66,6 @@ pub(super) fn reproduction(report: &Report) -> Vec<Block> {
         ));
     }
     lines.push(format!("gabion {}", plan.command.get(1..).unwrap_or_default().join(" ")));
-    lines.push("gabion bench report RUN        # the run's name is printed at its beginning".into());
+    lines.push("gabion bench report RUN        # the name of the run is printed when it starts".into());
     vec![Block::Code(lines.join("\n"))]
 }

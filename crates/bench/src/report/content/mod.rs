@@ -1,9 +1,7 @@
-//! What a report says, in its order: one file for each part of it, and here what they have in common.
-//!
-//! Must not know: whether it becomes a page or text.
+//! The contents of a report: one module per section, and shared helpers.
 
 mod analysis;
-mod beside;
+mod comparison;
 mod configuration;
 mod published;
 mod results;
@@ -12,27 +10,27 @@ mod summary;
 use super::{Block, Document, Report, Section};
 use crate::analysis::Finding;
 use crate::compare::Series;
-use crate::result::Side;
+use crate::human::rate;
+use crate::result::DirectionFigures;
 use crate::run::RAW;
 use crate::suite::Job;
-use crate::words::rate;
 
-/// Lines in one chart, at most: more cannot be told apart.
+/// Maximum lines in a chart that can be distinguished.
 const LINES_MAX: usize = 8;
 
-/// The whole report.
+/// Returns the whole report.
 pub(super) fn document(report: &Report) -> Document {
     let sections = [
-        ("In short", summary::summary(report)),
-        ("What was measured, on what", configuration::configuration(report)),
-        ("Side by side", beside::beside(report)),
+        ("Summary", summary::summary(report)),
+        ("Configuration", configuration::configuration(report)),
+        ("Comparison of targets", comparison::comparison(report)),
         ("Results", results::results(report)),
-        ("Beside published figures", published::published(report)),
+        ("Published figures", published::published(report)),
         ("Analysis", analysis::analysis(report)),
-        ("Growth", analysis::growth(report)),
+        ("Growth with load", analysis::growth(report)),
         ("Over time", results::over_time(report)),
-        ("Drives", results::drives(report)),
-        ("Once more", configuration::reproduction(report)),
+        ("Drive utilisation", results::drives(report)),
+        ("Reproduction", configuration::reproduction(report)),
     ];
     let section = |(title, blocks): (&str, Vec<Block>)| Section { title: title.into(), blocks };
     Document {
@@ -42,7 +40,7 @@ pub(super) fn document(report: &Report) -> Document {
     }
 }
 
-/// The names of targets with results, the drives first.
+/// Returns the names of targets with results, the drives first.
 fn targets(report: &Report) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.analysis.cases {
@@ -57,7 +55,7 @@ fn of<'a>(report: &'a Report, target: &'a str) -> impl Iterator<Item = &'a Findi
     report.analysis.cases.iter().filter(move |finding| finding.target == target)
 }
 
-/// The bound that counts; that of processors is only what it is compared with.
+/// Returns the efficiency relative to the tightest bound, except that of the processors.
 fn efficiency(finding: &Finding) -> Option<(f64, &str)> {
     let first = finding.efficiency.first().filter(|first| first.bound.name != "processors")?;
     Some((first.share, &first.bound.name))
@@ -71,7 +69,7 @@ fn heading(report: &Report, target: &str) -> String {
     if target == RAW { "The drives themselves".into() } else { shown(report, target) }
 }
 
-/// A target's name, with what must be said beside each of its figures.
+/// Returns a target's name with its remark.
 fn shown(report: &Report, target: &str) -> String {
     let system = report.systems.iter().find(|system| system.target == target);
     match system.and_then(|system| system.about.remark.as_ref()) {
@@ -80,7 +78,7 @@ fn shown(report: &Report, target: &str) -> String {
     }
 }
 
-/// A rate; of reads and writes apart where there are both.
+/// Formats a rate, with reads and writes separately if there are both.
 fn rates(series: &Series, job: &Job) -> String {
     let bandwidth = job.is_bandwidth();
     match series.sides.as_slice() {
@@ -91,6 +89,6 @@ fn rates(series: &Series, job: &Job) -> String {
     }
 }
 
-fn sides(sides: &[Side], pick: impl Fn(&Side) -> String) -> String {
+fn sides(sides: &[DirectionFigures], pick: impl Fn(&DirectionFigures) -> String) -> String {
     if sides.is_empty() { "-".into() } else { sides.iter().map(pick).collect::<Vec<_>>().join(" / ") }
 }

@@ -1,4 +1,4 @@
-//! What others have published for the same jobs, beside what was measured.
+//! Published results of the same jobs, compared with the measured ones.
 
 use super::{efficiency, of, targets};
 use crate::analysis::Finding;
@@ -8,8 +8,9 @@ use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::RAW;
 use crate::suite::{Figure, Job, Published};
 
-/// The highest published efficiency for the job: against the same bound of the document's own drives, or as it is printed
-/// where that is not known. With a drive lost documents do not say which drives were: that is always as printed.
+/// Returns the highest published efficiency of a job: relative to the same bound of the document's
+/// drives, or as printed if that is unknown. With a failed drive it is always as printed, because
+/// documents do not specify the failed drives.
 pub(super) fn best_published<'a>(report: &'a Report, finding: &Finding) -> Option<(&'a str, f64)> {
     let suite = &report.plan.suite;
     let job = suite.jobs.iter().find(|job| job.name == finding.job.name)?;
@@ -23,7 +24,7 @@ pub(super) fn best_published<'a>(report: &'a Report, finding: &Finding) -> Optio
     figures.max_by(|left, right| left.1.total_cmp(&right.1))
 }
 
-/// A bound of the document's drives, all of them there.
+/// Returns a bound of the document's healthy drives.
 fn document_bound(report: &Report, job: &Job, name: &str) -> Option<f64> {
     let suite = &report.plan.suite;
     let limits = lab::model(suite.drive_model.as_deref()?)?.limits;
@@ -35,7 +36,8 @@ fn document_bound(report: &Report, job: &Job, name: &str) -> Option<f64> {
 
 pub(super) fn published(report: &Report) -> Vec<Block> {
     let plan = &report.plan;
-    // Published rates can stand beside measured ones if the drives were as many, and a share of the same.
+    // Published rates are comparable if the number of drives is the same and the drives are a
+    // fraction of the same model.
     let scale = plan.lab.as_ref().filter(|lab| {
         let as_many = plan.suite.drives.is_some_and(|count| count as usize == plan.drives.len());
         as_many && plan.suite.drive_model.as_ref() == Some(&lab.model)
@@ -73,22 +75,23 @@ pub(super) fn published(report: &Report) -> Vec<Block> {
     let columns = [vec!["job".to_owned()], systems.iter().map(|one| one.system.clone()).collect()].concat();
     let mut blocks = vec![
         Block::Text(format!(
-            "As published, on their own hardware: {}. Reads come before writes, efficiency in brackets where it is printed.",
+            "As published, on the hardware of the source: {}. Reads before writes; the printed efficiency, if any, in brackets.",
             plan.suite.source
         )),
         Block::Table(Table { columns, rows: jobs.iter().map(row).collect(), figures: true }),
     ];
-    // What a document measured with other counts of instances stays in the table.
-    let usual = |one: &&&Published| one.instances.is_none_or(|count| plan.suite.instances.contains(&count));
-    let usual: Vec<&Published> = systems.iter().filter(usual).copied().collect();
+    // Results with other numbers of instances stay in the table only.
+    let comparable =
+        |one: &&&Published| one.instances.is_none_or(|count| plan.suite.instances.contains(&count));
+    let comparable: Vec<&Published> = systems.iter().filter(comparable).copied().collect();
     for bandwidth in [false, true] {
         let jobs: Vec<&Job> = jobs.iter().copied().filter(|job| job.is_bandwidth() == bandwidth).collect();
-        blocks.extend(rate_chart(report, &jobs, &usual, share, bandwidth));
+        blocks.extend(rate_chart(report, &jobs, &comparable, share, bandwidth));
     }
     blocks
 }
 
-/// Measured rates, with the published ones at the same share of the drives.
+/// Draws measured rates, and published rates scaled to the fraction of the drives.
 fn rate_chart(
     report: &Report,
     jobs: &[&Job],
@@ -96,7 +99,7 @@ fn rate_chart(
     share: Option<f64>,
     bandwidth: bool,
 ) -> Option<Block> {
-    let (unit, word) = if bandwidth { (1e6, "MB/s") } else { (1e3, "thousands of operations a second") };
+    let (unit, word) = if bandwidth { (1e6, "MB/s") } else { (1e3, "thousands of operations per second") };
     let mut series: Vec<(String, Vec<Option<f64>>)> = Vec::new();
     for target in targets(report).into_iter().filter(|name| *name != RAW) {
         let value = |job: &&Job| {
@@ -116,13 +119,14 @@ fn rate_chart(
         }
     }
     series.retain(|(_, values)| values.iter().any(Option::is_some));
-    let beside = if share.is_some() { ", published ones at the same share of the drives" } else { "" };
-    let title = format!("Rates in {word}{beside}");
-    let places = jobs.iter().map(|job| job.name.clone()).collect();
+    let scaled =
+        if share.is_some() { ", published rates scaled to the same fraction of the drives" } else { "" };
+    let title = format!("Rates in {word}{scaled}");
+    let labels = jobs.iter().map(|job| job.name.clone()).collect();
     (!jobs.is_empty() && !series.is_empty()).then_some(Block::Chart(Chart {
         title,
         kind: Kind::Bars,
-        places,
+        labels,
         series,
     }))
 }

@@ -1,10 +1,10 @@
-//! What came out: figures, latencies, each second, each drive.
+//! The results: rates, latencies, rates over time, drive utilisation.
 
 use super::{LINES_MAX, efficiency, heading, of, rates, sides, strings, targets};
 use crate::analysis::{Finding, fullness};
+use crate::human::{percent, rate, time};
 use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::{Measured, Missing, RAW};
-use crate::words::{percent, rate, time};
 
 pub(super) fn results(report: &Report) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn results(report: &Report) -> Vec<Block> {
         };
         let mut columns =
             strings(["job", "rate", "lowest / highest", "efficiency", "mean", "99 %", "99.95 %"]);
-        columns.extend(strings(["99.999 %", "processor each"]));
+        columns.extend(strings(["99.999 %", "CPU per operation"]));
         if !several {
             columns.remove(2);
         }
@@ -39,7 +39,7 @@ pub(super) fn results(report: &Report) -> Vec<Block> {
     }
     let missing: Vec<String> = report.results.iter().filter_map(missing).collect();
     if !missing.is_empty() {
-        blocks.push(Block::Heading("Without a result".into()));
+        blocks.push(Block::Heading("Missing results".into()));
         blocks.push(Block::List(missing));
     }
     blocks.extend(
@@ -51,7 +51,7 @@ pub(super) fn results(report: &Report) -> Vec<Block> {
 fn missing(one: &Measured) -> Option<String> {
     let why = match one.missing.as_ref()? {
         Missing::Failed(why) => format!("failed: {}", why.lines().next().unwrap_or_default()),
-        Missing::LeftOut(why) => format!("left out: {why}"),
+        Missing::LeftOut(why) => format!("skipped: {why}"),
     };
     Some(format!("{} on {}: {why}", one.case.name, one.target))
 }
@@ -68,12 +68,12 @@ fn latencies(report: &Report, target: &str) -> Option<Block> {
     }
     series.truncate(LINES_MAX);
     let target = heading(report, target);
-    let title = format!("{target}: latency in milliseconds that a share of operations keeps");
-    let places = strings(["50 %", "99 %", "99.95 %", "99.999 %"]);
-    (!series.is_empty()).then_some(Block::Chart(Chart { title, kind: Kind::LinesLog, places, series }))
+    let title = format!("{target}: latency percentiles in milliseconds");
+    let labels = strings(["50 %", "99 %", "99.95 %", "99.999 %"]);
+    (!series.is_empty()).then_some(Block::Chart(Chart { title, kind: Kind::LinesLog, labels, series }))
 }
 
-/// The measured seconds of each case's last repeat, as percent of their mean, so that all fit one chart.
+/// Charts each second of the last repeat of each case, in percent of its mean.
 pub(super) fn over_time(report: &Report) -> Vec<Block> {
     let mut blocks = Vec::new();
     for target in targets(report) {
@@ -86,7 +86,7 @@ pub(super) fn over_time(report: &Report) -> Vec<Block> {
                 .unwrap_or_default();
             #[allow(clippy::cast_precision_loss)]
             let mean = values.iter().sum::<f64>() / (values.len().max(1)) as f64;
-            // Two points are no course.
+            // Two points do not make a curve.
             if values.len() > 2 && mean > 0.0 {
                 let values = values.iter().map(|value| Some(value / mean * 100.0)).collect();
                 series.push((finding.case.clone(), values));
@@ -98,15 +98,15 @@ pub(super) fn over_time(report: &Report) -> Vec<Block> {
             values.resize(longest, None);
         }
         if !series.is_empty() {
-            let title = format!("{}: each second's rate, percent of the mean", heading(report, target));
-            let places = (1..=longest).map(|second| second.to_string()).collect();
-            blocks.push(Block::Chart(Chart { title, kind: Kind::Lines, places, series }));
+            let title = format!("{}: rate per second, percent of the mean", heading(report, target));
+            let labels = (1..=longest).map(|second| second.to_string()).collect();
+            blocks.push(Block::Chart(Chart { title, kind: Kind::Lines, labels, series }));
         }
     }
     blocks
 }
 
-/// How full each drive was of what it is fullest of.
+/// Charts the utilisation of each drive relative to its tightest limit.
 pub(super) fn drives(report: &Report) -> Vec<Block> {
     let Some(known) = &report.analysis.limits else { return Vec::new() };
     let mut blocks = Vec::new();
@@ -120,17 +120,17 @@ pub(super) fn drives(report: &Report) -> Vec<Block> {
             })
             .collect();
         let names = cases.iter().map(|(_, one)| &one.observation.drives).max_by_key(|drives| drives.len());
-        let places: Vec<String> = names.into_iter().flatten().map(|drive| drive.name.clone()).collect();
+        let labels: Vec<String> = names.into_iter().flatten().map(|drive| drive.name.clone()).collect();
         let row = |(finding, one): &(&Finding, &Measured)| {
             let all = one.observation.drives.iter();
             let full: Vec<_> = all.map(|drive| Some(fullness(drive, &known.limits) * 100.0)).collect();
             (finding.case.clone(), full)
         };
-        if !places.is_empty() {
+        if !labels.is_empty() {
             blocks.push(Block::Chart(Chart {
                 title: format!("{}: percent of each drive's limit", heading(report, target)),
                 kind: Kind::Heat,
-                places,
+                labels,
                 series: cases.iter().map(row).collect(),
             }));
         }

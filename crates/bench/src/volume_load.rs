@@ -1,4 +1,4 @@
-//! Volumes whose blocks say what they are, and who uses them until he is stopped.
+//! Volumes with verifiable blocks, and background load on them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,24 +9,24 @@ use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::{Buffer, Reactor, Task};
 use serde::Serialize;
 
+use crate::block_stamps::{stamp, wrong_blocks};
 use crate::churn::{Distribution, Draw};
-use crate::marks::{mark, wrong_blocks};
 use crate::sample::Recorder;
 
-/// Bytes that are written or read at once where all of a volume is.
-const PIECE_BYTES: usize = 1 << 20;
+/// Bytes per request when a whole volume is written or read.
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// What operations are.
+/// The operation of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// 4 KiB, at random.
+    /// Random reads of 4 KiB.
     Reads,
-    /// The same.
+    /// Random writes of 4 KiB.
     Writes,
 }
 
-/// A new volume, every block of it written.
+/// Creates a volume and writes every block of it.
 pub(crate) async fn filled(pool: &Pool, name: &str, bytes: u64) -> engine::Result<Rc<AttachedVolume>> {
     pool.create_volume(name, bytes, 4096, 0).await?;
     let volume = Rc::new(pool.open_volume(name).await?.attach());
@@ -34,53 +34,54 @@ pub(crate) async fn filled(pool: &Pool, name: &str, bytes: u64) -> engine::Resul
     Ok(volume)
 }
 
-/// Writes every block once, in order; says after each piece what share is done.
-pub(crate) async fn fill(volume: &AttachedVolume, mut tell: impl FnMut(f64)) -> engine::Result<()> {
-    let mut buffer = Buffer::new(PIECE_BYTES);
+/// Writes every block once, in order. Calls `progress` with the share done after each piece.
+pub(crate) async fn fill(volume: &AttachedVolume, mut progress: impl FnMut(f64)) -> engine::Result<()> {
+    let mut buffer = Buffer::new(CHUNK_BYTES);
     buffer.as_mut_slice().fill(0x5A);
-    for (offset, length) in pieces(volume) {
-        mark(buffer.as_mut_slice(), offset);
+    for (offset, length) in chunks(volume) {
+        stamp(buffer.as_mut_slice(), offset);
         volume.write(offset, &buffer.span().slice(0..length)).await?;
-        tell(share(volume, offset, length));
+        progress(share(volume, offset, length));
     }
     volume.flush().await
 }
 
-/// Reads every block; says after each piece what share is done. Gives how many are not what was written there.
-pub(crate) async fn wrong_in(volume: &AttachedVolume, mut tell: impl FnMut(f64)) -> engine::Result<u64> {
-    let buffer = Buffer::new(PIECE_BYTES);
+/// Reads every block and returns the number of wrong ones. Calls `progress` with the share done
+/// after each piece.
+pub(crate) async fn wrong_in(volume: &AttachedVolume, mut progress: impl FnMut(f64)) -> engine::Result<u64> {
+    let buffer = Buffer::new(CHUNK_BYTES);
     let mut wrong = 0;
-    for (offset, length) in pieces(volume) {
+    for (offset, length) in chunks(volume) {
         volume.read(offset, &buffer.span().slice(0..length)).await?;
         wrong += wrong_blocks(buffer.as_slice().get(..length).unwrap_or_default(), offset);
-        tell(share(volume, offset, length));
+        progress(share(volume, offset, length));
     }
     Ok(wrong)
 }
 
-/// All of a volume, piece by piece: where each begins, and its bytes.
-fn pieces(volume: &AttachedVolume) -> impl Iterator<Item = (u64, usize)> + use<> {
+/// Iterates over a volume in pieces: the offset and length of each.
+fn chunks(volume: &AttachedVolume) -> impl Iterator<Item = (u64, usize)> + use<> {
     let size = volume.size();
-    let length = move |offset| usize::try_from(size - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-    (0..size).step_by(PIECE_BYTES).map(move |offset| (offset, length(offset)))
+    let length = move |offset| usize::try_from(size - offset).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+    (0..size).step_by(CHUNK_BYTES).map(move |offset| (offset, length(offset)))
 }
 
-/// What share of a volume lies before the end of a piece.
+/// Returns the share of a volume before the end of a piece.
 #[allow(clippy::cast_precision_loss)]
 fn share(volume: &AttachedVolume, offset: u64, length: usize) -> f64 {
     (offset + length as u64) as f64 / volume.size() as f64
 }
 
-/// A volume, what is done with it, and how much of that is under way.
-pub(crate) type Use<'a> = (&'a Rc<AttachedVolume>, Operation, u32);
+/// A volume, the operation and the queue depth.
+pub(crate) type VolumeLoad<'a> = (&'a Rc<AttachedVolume>, Operation, u32);
 
-/// Who uses a volume.
-pub(crate) struct Users {
-    shared: Rc<Using>,
+/// A load that runs until it is stopped.
+pub(crate) struct BackgroundLoad {
+    shared: Rc<LoadState>,
     tasks: Vec<Task<engine::Result<()>>>,
 }
 
-struct Using {
+struct LoadState {
     volume: Rc<AttachedVolume>,
     operation: Operation,
     draw: RefCell<Draw>,
@@ -89,9 +90,9 @@ struct Using {
     stop: Cell<bool>,
 }
 
-impl Users {
-    pub(crate) fn start((volume, operation, depth): Use<'_>) -> Self {
-        let shared = Rc::new(Using {
+impl BackgroundLoad {
+    pub(crate) fn start((volume, operation, depth): VolumeLoad<'_>) -> Self {
+        let shared = Rc::new(LoadState {
             volume: volume.clone(),
             operation,
             draw: RefCell::new(Draw::new(Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)),
@@ -113,7 +114,7 @@ impl Users {
         self.shared.stop.set(true);
     }
 
-    /// Stops, and gives what was counted.
+    /// Stops the load and returns its records.
     pub(crate) async fn end(self) -> engine::Result<Recorder> {
         self.stop_counting();
         self.stop().await
@@ -127,7 +128,7 @@ impl Users {
     }
 }
 
-impl Using {
+impl LoadState {
     async fn work(self: Rc<Self>, reactor: Reactor) -> engine::Result<()> {
         let mut buffer = Buffer::new(BLOCK);
         buffer.as_mut_slice().fill(0xA5);
@@ -137,7 +138,7 @@ impl Using {
             match self.operation {
                 Operation::Reads => self.volume.read(offset, &buffer.span()).await?,
                 Operation::Writes => {
-                    mark(buffer.as_mut_slice(), offset);
+                    stamp(buffer.as_mut_slice(), offset);
                     self.volume.write(offset, &buffer.span()).await?;
                 }
             }

@@ -1,6 +1,6 @@
-//! Rates, sizes and times as people read them.
+//! Human-readable rates, sizes and times.
 
-/// A rate: operations or bytes a second.
+/// Formats a rate of operations or bytes per second.
 pub fn rate(value: f64, bandwidth: bool) -> String {
     match (bandwidth, value) {
         (true, value) if value >= 1e9 => format!("{:.2} GB/s", value / 1e9),
@@ -11,7 +11,7 @@ pub fn rate(value: f64, bandwidth: bool) -> String {
     }
 }
 
-/// A time, given in microseconds.
+/// Formats a time given in microseconds.
 pub fn time(micros: f64) -> String {
     match micros {
         micros if micros >= 100_000.0 => format!("{:.0} ms", micros / 1000.0),
@@ -20,12 +20,12 @@ pub fn time(micros: f64) -> String {
     }
 }
 
-/// A share in percent.
+/// Formats a share as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A size of operations, in the largest unit that it is a multiple of.
+/// Formats a block size in the largest unit that divides it.
 pub fn size(bytes: u64) -> String {
     match bytes {
         bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
@@ -47,7 +47,7 @@ pub struct Utc {
 }
 
 impl Utc {
-    /// So many seconds after the beginning of 1970.
+    /// Converts seconds since 1970-01-01 00:00 UTC.
     pub fn since_1970(seconds: u64) -> Self {
         let (days, within) = (seconds / 86_400, seconds % 86_400);
         // Howard Hinnant's "civil from days": years begin in March, eras have 400 of them.

@@ -1,27 +1,27 @@
-//! What a user has already: devices, files, exports, disks behind sockets.
+//! Existing targets: devices, files, NBD exports, vhost-user sockets.
 //!
-//! Always true: nothing is written to it unless he said so.
+//! Invariant: nothing is written to them unless the user permits it.
 
 use std::process::{Command, Stdio};
 
-use super::{About, Promises, Spot, System, SystemError, Wish, file_size};
+use super::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
 use crate::load::Target;
 use crate::vhost;
 
-/// Devices, files or exports that are there already.
+/// An existing set of devices, files or exports.
 #[derive(Debug)]
-pub struct Given {
+pub struct ExternalSystem {
     name: String,
     targets: Vec<Target>,
-    spots: Vec<Spot>,
+    spots: Vec<TargetExtent>,
     processes: Vec<u32>,
 }
 
-impl Given {
-    /// What a user names: paths or NBD addresses, several with commas between them.
+impl ExternalSystem {
+    /// Parses paths or NBD addresses, separated by commas.
     ///
     /// # Errors
-    /// When it is nothing that can be measured.
+    /// If a part is not a valid target.
     pub fn parse(name: &str, text: &str) -> Result<Self, SystemError> {
         let one = |part: &str| {
             if part.starts_with("nbd://") || part.starts_with("nbd+unix://") || part.starts_with("nbds") {
@@ -32,34 +32,34 @@ impl Given {
                 Ok(Target::File(part.into()))
             } else {
                 let message = format!(
-                    "'{part}' is no absolute path, no NBD address (nbd://, nbd+unix://) and no vhost:/SOCKET"
+                    "invalid target '{part}': expected an absolute path, an NBD address (nbd://, nbd+unix://) or vhost:/SOCKET"
                 );
-                Err(SystemError::new(name, "finding it", message))
+                Err(SystemError::new(name, "parse the target", message))
             }
         };
         let targets = text.split(',').map(one).collect::<Result<Vec<Target>, SystemError>>()?;
         let ours = targets.iter().filter(|target| matches!(target, Target::Vhost(_))).count();
         if ours > 0 && ours < targets.len() {
-            let message = "sockets of machines cannot be one target with files or exports: name two targets";
-            return Err(SystemError::new(name, "finding it", message));
+            let message = "vhost-user sockets cannot be combined with files or exports; use two targets";
+            return Err(SystemError::new(name, "parse the target", message));
         }
         Ok(Self { name: name.into(), targets, spots: Vec::new(), processes: Vec::new() })
     }
 }
 
-impl System for Given {
-    fn about(&self) -> About {
+impl System for ExternalSystem {
+    fn info(&self) -> SystemInfo {
         let shown = |target: &Target| match target {
             Target::Nbd(uri) => uri.clone(),
             Target::File(path) => path.display().to_string(),
             Target::Vhost(socket) => format!("vhost-user, {}", socket.display()),
             Target::Machine { device, .. } => device.clone(),
         };
-        let unknown = || "not known: it was given as it is".to_owned();
-        About {
+        let unknown = || "unknown: an external target".to_owned();
+        SystemInfo {
             name: self.name.clone(),
             what: self.targets.iter().map(shown).collect::<Vec<_>>().join(", "),
-            promises: Promises { flush: unknown(), checksums: unknown(), protection: unknown() },
+            promises: Guarantees { flush: unknown(), checksums: unknown(), protection: unknown() },
             takes_drives: false,
             degrades: false,
             layout: None,
@@ -67,18 +67,18 @@ impl System for Given {
         }
     }
 
-    fn set_up(&mut self, _wish: &Wish<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, _wish: &Requirements<'_>) -> Result<(), SystemError> {
         (self.spots, self.processes) = (Vec::new(), Vec::new());
         for target in &self.targets {
             let (bytes, process) =
-                look(target).map_err(|error| SystemError::new(&self.name, "looking at it", error))?;
-            self.spots.push(Spot { target: target.clone(), bytes });
+                inspect(target).map_err(|error| SystemError::new(&self.name, "inspect it", error))?;
+            self.spots.push(TargetExtent { target: target.clone(), bytes });
             self.processes.extend(process.filter(|process| !self.processes.contains(process)));
         }
         Ok(())
     }
 
-    fn spots(&self) -> Vec<Spot> {
+    fn targets(&self) -> Vec<TargetExtent> {
         self.spots.clone()
     }
 
@@ -87,11 +87,7 @@ impl System for Given {
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
-        Err(SystemError::new(
-            &self.name,
-            "losing a drive",
-            "it was given as it is, and its drives are not ours",
-        ))
+        Err(SystemError::new(&self.name, "fail a drive", "the drives of an external target cannot be failed"))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
@@ -99,8 +95,8 @@ impl System for Given {
     }
 }
 
-/// Bytes of a target, and whose it is if that is known; an error for what is in use.
-fn look(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Error + Send + Sync>> {
+/// Returns the size of a target and its process, if known. Fails if it is in use.
+fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Error + Send + Sync>> {
     match target {
         Target::Nbd(uri) => {
             let output = Command::new("nbdinfo").args(["--size", uri]).stdin(Stdio::null()).output()?;
@@ -110,7 +106,7 @@ fn look(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Error
             Ok((String::from_utf8_lossy(&output.stdout).trim().parse()?, None))
         }
         Target::File(path) => Ok((file_size(path)?, None)),
-        Target::Machine { .. } => Err("a device within a machine is nobody's to give".into()),
+        Target::Machine { .. } => Err("a device in a guest cannot be an external target".into()),
         Target::Vhost(socket) => {
             let disk = vhost::disk(socket)?;
             Ok((disk.bytes, disk.process))

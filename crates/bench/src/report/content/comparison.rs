@@ -1,7 +1,9 @@
-//! Targets side by side: the same job on each, as rates, and as shares of one measure for all.
+//! Comparison of targets: the rates of each job on each target, also relative to a common
+//! reference.
 //!
-//! The measure is what the bare drives can do: they keep no parity, join nothing and lose everything with a drive. So it is the same
-//! for a system with protection and one without, and a system that writes in full stripes may go beyond it.
+//! The reference is the limit of independent drives, which have no redundancy and do not merge
+//! writes. It is the same for systems with and without redundancy; a system that writes full
+//! stripes may exceed it.
 
 use super::{of, rates, shown, strings, targets};
 use crate::analysis::Finding;
@@ -10,7 +12,7 @@ use crate::report::{Block, Chart, Kind, Report, Table};
 use crate::run::RAW;
 use crate::suite::Job;
 
-/// Names of all cases of targets, in their order.
+/// Returns the cases of all targets, in order.
 fn cases(report: &Report) -> Vec<&Finding> {
     let mut cases: Vec<&Finding> = Vec::new();
     for finding in report.analysis.cases.iter().filter(|finding| finding.target != RAW) {
@@ -21,8 +23,8 @@ fn cases(report: &Report) -> Vec<&Finding> {
     cases
 }
 
-/// Operations a second of a job that the bare drives can do, all of them there.
-fn bare(report: &Report, job: &Job) -> Option<f64> {
+/// Returns the operations per second of a job on healthy independent drives.
+fn independent_limit(report: &Report, job: &Job) -> Option<f64> {
     let known = report.analysis.limits.as_ref()?;
     let drives = u32::try_from(report.plan.drives.len()).ok().filter(|drives| *drives > 0)?;
     let job = Job { degraded: false, ..job.clone() };
@@ -30,7 +32,7 @@ fn bare(report: &Report, job: &Job) -> Option<f64> {
     all.first().map(|bound| bound.iops).filter(|iops| *iops > 0.0)
 }
 
-pub(super) fn beside(report: &Report) -> Vec<Block> {
+pub(super) fn comparison(report: &Report) -> Vec<Block> {
     let targets: Vec<&str> = targets(report).into_iter().filter(|name| *name != RAW).collect();
     if targets.len() < 2 {
         return Vec::new();
@@ -46,10 +48,10 @@ pub(super) fn beside(report: &Report) -> Vec<Block> {
     let columns = strings(["job"]).into_iter().chain(targets.iter().map(|target| shown(report, target)));
     let table = Table { columns: columns.collect(), rows: cases.iter().map(row).collect(), figures: true };
     let mut blocks = vec![Block::Table(table)];
-    blocks.extend(absent(report));
+    blocks.extend(unavailable(report));
     let share = |target: &str, case: &Finding| {
         let iops: f64 = find(target, &case.case)?.series.sides.iter().map(|side| side.iops).sum();
-        Some(iops / bare(report, &case.job)? * 100.0)
+        Some(iops / independent_limit(report, &case.job)? * 100.0)
     };
     let series: Vec<(String, Vec<Option<f64>>)> = targets
         .iter()
@@ -57,17 +59,17 @@ pub(super) fn beside(report: &Report) -> Vec<Block> {
         .collect();
     if series.iter().any(|(_, values)| values.iter().any(Option::is_some)) {
         blocks.push(Block::Chart(Chart {
-            title: "Percent of what the bare drives can do, without protection".into(),
+            title: "Percent of the independent drives' limit, without redundancy".into(),
             kind: Kind::Bars,
-            places: cases.iter().map(|case| case.case.clone()).collect(),
+            labels: cases.iter().map(|case| case.case.clone()).collect(),
             series,
         }));
     }
     blocks
 }
 
-/// What would stand beside them, and is not there.
-fn absent(report: &Report) -> Option<Block> {
+/// Returns a note on requested systems that are not available.
+fn unavailable(report: &Report) -> Option<Block> {
     let list = &report.plan.absent;
-    (!list.is_empty()).then(|| Block::Text(format!("Not there: {}.", list.join("; "))))
+    (!list.is_empty()).then(|| Block::Text(format!("Not available: {}.", list.join("; "))))
 }

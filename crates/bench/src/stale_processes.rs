@@ -1,7 +1,8 @@
-//! What a run has started or made and a killed process of it has left: so that it can be gone on with, without its old load or daemon in the way.
+//! Processes and directories that a killed run left behind, cleaned up so that the run can resume.
 //!
-//! Always true: only a process that carries the run's mark is ended. It has it from its first moment on: one that is written down after it was started
-//! is not, if whoever started it is killed in between.
+//! Invariant: only processes tagged with the run's folder are ended. A process has the tag from its
+//! start, as an environment variable; a process id that is recorded after the start could be lost
+//! if the run is killed in between.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -14,112 +15,115 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The variable of the environment that says which folder of a run a process belongs to.
-const MARK: &str = "GABION_BENCH_FOLDER";
-/// How long processes may take to end in order.
-const PATIENCE: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_millis(20);
+/// The environment variable with the folder of the run that a process belongs to.
+const FOLDER_VARIABLE: &str = "GABION_BENCH_FOLDER";
+/// Maximum time to wait for processes to exit after a signal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The variable, and its value, that a process has in its environment which belongs to the run in `folder`.
+/// Returns the environment variable and the value that tag a process of the run in `folder`.
 ///
 /// # Errors
-/// When the folder is not there.
-pub fn mark_of(folder: &Path) -> std::io::Result<(String, OsString)> {
-    Ok((MARK.into(), folder.canonicalize()?.into()))
+/// If the folder does not exist.
+pub fn environment_tag(folder: &Path) -> std::io::Result<(String, OsString)> {
+    Ok((FOLDER_VARIABLE.into(), folder.canonicalize()?.into()))
 }
 
-/// Marks what a command will start.
-pub(crate) fn mark(command: &mut Command, folder: &Path) -> std::io::Result<()> {
-    command.envs([mark_of(folder)?]);
+/// Tags the process that `command` will start.
+pub(crate) fn tag(command: &mut Command, folder: &Path) -> std::io::Result<()> {
+    command.envs([environment_tag(folder)?]);
     Ok(())
 }
 
-/// A directory for sockets and state of a system while it stands, which goes with this. It is written down in the run's folder: that
-/// of a killed process is taken away by the next. Addresses of Unix sockets must be short, which rules out the folder itself.
+/// A temporary directory for the sockets and state of a running system, removed on drop. Its path
+/// is recorded in the run's folder, so that the next process removes it if this one is killed. The
+/// folder itself cannot hold the sockets because their paths must be short.
 #[derive(Debug)]
-pub struct Place(PathBuf);
+pub struct StateDir(PathBuf);
 
-impl Place {
-    /// Makes one for the system `name`.
+impl StateDir {
+    /// Creates the directory of the system `name`.
     ///
     /// # Errors
-    /// When it cannot be made or written down, or an old one cannot be taken away.
+    /// If it cannot be created or recorded, or a stale one cannot be removed.
     pub fn new(folder: &Path, name: &str) -> std::io::Result<Self> {
         let at = |path: &Path, error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let note = folder.join(format!("{name}.directory"));
-        if let Ok(old) = std::fs::read_to_string(&note).map(PathBuf::from)
+        let record = folder.join(format!("{name}.directory"));
+        if let Ok(old) = std::fs::read_to_string(&record).map(PathBuf::from)
             && old.parent() == Some(&std::env::temp_dir())
             && old.exists()
         {
             std::fs::remove_dir_all(&old).map_err(|error| at(&old, error))?;
         }
         let place = std::env::temp_dir().join(format!("gabion-bench-{}-{name}", std::process::id()));
-        std::fs::write(&note, place.display().to_string()).map_err(|error| at(&note, error))?;
-        // What is there already was made by somebody else: its sockets would be his.
+        std::fs::write(&record, place.display().to_string()).map_err(|error| at(&record, error))?;
+        // An existing directory belongs to another process, and so would its sockets.
         DirBuilder::new().mode(0o700).create(&place).map_err(|error| at(&place, error))?;
         Ok(Self(place))
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Place {
+impl Drop for StateDir {
     fn drop(&mut self) {
-        // What stays is found by the next.
+        // The next process removes a directory that stays.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Ends what carries the mark of `folder`, in order or not.
+/// Ends every process tagged with `folder`: with SIGTERM, then with SIGKILL.
 ///
 /// # Errors
-/// When it cannot be ended, or the folder is not there.
+/// If a process does not exit, or the folder does not exist.
 pub fn end_all(folder: &Path) -> std::io::Result<()> {
-    end_within(folder, PATIENCE)
+    end_within(folder, EXIT_TIMEOUT)
 }
 
-fn end_within(folder: &Path, patience: Duration) -> std::io::Result<()> {
-    let mark = [OsStr::new(MARK), folder.canonicalize()?.as_os_str()].map(OsStrExt::as_bytes).join(&b'=');
+fn end_within(folder: &Path, timeout: Duration) -> std::io::Result<()> {
+    let tag =
+        [OsStr::new(FOLDER_VARIABLE), folder.canonicalize()?.as_os_str()].map(OsStrExt::as_bytes).join(&b'=');
     for signal in [Signal::TERM, Signal::KILL] {
-        let deadline = Instant::now() + patience;
-        let mut told = Vec::new();
+        let deadline = Instant::now() + timeout;
+        let mut signalled = Vec::new();
         loop {
-            let living = marked(&mark)?;
+            let living = tagged_processes(&tag)?;
             if living.is_empty() {
                 return Ok(());
             }
             for (process, handle) in living {
-                if !told.contains(&process) {
-                    // It may have ended by itself.
+                if !signalled.contains(&process) {
+                    // The process may have exited already.
                     let _ = pidfd_send_signal(handle, signal);
-                    told.push(process);
+                    signalled.push(process);
                 }
             }
             if Instant::now() > deadline {
                 break;
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
-    Err(std::io::Error::other("a process that an earlier one has left does not end"))
+    Err(std::io::Error::other("a stale process of an earlier run does not exit"))
 }
 
-/// The living processes with this in their environment, by handles that mean no others when they have ended.
-fn marked(mark: &[u8]) -> std::io::Result<Vec<(Pid, OwnedFd)>> {
+/// Returns the live processes with this environment variable, with descriptors that stay valid if
+/// the process id is reused.
+fn tagged_processes(tag: &[u8]) -> std::io::Result<Vec<(Pid, OwnedFd)>> {
     let numbers = std::fs::read_dir("/proc")?.flatten();
     let processes = numbers.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    let carries = |process: &Pid| {
+    let is_tagged = |process: &Pid| {
         let environment = std::fs::read(format!("/proc/{}/environ", process.as_raw_nonzero()));
-        environment.is_ok_and(|variables| variables.split(|byte| *byte == 0).any(|variable| variable == mark))
+        environment.is_ok_and(|variables| variables.split(|byte| *byte == 0).any(|variable| variable == tag))
     };
     let handles = processes.filter_map(|process| {
         let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
-        carries(&process).then_some((process, handle))
+        is_tagged(&process).then_some((process, handle))
     });
     Ok(handles.collect())
 }
@@ -131,40 +135,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_goes_with_its_system_or_before_the_next() {
+    fn a_state_directory_is_removed_on_drop_or_by_the_next_run() {
         let folder = tempfile::tempdir().unwrap();
         let name = format!("place-{}", std::process::id());
-        let place = Place::new(folder.path(), &name).unwrap();
+        let place = StateDir::new(folder.path(), &name).unwrap();
         let at = place.path().to_owned();
         std::fs::write(at.join("x.sock"), "").unwrap();
-        assert!(Place::new(folder.path(), "other").unwrap().path() != at);
+        assert!(StateDir::new(folder.path(), "other").unwrap().path() != at);
         // As if this process had been killed.
         let _never_dropped = std::mem::ManuallyDrop::new(place);
         assert!(at.exists());
-        let place = Place::new(folder.path(), &name).unwrap();
+        let place = StateDir::new(folder.path(), &name).unwrap();
         assert!(!at.join("x.sock").exists());
         drop(place);
         assert!(!at.exists());
-        // What somebody has written into our note is not taken for ours.
+        // A path that another program has written into the record is ignored.
         std::fs::write(folder.path().join(format!("{name}.directory")), folder.path().display().to_string())
             .unwrap();
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(folder.path().join("z.directory"), inner.display().to_string()).unwrap();
-        drop(Place::new(folder.path(), "z").unwrap());
-        assert!(inner.exists(), "only what lies where such places are made is taken away");
+        drop(StateDir::new(folder.path(), "z").unwrap());
+        assert!(inner.exists(), "only directories in the temporary directory are removed");
     }
 
     #[test]
-    fn only_what_is_marked_is_ended() {
+    fn only_tagged_processes_are_ended() {
         let (place, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let sleeper = |program: &str, arguments: &[&str], folder: &Path| {
             let mut command = Command::new(program);
-            mark(command.args(arguments).stdin(Stdio::null()), folder).unwrap();
+            tag(command.args(arguments).stdin(Stdio::null()), folder).unwrap();
             command.spawn().unwrap()
         };
         let mut ours = sleeper("sleep", &["600"], place.path());
-        // One that takes no hint, and what it has started itself.
+        // A process that ignores SIGTERM, with a child.
         let stubborn = "trap '' TERM; sleep 600";
         let mut stubborn_one = sleeper("sh", &["-c", stubborn], place.path());
         let mut other = sleeper("sleep", &["600"], elsewhere.path());
