@@ -179,17 +179,20 @@ struct DefaultPaths {
 }
 
 impl DefaultPaths {
+    fn of_root() -> Self {
+        Self {
+            runtime: "/run/gabion".into(),
+            nbd_name: "nbd.sock",
+            vhost_name: "vhost",
+            fuse_name: "fuse",
+            ublk_name: "ublk",
+            state: "/var/lib/gabion".into(),
+        }
+    }
+
     fn of_this_user() -> Self {
         if rustix::process::geteuid().is_root() {
-            let (runtime, state) = ("/run/gabion".into(), "/var/lib/gabion".into());
-            return Self {
-                runtime,
-                nbd_name: "nbd.sock",
-                vhost_name: "vhost",
-                fuse_name: "fuse",
-                ublk_name: "ublk",
-                state,
-            };
+            return Self::of_root();
         }
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Tests: every key from every source, precedence, and invalid configurations.
+//! Tests: every key from every source, precedence, invalid configurations, and the systemd unit.
 
 use std::path::Path;
 
@@ -131,6 +131,75 @@ fn an_invalid_value_is_reported_with_its_place() {
 fn a_file_given_by_flag_must_exist() {
     let error = Config::load(Some(Path::new("/nonexistent/gabion.toml")), &|_| None, &|_| None).unwrap_err();
     assert!(error.to_string().starts_with("cannot read /nonexistent/gabion.toml"), "{error}");
+}
+
+/// Returns the values of a setting of the systemd unit, split at spaces.
+fn unit_values(name: &str) -> Vec<&'static str> {
+    let unit = include_str!("../../../../deploy/systemd/gabion.service");
+    let setting = |line: &'static str| line.split_once('=').filter(|(key, _)| *key == name);
+    unit.lines().filter_map(setting).flat_map(|(_, value)| value.split_whitespace()).collect()
+}
+
+#[test]
+fn the_systemd_unit_agrees_with_the_default_paths() {
+    let paths = DefaultPaths::of_root();
+    assert_eq!(
+        unit_values("RuntimeDirectory"),
+        [paths.runtime.strip_prefix("/run").unwrap().to_str().unwrap()]
+    );
+    assert_eq!(
+        unit_values("StateDirectory"),
+        [paths.state.strip_prefix("/var/lib").unwrap().to_str().unwrap()]
+    );
+    let configuration = Path::new(DEFAULT_FILE).parent().unwrap().strip_prefix("/etc").unwrap();
+    assert_eq!(unit_values("ConfigurationDirectory"), [configuration.to_str().unwrap()]);
+    let command = unit_values("ExecStart");
+    assert_eq!(command[..2], ["/usr/bin/gabion", "serve"]);
+    for argument in &command[2..] {
+        let flag = argument.strip_prefix("--").and_then(|flag| flag.split('=').next());
+        assert!(KEYS.iter().any(|key| Some(key.flag().as_str()) == flag), "unknown flag {argument}");
+    }
+    // The daemon sends READY=1 and STOPPING=1 itself.
+    assert_eq!((unit_values("Type"), unit_values("NotifyAccess")), (vec!["notify"], vec!["main"]));
+}
+
+#[test]
+fn the_systemd_unit_does_not_hide_drives_or_fuse_mounts() {
+    // Each of these options makes systemd create a mount namespace, which disables mount propagation to
+    // the host, or a device filter, which hides the drives.
+    for option in [
+        "BindPaths",
+        "BindReadOnlyPaths",
+        "DeviceAllow",
+        "DevicePolicy",
+        "DynamicUser",
+        "InaccessiblePaths",
+        "PrivateDevices",
+        "PrivateMounts",
+        "PrivateTmp",
+        "ProcSubset",
+        "ProtectClock",
+        "ProtectControlGroups",
+        "ProtectHome",
+        "ProtectHostname",
+        "ProtectKernelLogs",
+        "ProtectKernelModules",
+        "ProtectKernelTunables",
+        "ProtectProc",
+        "ProtectSystem",
+        "ReadOnlyPaths",
+        "ReadWritePaths",
+        "RootDirectory",
+        "TemporaryFileSystem",
+        "User",
+    ] {
+        assert!(unit_values(option).is_empty(), "{option}");
+    }
+    for capability in ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SYS_PTRACE", "CAP_CHOWN", "CAP_DAC_OVERRIDE"]
+    {
+        assert!(unit_values("CapabilityBoundingSet").contains(&capability), "{capability}");
+    }
+    assert_eq!(unit_values("LimitMEMLOCK"), ["infinity"]);
 }
 
 #[test]
