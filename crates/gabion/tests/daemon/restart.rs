@@ -210,6 +210,9 @@ fn a_damaged_state_file_is_named_and_left_alone() {
     std::fs::write(&file, "{\"version\": 1, \"po").unwrap();
     let ran = super::harness::run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("state.json is damaged") && ran.err.contains("hint: move the file away"), "{ran:?}");
+    assert!(
+        ran.err.contains("state.json is damaged") && ran.err.contains("hint: move the file away"),
+        "{ran:?}"
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"version\": 1, \"po");
 }
