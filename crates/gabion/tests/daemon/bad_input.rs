@@ -52,7 +52,7 @@ fn names_that_make_no_sense_are_refused() {
     }
     assert!(!home.path("more").exists(), "a refused request leaves a directory");
     let refusal = daemon.refused(&["volume", "create", "fast/vm01", "--size", "1G"]);
-    assert!(refusal.contains("has a volume 'vm01' already"), "{refusal}");
+    assert!(refusal.contains("already has a volume 'vm01'"), "{refusal}");
     daemon.stop();
 }
 
@@ -66,7 +66,7 @@ fn pools_that_make_no_sense_are_refused() {
         daemon.refused(&[&["pool", "create", "fast"][..], how, &files[..]].concat())
     };
     for (how, count, says) in [
-        (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs 6 drives, 5 are given"),
+        (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs at least 6 drives; 5 are given"),
         (&["--scheme", "0+2"], "2", "at least one data column"),
         (&["--scheme", "40+2"], "50", "the maximum is 32"),
         (&["--scheme", "four"], "5", "'four' is not a scheme"),

@@ -183,7 +183,7 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
     let last = daemon.json(&["pool", "scrub", "fast", "--wait"])["scrub"].clone();
     assert_eq!((&last["unrepaired"], &last["last"]["lost"]), (&0.into(), &0.into()), "{last}");
     let events = daemon.json(&["pool", "events", "fast", "--last", "500"]).to_string();
-    assert!(events.contains("\"damaged\"") && events.contains("scrub_finished"), "{events}");
+    assert!(events.contains("\"blocks_damaged\"") && events.contains("scrub_finished"), "{events}");
 
     assert!(
         daemon
@@ -247,5 +247,5 @@ fn more_damage_than_the_scheme_bears_is_an_error_not_wrong_data() {
     client.write(100 << 20, &[7; 4096]).unwrap();
     assert_eq!(client.read(100 << 20, 4096).unwrap(), [7; 4096]);
     let log = daemon.log();
-    assert!(log.contains("cannot be read"), "the log does not name what is lost: {log}");
+    assert!(log.contains("cannot be reconstructed"), "the log does not name the lost blocks: {log}");
 }

@@ -203,7 +203,7 @@ fn a_drive_that_another_process_has_locked_is_refused() {
     assert!(refusal.contains("in use by another process"), "{refusal}");
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     let ran = run(&mut command(&["drive", "identify", &drives[0]]));
-    assert!(ran.out.contains("another process has it locked"), "{ran:?}");
+    assert!(ran.out.contains("another process has locked it"), "{ran:?}");
     second.stop();
     daemon.stop();
 }

@@ -176,7 +176,10 @@ fn what_is_in_the_place_of_a_file_is_left_alone() {
     std::fs::write(&place, "precious").unwrap();
     daemon.make_pool();
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--fuse"]);
-    assert!(refusal.contains("is not ours") && refusal.contains("--fuse-directory"), "{refusal}");
+    assert!(
+        refusal.contains("was not created by this program") && refusal.contains("--fuse-directory"),
+        "{refusal}"
+    );
     assert_eq!(std::fs::read(&place).unwrap(), b"precious");
     assert_eq!(daemon.json(&["export", "list"]), json!([]));
     daemon.stop();

@@ -33,7 +33,7 @@ fn pools_volumes_and_exports_are_back_after_a_restart() {
     let export = daemon.json(&["export", "list"]);
     write_everywhere(&home, 1);
     let log = daemon.stop();
-    assert!(log.contains("the pool is closed") && log.contains("stopped"), "{log}");
+    assert!(log.contains("pool closed") && log.contains("stopped"), "{log}");
 
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["opened"]["clean"], true);
@@ -182,7 +182,7 @@ fn a_pool_that_cannot_be_opened_does_not_keep_the_daemon_from_starting() {
     let daemon = home.start();
     let ran = home.gabion(&["pool", "status"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for says in ["unavailable", "nothing is served", "fast-0.drive", "action: "] {
+    for says in ["unavailable", "the pool is not open", "fast-0.drive", "action: "] {
         assert!(ran.out.contains(says), "{says}: {}", ran.out);
     }
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
@@ -210,6 +210,9 @@ fn a_damaged_state_file_is_named_and_left_alone() {
     std::fs::write(&file, "{\"version\": 1, \"po").unwrap();
     let ran = super::harness::run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("state.json is damaged") && ran.err.contains("hint: move it away"), "{ran:?}");
+    assert!(
+        ran.err.contains("state.json is damaged") && ran.err.contains("hint: move the file away"),
+        "{ran:?}"
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"version\": 1, \"po");
 }

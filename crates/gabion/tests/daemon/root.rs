@@ -150,7 +150,7 @@ fn a_state_directory_without_room_changes_nothing() {
     assert!(fill.is_err());
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
     assert!(
-        refusal.contains("cannot write the daemon's state") && refusal.contains("hint: make room"),
+        refusal.contains("cannot write the daemon's state") && refusal.contains("hint: check the free space"),
         "{refusal}"
     );
     assert_eq!(daemon.json(&["export", "list"]), serde_json::json!([]));

@@ -79,6 +79,6 @@ fn names_that_make_no_sense_are_refused() {
     }
     daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
     let refusal = daemon.refused(&["volume", "snapshot", "fast/vm01@one"]);
-    assert!(refusal.contains("has a snapshot 'vm01@one' already"), "{refusal}");
+    assert!(refusal.contains("already has a snapshot 'vm01@one'"), "{refusal}");
     daemon.stop();
 }
