@@ -247,5 +247,5 @@ fn more_damage_than_the_scheme_bears_is_an_error_not_wrong_data() {
     client.write(100 << 20, &[7; 4096]).unwrap();
     assert_eq!(client.read(100 << 20, 4096).unwrap(), [7; 4096]);
     let log = daemon.log();
-    assert!(log.contains("block lost"), "the log does not name what is lost: {log}");
+    assert!(log.contains("cannot be reconstructed"), "the log does not name the lost blocks: {log}");
 }

@@ -33,7 +33,7 @@ fn pools_volumes_and_exports_are_back_after_a_restart() {
     let export = daemon.json(&["export", "list"]);
     write_everywhere(&home, 1);
     let log = daemon.stop();
-    assert!(log.contains("the pool is closed") && log.contains("stopped"), "{log}");
+    assert!(log.contains("pool closed") && log.contains("stopped"), "{log}");
 
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["opened"]["clean"], true);
