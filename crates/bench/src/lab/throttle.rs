@@ -5,12 +5,12 @@
 //! device's own workers are behind the throttle and are not charged again.
 //!
 //! - v1: each cgroup has its own budget per device, not shared with its children. The limits are
-//! set on the root cgroup, and measured processes move there: programs and kernel threads (a file
-//! system's workers) then share one budget.
+//!   set on the root cgroup, and measured processes move there: programs and kernel threads (a file
+//!   system's workers) then share one budget.
 //! - v2: limits cannot be set on the root cgroup, but apply to a cgroup and its children. The lab
-//! creates one cgroup, and measured processes move there. Kernel threads stay outside: operations
-//! that a kernel file system submits from its workers are not throttled, and a run reports a drive
-//! that exceeds its limit.
+//!   creates one cgroup, and measured processes move there. Kernel threads stay outside: operations
+//!   that a kernel file system submits from its workers are not throttled, and a run reports a drive
+//!   that exceeds its limit.
 
 use std::path::{Path, PathBuf};
 

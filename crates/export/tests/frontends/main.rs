@@ -89,7 +89,7 @@ impl ReactorThread {
     }
 
     fn context(&self) -> FrontendContext {
-        let reactors = ReactorSet::new(&[self.remote.clone()], Backend::Threads, platform);
+        let reactors = ReactorSet::new(std::slice::from_ref(&self.remote), Backend::Threads, platform);
         FrontendContext { reactors, access: Access::OWNER }
     }
 }
