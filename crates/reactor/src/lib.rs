@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod executor;
 mod file;
+mod fixed_slot;
 mod iovec;
 mod memory;
 mod net;
