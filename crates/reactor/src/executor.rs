@@ -210,8 +210,8 @@ impl Reactor {
         self.sleep_in_driver(main_woken);
     }
 
-    /// Runs the tasks that are ready now, but not those that they make ready. True if there were
-    /// any.
+    /// Runs the tasks that are ready now, but not the tasks that become ready meanwhile. True if
+    /// there were any.
     fn run_ready(&self) -> bool {
         let shared = &self.inner.shared;
         let ready = shared.ready_len();

@@ -214,7 +214,8 @@ impl Shared {
         fence(Ordering::SeqCst);
     }
 
-    /// Drops every ready or woken task and every message, and every task that these drops make ready.
+    /// Drops every ready or woken task and every message, and every task that becomes ready by
+    /// these drops.
     pub(crate) fn drop_all(&self) {
         loop {
             while let Some(task) = self.woken.pop() {
