@@ -26,8 +26,8 @@ mod mac;
 mod record;
 mod scheme;
 mod scrub;
+mod stamp;
 mod superblock;
-mod superblock_check;
 mod tables;
 #[cfg(test)]
 mod testing;
@@ -51,7 +51,8 @@ pub use mac::PoolKey;
 pub use record::{AuthenticatedHeader, Header, RecordLocation, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{PoolOpening, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
+pub use stamp::{PoolOpening, StateStamp};
+pub use superblock::{ShardRecord, Superblock, UnverifiedSuperblock};
 pub use tables::{
     CheckpointRoot, LIVE_PER_BLOCK, SegmentClass, SegmentColumn, SegmentRecord, SegmentState, TableCounts,
     decode_entries, decode_live, decode_segments, encode_entries, encode_live, encode_segments,
