@@ -33,9 +33,9 @@ pub struct RepairLimits {
 pub enum RepairState {
     /// Every segment has all of its columns on online drives.
     #[default]
-    Whole,
+    Complete,
     /// Missing columns are being written.
-    Working,
+    Running,
     /// Columns are missing, and repair is paused.
     Paused,
     /// A missing column needs another drive: all online drives hold a column of the segment. Add a
@@ -74,7 +74,7 @@ impl RepairStatus {
 
     /// Estimated seconds until repair finishes; `None` if the rate is unknown.
     pub fn seconds_left(&self) -> Option<u64> {
-        (self.state == RepairState::Working).then(|| self.bytes_left.checked_div(self.bytes_per_second))?
+        (self.state == RepairState::Running).then(|| self.bytes_left.checked_div(self.bytes_per_second))?
     }
 }
 

@@ -17,9 +17,9 @@ fn the_limit_is_divided_by_the_working_shards() {
 #[test]
 fn the_status_is_that_of_the_worst_shard() {
     let mut sum = RepairStatus::default();
-    let one = RepairStatus { state: RepairState::Working, bytes_left: 10, bytes_per_second: 2, ..sum };
+    let one = RepairStatus { state: RepairState::Running, bytes_left: 10, bytes_per_second: 2, ..sum };
     sum.add(&one);
-    assert_eq!((sum.state, sum.seconds_left()), (RepairState::Working, Some(5)));
+    assert_eq!((sum.state, sum.seconds_left()), (RepairState::Running, Some(5)));
     sum.add(&RepairStatus { state: RepairState::NeedsSpace, ..one });
     assert_eq!((sum.state, sum.bytes_left, sum.seconds_left()), (RepairState::NeedsSpace, 20, None));
 }

@@ -1,7 +1,9 @@
-//! Serves a volume in memory over NBD, for measuring: `nbd_memory SOCKET|ADDRESS:PORT [SIZE_MIB] [BACKEND] [POLL_US]`.
+//! Serves a volume in memory over NBD, for benchmarks:
+//! `nbd_memory SOCKET|ADDRESS:PORT [SIZE_MIB] [BACKEND] [POLL_US]`.
 //!
-//! BACKEND is that of [`reactor::Backend`]; POLL_US is how long the reactor polls before it sleeps, 0 unless given. Log
-//! lines go to standard error. Ends when its standard input does.
+//! BACKEND is the name of a [`reactor::Backend`]. POLL_US is the time for which the reactor polls
+//! before it sleeps, in microseconds; the default is 0. Log lines are written to standard error.
+//! The program ends at the end of its standard input.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -32,7 +34,7 @@ fn main() -> Outcome {
     exports.insert("memory", "a volume in memory", &MemoryVolume::new(size << 20, 512));
     let (stop, stopped) = futures_channel::oneshot::channel();
     std::thread::spawn(move || {
-        // However it ends, it has ended.
+        // An error is treated like the end of the input.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = stop.send(());
     });
@@ -45,7 +47,7 @@ fn main() -> Outcome {
         let listening = server.clone();
         reactor.spawn(async move { listening.listen(listener).await }).detach();
         println!("serving export \"memory\" of {size} MiB at {at} over {}", platform.backend());
-        // Dropped unsent if the thread could not be started: that is an end too.
+        // Also stops if the sender is dropped.
         let _ = stopped.await;
         server.shut_down().await;
         Ok(())

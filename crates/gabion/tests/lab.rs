@@ -124,13 +124,13 @@ fn what_is_in_use_or_somebody_elses_stays() {
     losetup(&["--detach", device]);
     losetup(&[device, other.to_str().unwrap()]);
     let refused = lab.down();
-    assert!(text(&refused.stderr).contains("not what this lab made"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("does not match the lab's record"), "{}", text(&refused.stderr));
     assert!(backing_file(Path::new(device)).unwrap().contains("other.img"));
     losetup(&["--detach", device]);
     let done = lab.down();
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(!text(&gabion(&["lab", "status"]).stdout).contains(&lab.name));
-    assert!(text(&lab.down().stderr).contains("there is no lab"));
+    assert!(text(&lab.down().stderr).contains("does not exist"));
     // Their numbers are anybody's again.
     let again = Lab::up("again", &["--drives", "2", "--size", "64M"]).unwrap();
     assert!(again.down().status.success());
@@ -165,10 +165,10 @@ fn a_making_that_is_interrupted_or_fails_leaves_nothing() {
     assert!(!mounts.contains(&name));
     // Names, sizes and room are looked at first.
     for (arguments, says) in [
-        (["lab", "up", "a/b", "--size", "64M"], "no name for a lab"),
+        (["lab", "up", "a/b", "--size", "64M"], "invalid lab name"),
         (["lab", "up", "x", "--size", "4K"], "at least"),
-        (["lab", "up", "x", "--size", "64T"], "more than memory has free"),
-        (["lab", "up", "x", "--model", "floppy"], "no drive 'floppy'"),
+        (["lab", "up", "x", "--size", "64T"], "do not fit into memory"),
+        (["lab", "up", "x", "--model", "floppy"], "unknown drive model 'floppy'"),
     ] {
         let error = text(&gabion(&arguments).stderr);
         assert!(error.contains(says), "{error}");

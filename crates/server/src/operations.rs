@@ -27,10 +27,10 @@ pub(crate) struct Operations {
 struct Entries {
     next: u64,
     closed: bool,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, OperationEntry>,
 }
 
-struct Entry {
+struct OperationEntry {
     shown: Operation,
     started: Instant,
 }
@@ -99,7 +99,7 @@ impl Operations {
             seconds: 0.0,
             error: None,
         };
-        let entry = Entry { shown: shown.clone(), started: Instant::now() };
+        let entry = OperationEntry { shown: shown.clone(), started: Instant::now() };
         entries.entries.insert(shown.id, entry);
         entries.remove_old();
         drop(entries);
@@ -109,7 +109,7 @@ impl Operations {
 
     /// Returns the running operations and the last ended ones, oldest first.
     pub(crate) fn list(&self) -> Vec<Operation> {
-        self.lock().entries.values().map(Entry::now).collect()
+        self.lock().entries.values().map(OperationEntry::now).collect()
     }
 
     /// Returns an operation.
@@ -117,7 +117,7 @@ impl Operations {
     /// # Errors
     /// `NotFound`.
     pub(crate) fn get(&self, id: u64) -> Result<Operation> {
-        let entry = self.lock().entries.get(&id).map(Entry::now);
+        let entry = self.lock().entries.get(&id).map(OperationEntry::now);
         entry.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no operation {id}"))
                 .hint("a restart of the daemon clears the list of operations")
@@ -159,7 +159,7 @@ impl Operations {
         }
     }
 
-    fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
+    fn change(&self, id: u64, change: impl FnOnce(&mut OperationEntry)) {
         if let Some(entry) = self.lock().entries.get_mut(&id) {
             change(entry);
             entry.shown.revision += 1;
@@ -170,7 +170,7 @@ impl Operations {
 
 impl Entries {
     fn remove_old(&mut self) {
-        let ended = |entry: &Entry| entry.shown.state != OperationState::Running;
+        let ended = |entry: &OperationEntry| entry.shown.state != OperationState::Running;
         let excess = self.entries.values().filter(|entry| ended(entry)).count().saturating_sub(ENDED_MAX);
         let old: Vec<u64> =
             self.entries.iter().filter(|(_, entry)| ended(entry)).map(|(id, _)| *id).take(excess).collect();
@@ -180,7 +180,7 @@ impl Entries {
     }
 }
 
-impl Entry {
+impl OperationEntry {
     fn now(&self) -> Operation {
         let mut shown = self.shown.clone();
         if shown.state == OperationState::Running {

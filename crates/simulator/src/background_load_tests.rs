@@ -99,7 +99,7 @@ fn a_rebuild_hardly_raises_client_latency_and_completes() {
             let status = wait_for_repair(pool).await;
             reported.set(status.client_latency);
             let found = (state(&status, drive.into()), status.repair.state);
-            assert_eq!(found, (DriveState::Removed, RepairState::Whole));
+            assert_eq!(found, (DriveState::Removed, RepairState::Complete));
         };
         let (latency, time) = measure(&machine, pool, work).await;
         // The reported client latency matches the measured one.

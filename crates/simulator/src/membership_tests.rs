@@ -21,7 +21,7 @@ fn a_lost_drive_is_replaced() {
         assert_eq!(wait_for_repair(pool).await.repair.state, RepairState::NeedsDrive);
         assert_eq!(machine.add_drive(pool, 3).await.unwrap(), 3);
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, state(&status, 1)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!((status.repair.state, state(&status, 1)), (RepairState::Complete, DriveState::Removed));
         pool.fail_drive(0).await.unwrap();
         compare(pool, "v", 9).await;
     });
@@ -44,7 +44,7 @@ fn a_drive_is_drained() {
         assert_eq!(refused.kind(), ErrorKind::Invalid, "a segment takes four drives");
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((state(&status, 2), status.repair.state), (DriveState::Removed, RepairState::Whole));
+        assert_eq!((state(&status, 2), status.repair.state), (DriveState::Removed, RepairState::Complete));
         machine.disks[2].set_dead(true);
         pool.fail_drive(0).await.unwrap();
         pool.fail_drive(4).await.unwrap();
@@ -88,7 +88,7 @@ fn no_drive_is_drained_while_another_is_lost() {
         assert_eq!(pool.evacuate_drive(3).await.unwrap_err().kind(), ErrorKind::Busy);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Complete, DriveState::Removed));
         pool.evacuate_drive(3).await.unwrap();
         assert_eq!(state(&wait_for_repair(pool).await, 3), DriveState::Removed);
         compare(pool, "v", 3).await;
@@ -133,7 +133,7 @@ fn a_returned_drive_is_resynced() {
 
 async fn check_returned_drive(pool: &engine::Pool) {
     let status = wait_for_repair(pool).await;
-    assert_eq!((state(&status, 1), status.repair.state), (DriveState::Online, RepairState::Whole));
+    assert_eq!((state(&status, 1), status.repair.state), (DriveState::Online, RepairState::Complete));
     // A third of the segments' columns would be 4 MiB.
     assert!(status.repair.bytes_done < 2 << 20, "{:?}", status.repair);
     pool.fail_drive(0).await.unwrap();
@@ -239,7 +239,7 @@ fn a_drain_is_refused_if_the_smallest_drive_lacks_space() {
         // The small drive can be drained.
         pool.evacuate_drive(3).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((state(&status, 3), status.repair.state), (DriveState::Removed, RepairState::Whole));
+        assert_eq!((state(&status, 3), status.repair.state), (DriveState::Removed, RepairState::Complete));
         compare(pool, "v", 3).await;
         compare(pool, "more", 4).await;
     });
@@ -318,7 +318,7 @@ fn a_drive_pulled_during_a_rebuild_onto_it_is_rebuilt_again() {
             pool.fail_drive(0).await.unwrap();
             Reactor::current().sleep(Duration::from_millis(after * 17)).await;
             machine.disks[4].set_dead(true);
-            lost_at_work += u32::from(pool.status().await.unwrap().repair.state == RepairState::Working);
+            lost_at_work += u32::from(pool.status().await.unwrap().repair.state == RepairState::Running);
             // The engine notices the loss only when it writes.
             let volume = pool.open_volume("v").await.unwrap().attach();
             let bytes = crate::model::content(3, 7, 4096);
@@ -328,7 +328,7 @@ fn a_drive_pulled_during_a_rebuild_onto_it_is_rebuilt_again() {
             machine.disks[4].plug_in();
             machine.return_drive(pool, 4).await.unwrap();
             let status = wait_for_repair(pool).await;
-            assert_eq!((state(&status, 4), status.repair.state), (DriveState::Online, RepairState::Whole));
+            assert_eq!((state(&status, 4), status.repair.state), (DriveState::Online, RepairState::Complete));
             pool.fail_drive(1).await.unwrap();
             pool.fail_drive(2).await.unwrap();
             compare(pool, "v", 3).await;
@@ -360,7 +360,7 @@ fn the_last_volatile_drive_can_be_drained_before_another() {
         volume.write(0, &Buffer::copy_of(&long).span()).await.unwrap();
         pool.evacuate_drive(0).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((state(&status, 0), status.repair.state), (DriveState::Removed, RepairState::Whole));
+        assert_eq!((state(&status, 0), status.repair.state), (DriveState::Removed, RepairState::Complete));
         compare(pool, "v", 3).await;
     });
     check_findings(&machine.check().unwrap(), &[]).unwrap();

@@ -85,7 +85,7 @@ fn a_drive_with_many_read_errors_is_drained() {
             settle_events().await;
             let status = wait_for_repair(pool).await;
             let drive = &status.drives[2];
-            assert_eq!((drive.state, status.repair.state), (DriveState::Removed, RepairState::Whole));
+            assert_eq!((drive.state, status.repair.state), (DriveState::Removed, RepairState::Complete));
             assert_eq!(drive.errors.wrong > 0, garbles);
             assert_eq!(drive.errors.unreadable > 0, !garbles);
             let kinds = kinds(pool).await;

@@ -84,7 +84,7 @@ fn lose_drives_in_turn(setup: &Setup) {
         for drive in 0..4 {
             pool.fail_drive(drive).await.unwrap();
             let status = wait_for_repair(pool).await;
-            assert_eq!(status.repair.state, RepairState::Whole);
+            assert_eq!(status.repair.state, RepairState::Complete);
             assert_eq!((state(&status, drive.into()), status.lost_drives()), (DriveState::Removed, 0));
         }
         pool.fail_drive(4).await.unwrap();
@@ -165,7 +165,7 @@ fn rows_that_cannot_be_computed_are_counted() {
     with_pool(&machine, async |pool| {
         pool.fail_drive(0).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Complete, DriveState::Removed));
         let lost = count_unreadable(pool, 300).await;
         // A damaged row can lose the block on the lost drive, the damaged block, or only parity.
         let damaged = status.repair.damaged_rows;
@@ -200,7 +200,7 @@ fn rows_without_header_are_computed_separately() {
         machine.add_drive(pool, 3).await.unwrap();
         pool.fail_drive(0).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Complete, DriveState::Removed));
         assert_eq!(status.repair.damaged_rows, 12, "{:?}", status.repair);
         assert_eq!(twice(&machine.disks[1..]), before, "the rebuild wrote another block into a lost cell");
         let lost = count_unreadable(pool, 1400).await;
@@ -221,7 +221,7 @@ fn repair_pauses_and_resumes() {
         assert_eq!(state(&status, 2), DriveState::Failed);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, status.repair.bytes_left), (RepairState::Whole, 0));
+        assert_eq!((status.repair.state, status.repair.bytes_left), (RepairState::Complete, 0));
         assert_eq!(state(&status, 2), DriveState::Removed);
     });
 }
@@ -269,7 +269,7 @@ fn repair_waits_for_space() {
             pool.checkpoint().await.unwrap();
         }
         let status = wait_for_repair(pool).await;
-        assert_eq!((status.repair.state, state(&status, 5)), (RepairState::Whole, DriveState::Removed));
+        assert_eq!((status.repair.state, state(&status, 5)), (RepairState::Complete, DriveState::Removed));
         compare(pool, "kept", 4).await;
     });
     check_findings(&machine.check().unwrap(), &[]).unwrap();
@@ -339,7 +339,7 @@ fn a_segment_opened_after_the_scan_is_completed() {
             creates.await.unwrap();
             let status = wait_for_repair(pool).await;
             let found = (state(&status, lost.into()), status.repair.state);
-            assert_eq!(found, (DriveState::Removed, RepairState::Whole), "{after}");
+            assert_eq!(found, (DriveState::Removed, RepairState::Complete), "{after}");
         });
     }
 }
@@ -384,7 +384,7 @@ fn a_pause_frees_unfinished_columns() {
         pool.set_repair_limits(limits(false)).await.unwrap();
         Reactor::current().sleep(Duration::from_millis(50)).await;
         let status = pool.status().await.unwrap();
-        assert_eq!(status.repair.state, RepairState::Working);
+        assert_eq!(status.repair.state, RepairState::Running);
         assert!(status.space.free_zones + 10 < before.space.free_zones, "{:?}", status.space);
         pool.set_repair_limits(limits(true)).await.unwrap();
         Reactor::current().sleep(Duration::from_secs(1)).await;
@@ -443,7 +443,7 @@ fn a_rebuild_heals_the_damage_it_reads() {
             pool.fail_drive(0).await.unwrap();
             let status = wait_for_repair(pool).await;
             assert_eq!((state(&status, 0), status.repair.damaged_rows), (DriveState::Removed, 0));
-            assert_eq!((status.repair.state, status.scrub.unhealed), (RepairState::Whole, 0));
+            assert_eq!((status.repair.state, status.scrub.unhealed), (RepairState::Complete, 0));
             compare(pool, "v", 7).await;
             status.repair.bytes_done
         });
@@ -491,8 +491,8 @@ fn repair_does_not_report_a_lack_of_available_space() {
             stop.set(true);
             watch.await;
             writes.await;
-            let expected = [RepairState::Whole, RepairState::Working];
-            assert!(states.borrow().contains(&RepairState::Working), "{states:?}");
+            let expected = [RepairState::Complete, RepairState::Running];
+            assert!(states.borrow().contains(&RepairState::Running), "{states:?}");
             assert!(states.borrow().iter().all(|state| expected.contains(state)), "{states:?}");
         });
     }

@@ -244,7 +244,7 @@ fn a_drive_that_shrank_counts_as_missing() {
             assert_eq!(report.shrunk.len(), 1);
             let status = wait_for_repair(pool).await;
             assert_eq!(state(&status, 3), DriveState::Missing);
-            assert_ne!(status.repair.state, RepairState::Whole);
+            assert_ne!(status.repair.state, RepairState::Complete);
             compare(pool, "v", 3).await;
         });
     }

@@ -29,7 +29,7 @@ fn a_pool_of_24_unequal_drives_tolerates_four_losses() {
         assert!(pool.fail_drive(1).await.is_err(), "the scheme does not tolerate this loss");
         compare(pool, "v", 9).await;
         let status = wait_for_repair(pool).await;
-        assert_eq!(status.repair.state, RepairState::Whole, "{:?} {:?}", status.repair, status.space);
+        assert_eq!(status.repair.state, RepairState::Complete, "{:?} {:?}", status.repair, status.space);
         for drive in lost {
             assert_eq!(state(&status, drive.into()), DriveState::Removed);
         }

@@ -172,5 +172,8 @@ fn invalid_options_are_rejected() {
     );
     refused(VhostOptions { disks: 0, ..options(jobs()) }, "disk");
     refused(VhostOptions { shards: Some(2), ..options(jobs()) }, "the pool has 1");
-    refused(VhostOptions { beside: true, against: nowhere, overwrite: true, ..options(jobs()) }, "beside");
+    refused(
+        VhostOptions { beside: true, against: nowhere, overwrite: true, ..options(jobs()) },
+        "memory drives only",
+    );
 }

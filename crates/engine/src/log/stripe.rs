@@ -144,8 +144,8 @@ impl<'a> StripeBuilder<'a> {
     fn copy_and_encode(&mut self, count: usize, buffered_rows: usize, bytes: &mut [u8]) {
         let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
         if count == self.shape.rows {
-            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our
-            // buffer.
+            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of
+            // `bytes`.
             unsafe {
                 let (cells, crcs) = (&self.cells, &mut self.crcs);
                 self.code.encode_record_copy(BLOCK, buffered_rows, cells, &mut data, crcs, &mut parity);

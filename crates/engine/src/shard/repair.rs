@@ -121,7 +121,7 @@ impl Shard {
 
     /// Returns the status of repair.
     pub(crate) fn repair_status(&self) -> RepairStatus {
-        let working = self.repair.state.get() == RepairState::Working;
+        let working = self.repair.state.get() == RepairState::Running;
         RepairStatus {
             state: self.repair.state.get(),
             bytes_left: self.repair.left.get(),
@@ -173,7 +173,7 @@ impl Shard {
             if waiting.is_empty() {
                 self.log.pacer.reset_repair_state();
                 self.repair.waits_for_space.set(false);
-                self.repair.set_state(RepairState::Whole);
+                self.repair.set_state(RepairState::Complete);
                 return self.link.repair_finished(true).await;
             }
             if self.is_paused() {
@@ -218,7 +218,7 @@ impl Shard {
             if !jobs.is_empty() {
                 began = true;
                 self.log.pacer.repair_got_space();
-                self.repair.set_state(RepairState::Working);
+                self.repair.set_state(RepairState::Running);
                 self.run_batch(jobs).await?;
             }
         }
@@ -252,9 +252,9 @@ impl Shard {
         self.rows.segments.borrow_mut().free_emptied();
         let check = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.use_of(drive));
         let mut incomplete = check();
-        if !incomplete.is_empty() && self.repair.state.get() == RepairState::Whole {
+        if !incomplete.is_empty() && self.repair.state.get() == RepairState::Complete {
             self.repair.done.set(0);
-            let working = if self.is_paused() { RepairState::Paused } else { RepairState::Working };
+            let working = if self.is_paused() { RepairState::Paused } else { RepairState::Running };
             self.repair.set_state(working);
         }
         if !incomplete.is_empty() && incomplete.iter().all(|segment| !segment.stable) {

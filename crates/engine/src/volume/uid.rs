@@ -5,8 +5,8 @@ use std::fmt;
 use format::VolumeId;
 use format::limits::VOLUMES_MAX;
 
-/// The identity of a volume or snapshot, unique over the life of its pool: it stays when the volume is
-/// resized, snapshotted or rolled back.
+/// The identity of a volume or snapshot, unique over the life of its pool. It does not change when
+/// the volume is resized, snapshotted or rolled back.
 ///
 /// The upper 48 bits are the time of creation in seconds since 1970, the lower 16 bits are the
 /// number of the volume in the catalogue. The number of a deleted volume is given to another volume
@@ -17,7 +17,7 @@ pub struct VolumeUid(u64);
 const _: () = assert!(VOLUMES_MAX <= 1 << 16);
 
 impl VolumeUid {
-    /// Returns the identity of the volume `id` that was created at `created`, in seconds since 1970.
+    /// Returns the identity of volume `id`, created at `created`, in seconds since 1970.
     pub(crate) fn new(created: u64, id: VolumeId) -> Self {
         Self(created << 16 | u64::from(id.get()))
     }

@@ -180,8 +180,8 @@ fn find(table: &[u8], place: &[u8]) -> Option<String> {
     table.split(|byte| *byte == b'\n').filter_map(of_line).next_back()
 }
 
-/// Creates the node that is mounted on, if it does not exist. Nobody can open it, not even root: a
-/// write while nothing is mounted fails, instead of going into a file that the next mount hides.
+/// Creates the node that is mounted on, if it does not exist. No user can open it, not even root: a
+/// write while nothing is mounted fails, instead of filling a file that the next mount hides.
 /// Returns true if the node was created.
 fn make_place(place: &Path, access: Access) -> Result<bool, MountError> {
     if let Some(directory) = place.parent() {

@@ -105,7 +105,7 @@ impl FuseServer {
         release_place(self.mount.place());
     }
 
-    /// Unmounts the file, and keeps its place reserved: nobody can open or create a file there
+    /// Unmounts the file, and keeps its place reserved: no user can open or create a file there
     /// until it is served again, or [`release_place`] is called.
     pub fn withdraw(&self) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };

@@ -43,7 +43,8 @@ pub(super) const OWN_BYTES: usize = 1 << 20;
 pub struct Limits {
     /// Connections of one [`super::NbdServer`]. One in eight of these slots is reserved for local
     /// clients, and clients over TCP from one host get up to half of the slots. A connection
-    /// without a free slot displaces the oldest one that is still in its handshake, or is closed.
+    /// without a free slot displaces the oldest connection that is still in its handshake, or is
+    /// closed.
     pub connections: usize,
     /// Requests in flight of one connection. While the limit is reached, nothing is read from its
     /// socket.

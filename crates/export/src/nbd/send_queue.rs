@@ -21,7 +21,7 @@ const REPLIES_MAX: usize = 4096 / HEAD_MAX;
 /// A send takes no more replies once it has this many bytes of data.
 const BYTES_MAX: usize = 256 << 10;
 
-/// A reply, or a part of one that may be sent alone.
+/// A reply, or a part of a reply that may be sent alone.
 pub(super) struct QueuedReply {
     head: Head,
     /// The data after the head.

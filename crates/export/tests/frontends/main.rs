@@ -175,7 +175,7 @@ fn open_nbd(uri: &str, name: &ExportName) -> Box<dyn User> {
 
 fn open_vhost(uri: &str, _: &ExportName) -> Box<dyn User> {
     let path = uri.strip_prefix("unix:").unwrap();
-    Box::new(front_end::FrontEnd::new(Path::new(path), &front_end::Manner::default()))
+    Box::new(front_end::FrontEnd::new(Path::new(path), &front_end::DeviceSetup::default()))
 }
 
 fn open_fuse(path: &str, _: &ExportName) -> Box<dyn User> {

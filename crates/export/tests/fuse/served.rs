@@ -24,25 +24,25 @@ pub(crate) struct Served {
     pub(crate) server: Arc<FuseServer>,
     volume: Handle<MemoryVolume>,
     opens: Arc<AtomicU64>,
-    _reactor: Thread,
+    _reactor: FuseThread,
     directory: TempDir,
 }
 
-struct Thread {
+struct FuseThread {
     stop: Option<oneshot::Sender<()>>,
     handle: Option<JoinHandle<()>>,
 }
 
-impl Drop for Thread {
+impl Drop for FuseThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         self.handle.take().unwrap().join().unwrap();
     }
 }
 
-type Settled = (Handle<MemoryVolume>, Handle<fuse::VolumeFile<MemoryVolume>>);
+type Handles = (Handle<MemoryVolume>, Handle<fuse::VolumeFile<MemoryVolume>>);
 
-fn start_reactor(sector: u32) -> (Thread, Settled) {
+fn start_reactor(sector: u32) -> (FuseThread, Handles) {
     let (stop, stopped) = oneshot::channel::<()>();
     let (sender, receiver) = mpsc::channel();
     let handle = std::thread::spawn(move || {
@@ -54,8 +54,8 @@ fn start_reactor(sector: u32) -> (Thread, Settled) {
         let _ = reactor.run(stopped);
         reactor.shut_down();
     });
-    let settled = receiver.recv().unwrap();
-    (Thread { stop: Some(stop), handle: Some(handle) }, settled)
+    let handles = receiver.recv().unwrap();
+    (FuseThread { stop: Some(stop), handle: Some(handle) }, handles)
 }
 
 impl Served {
@@ -93,8 +93,8 @@ impl Served {
         work: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
     ) -> T {
         let (sender, receiver) = mpsc::channel();
-        let home = self.volume.clone();
-        let job = move || sender.send(work(&home.local().unwrap())).unwrap();
+        let volume = self.volume.clone();
+        let job = move || sender.send(work(&volume.local().unwrap())).unwrap();
         self.volume.remote().post(job).unwrap();
         receiver.recv_timeout(TIMEOUT).unwrap()
     }
@@ -109,9 +109,9 @@ pub(crate) fn is_mounted(place: &Path) -> bool {
 
 /// Waits for a condition, which `condition` names.
 #[track_caller]
-pub(crate) fn until(condition: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(condition: &str, mut is_true: impl FnMut() -> bool) {
     let end = Instant::now() + TIMEOUT;
-    while !is_so() {
+    while !is_true() {
         assert!(Instant::now() < end, "not within {TIMEOUT:?}: {condition}");
         std::thread::yield_now();
     }

@@ -77,7 +77,8 @@ impl Socket for TcpStream {
     }
 }
 
-pub(crate) struct Client {
+/// A client that sends arbitrary bytes and decodes replies.
+pub(crate) struct RawClient {
     socket: Box<dyn Socket>,
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, length: u
     bytes
 }
 
-impl Client {
+impl RawClient {
     pub(crate) fn unix(path: &Path) -> Self {
         let socket = UnixStream::connect(path).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();

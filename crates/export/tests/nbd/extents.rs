@@ -8,7 +8,7 @@ use crate::server::{SIZE, on_each_backend};
 const HOLE: u32 = 3;
 const DATA: u32 = 0;
 
-fn status(client: &mut Client, flags: u16, offset: u64, length: u32) -> Vec<(u32, u32)> {
+fn status(client: &mut RawClient, flags: u16, offset: u64, length: u32) -> Vec<(u32, u32)> {
     client.request(flags, BLOCK_STATUS, 3, offset, length);
     match client.reply() {
         Reply::Status { cookie: 3, extents } => extents,
@@ -16,7 +16,7 @@ fn status(client: &mut Client, flags: u16, offset: u64, length: u32) -> Vec<(u32
     }
 }
 
-fn fill(client: &mut Client, offset: u64, length: usize) {
+fn fill(client: &mut RawClient, offset: u64, length: usize) {
     client.write(0, 1, offset, &vec![0xaa; length]);
     assert_eq!(client.result(1), 0);
 }

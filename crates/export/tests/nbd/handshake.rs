@@ -49,7 +49,7 @@ fn an_export_is_described_and_used() {
 #[test]
 fn an_export_is_used_over_tcp() {
     on_each_backend(|server| {
-        let mut client = Client::tcp(server.address());
+        let mut client = RawClient::tcp(server.address());
         client.negotiate();
         client.write(0, 1, 4096, &[7; 8192]);
         assert_eq!(client.result(1), 0);

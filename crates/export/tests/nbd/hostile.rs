@@ -10,7 +10,7 @@ use crate::client::*;
 use crate::server::{Server, on_each_backend, with_limits};
 
 /// A well-behaved client, before and after.
-struct Bystander(Client);
+struct Bystander(RawClient);
 
 impl Bystander {
     fn new(server: &Server) -> Self {
@@ -27,7 +27,7 @@ impl Bystander {
 }
 
 /// Runs a client on each backend, and checks that its connection ends for this reason.
-fn ends_with(expected: &DisconnectReason, act: impl Fn(&Server) -> Option<Client>) {
+fn ends_with(expected: &DisconnectReason, act: impl Fn(&Server) -> Option<RawClient>) {
     on_each_backend(|server| {
         let mut bystander = Bystander::new(&server);
         let client = act(&server);
@@ -40,7 +40,7 @@ fn ends_with(expected: &DisconnectReason, act: impl Fn(&Server) -> Option<Client
     });
 }
 
-fn greeted(server: &Server) -> Client {
+fn greeted(server: &Server) -> RawClient {
     let mut client = server.connect();
     client.greet(3);
     client
@@ -227,7 +227,7 @@ fn small_writes_hold_little_more_memory_than_they_are_charged() {
         });
         server.wait_until(|fixture| fixture.disk.faults().held_writes() >= 8);
         // While the other connections are served, nothing more is received from this one.
-        let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        let mut others: Vec<RawClient> = (0..4).map(|_| server.client()).collect();
         for _ in 0..400 {
             for other in &mut others {
                 assert_eq!(other.read(0, 1 << 20, 512), Ok(vec![0; 512]));

@@ -168,7 +168,7 @@ fn requests_are_completed_without_their_client() {
         let mut client = server.client();
         server.with(|fixture| fixture.disk.faults().hold_writes());
         client.write(FUA, 1, 0, &[7; 4096]);
-        // A write whose payload is incomplete.
+        // A write with an incomplete payload.
         client.send(&request(0, WRITE, 2, 1 << 20, 3 << 20));
         client.send(&vec![8; 2 << 20]);
         server.wait_until(|fixture| fixture.disk.faults().held_writes() == 3);
@@ -186,7 +186,7 @@ fn requests_are_completed_without_their_client() {
 #[test]
 fn several_connections_see_the_same_volume() {
     on_each_backend(|server| {
-        let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
+        let mut clients: Vec<RawClient> = (0..8).map(|_| server.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.write(0, 1, 512 * index as u64, &[index as u8; 512]);
         }

@@ -8,7 +8,7 @@ use crate::server::on_each_backend;
 #[test]
 fn each_connection_is_logged_with_one_reason() {
     on_each_backend(|server| {
-        let mut orderly = Client::tcp(server.address());
+        let mut orderly = RawClient::tcp(server.address());
         orderly.negotiate();
         orderly.request(0, DISC, 1, 0, 0);
         assert_eq!(server.end(), DisconnectReason::Disconnected);

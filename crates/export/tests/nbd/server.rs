@@ -14,7 +14,7 @@ use export::{MemoryExports, MemoryVolume, accept_loop};
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Stream, SystemClock};
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::RawClient;
 
 /// Longer than any step takes, on any machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,11 +36,11 @@ thread_local! {
     static FIXTURE: RefCell<Option<Rc<Fixture>>> = const { RefCell::new(None) };
 }
 
-/// The log of a server.
+/// The captured log of a server.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
+impl Write for LogCapture {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     directory: TempDir,
     address: SocketAddr,
     ends: mpsc::Receiver<DisconnectReason>,
-    log: Log,
+    log: LogCapture,
 }
 
 /// Runs a test on each backend.
@@ -79,7 +79,7 @@ impl Server {
         let (ends_sender, ends) = mpsc::channel();
         let (ready_sender, ready) = mpsc::channel();
         let (finish, finished) = futures_channel::oneshot::channel();
-        let log = Log::default();
+        let log = LogCapture::default();
         let written = log.clone();
         let thread = std::thread::spawn(move || {
             let subscriber = tracing_subscriber::fmt().with_writer(move || written.clone()).with_ansi(false);
@@ -105,12 +105,12 @@ impl Server {
     }
 
     /// Connects a client to the Unix socket.
-    pub(crate) fn connect(&self) -> Client {
-        Client::unix(&self.path())
+    pub(crate) fn connect(&self) -> RawClient {
+        RawClient::unix(&self.path())
     }
 
     /// Connects a client, which opens `disk` with structured replies and the allocation context.
-    pub(crate) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> RawClient {
         let mut client = self.connect();
         client.negotiate();
         client

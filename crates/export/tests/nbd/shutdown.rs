@@ -73,7 +73,7 @@ fn requests_in_flight_are_answered_and_no_more_begin() {
 fn replies_arrive_although_requests_were_left_unread() {
     // Closing a TCP connection with unread data discards data that the peer has not received.
     on_each_backend(|server| {
-        let mut client = Client::tcp(server.address());
+        let mut client = RawClient::tcp(server.address());
         client.negotiate();
         client.write(0, 1, 0, &[1; 1 << 20]);
         assert_eq!(client.result(1), 0);
@@ -184,8 +184,8 @@ fn start(
 fn a_server_stops_listening_and_closes_its_connections() {
     for backend in [Backend::Uring, Backend::Threads] {
         let (path, _directory, stop, reports) = start(backend, Limits::default(), false);
-        let mut clients: Vec<Client> = (0..10).map(|_| Client::unix(&path)).collect();
-        clients.iter_mut().for_each(Client::negotiate);
+        let mut clients: Vec<RawClient> = (0..10).map(|_| RawClient::unix(&path)).collect();
+        clients.iter_mut().for_each(RawClient::negotiate);
         stop.send(()).unwrap();
         for client in &mut clients {
             assert!(client.is_closed());
@@ -202,7 +202,7 @@ fn a_server_does_not_wait_for_a_volume_forever() {
     for backend in [Backend::Uring, Backend::Threads] {
         let drain = Duration::from_millis(50);
         let (path, _directory, stop, reports) = start(backend, Limits { drain, ..Limits::default() }, true);
-        let mut client = Client::unix(&path);
+        let mut client = RawClient::unix(&path);
         client.negotiate();
         client.write(0, 1, 0, &[1; 512]);
         client.request(0, FLUSH, 2, 0, 0);
@@ -221,17 +221,17 @@ fn a_full_server_accepts_no_more() {
     for backend in [Backend::Uring, Backend::Threads] {
         let (path, _directory, stop, _) =
             start(backend, Limits { connections: 2, ..Limits::default() }, false);
-        let mut first = Client::unix(&path);
+        let mut first = RawClient::unix(&path);
         first.negotiate();
-        let mut second = Client::unix(&path);
+        let mut second = RawClient::unix(&path);
         second.negotiate();
-        assert!(Client::unix(&path).is_closed());
+        assert!(RawClient::unix(&path).is_closed());
         second.request(0, DISC, 1, 0, 0);
         assert!(second.is_closed());
         // The slot is free once the server has noticed the disconnect.
-        let mut third = Client::unix(&path);
+        let mut third = RawClient::unix(&path);
         while !third.try_greet(3) {
-            third = Client::unix(&path);
+            third = RawClient::unix(&path);
         }
         third.negotiate_greeted();
         stop.send(()).unwrap();

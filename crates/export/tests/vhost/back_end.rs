@@ -1,4 +1,5 @@
-//! A back end of a volume in memory, on reactor threads of its own, which tests look into from outside.
+//! A back end that serves a volume in memory on reactor threads of its own. Tests inspect it from
+//! other threads.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -15,14 +16,14 @@ use reactor::{Access, Backend, Clock, Handle, Listener, Platform, Reactor, Remot
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
-/// Longer than anything takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step takes, on any machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
 }
 
-/// How a back end is made.
+/// The properties of a test's back end.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) backend: Backend,
@@ -48,31 +49,31 @@ impl Default for Options {
     }
 }
 
-/// The volume, which lives on the first reactor, as one reactor uses it.
-pub(crate) struct Shared {
+/// One reactor's access to the volume, which is owned by the first reactor.
+pub(crate) struct TestVolume {
     disk: Arc<TestDisk>,
-    home: Handle<MemoryVolume>,
-    near: Option<Rc<MemoryVolume>>,
+    handle: Handle<MemoryVolume>,
+    local: Option<Rc<MemoryVolume>>,
 }
 
-impl Shared {
-    /// Does something with the volume where it lives.
-    async fn there<T: Send + 'static, F: Future<Output = Result<T, VolumeError>> + 'static>(
+impl TestVolume {
+    /// Runs `work` with the volume on the reactor that owns it.
+    async fn on_owner<T: Send + 'static, F: Future<Output = Result<T, VolumeError>> + 'static>(
         &self,
         work: impl FnOnce(Rc<MemoryVolume>) -> F + Send + 'static,
     ) -> Result<T, VolumeError> {
-        match &self.near {
+        match &self.local {
             Some(volume) => work(volume.clone()).await,
-            None => match self.home.call(work).await {
+            None => match self.handle.call(work).await {
                 Ok(result) => result,
-                // All of it is ending: what is under way is never answered.
+                // The reactors are stopping: requests in flight are never answered.
                 Err(_) => std::future::pending().await,
             },
         }
     }
 }
 
-impl Volume for Shared {
+impl Volume for TestVolume {
     fn size(&self) -> u64 {
         self.disk.size()
     }
@@ -87,44 +88,44 @@ impl Volume for Shared {
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
         let into = into.clone();
-        self.there(move |volume| async move { volume.read(offset, &into).await }).await
+        self.on_owner(move |volume| async move { volume.read(offset, &into).await }).await
     }
 
     async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
         let data = data.clone();
-        self.there(move |volume| async move { volume.write(offset, &data).await }).await
+        self.on_owner(move |volume| async move { volume.write(offset, &data).await }).await
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.there(|volume| async move { volume.flush().await }).await
+        self.on_owner(|volume| async move { volume.flush().await }).await
     }
 
     async fn discard(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.there(move |volume| async move { volume.discard(offset, length).await }).await
+        self.on_owner(move |volume| async move { volume.discard(offset, length).await }).await
     }
 
     async fn write_zeroes(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.there(move |volume| async move { volume.write_zeroes(offset, length).await }).await
+        self.on_owner(move |volume| async move { volume.write_zeroes(offset, length).await }).await
     }
 
     async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
-        self.there(move |volume| async move { volume.extents(offset, length).await }).await
+        self.on_owner(move |volume| async move { volume.extents(offset, length).await }).await
     }
 }
 
-/// What the device serves.
+/// The volume that the device serves.
 pub(crate) struct TestDisk {
     options: Options,
     size: AtomicU64,
     reactors: OnceLock<Vec<Remote>>,
-    home: OnceLock<Handle<MemoryVolume>>,
-    /// To refuse the next that is opened.
-    pub(crate) refuse: std::sync::atomic::AtomicBool,
+    volume: OnceLock<Handle<MemoryVolume>>,
+    /// Makes the next open fail.
+    pub(crate) refuse_open: std::sync::atomic::AtomicBool,
     this: OnceLock<std::sync::Weak<TestDisk>>,
 }
 
 impl VhostDisk for TestDisk {
-    type Volume = Shared;
+    type Volume = TestVolume;
 
     fn name(&self) -> String {
         "test/disk".into()
@@ -166,42 +167,42 @@ impl VhostDisk for TestDisk {
         PLATFORM.with_borrow(Clone::clone).unwrap()
     }
 
-    async fn open(&self) -> Result<Shared, OpenError> {
-        if self.refuse.swap(false, Ordering::SeqCst) {
-            return Err(OpenError::new(OpenErrorKind::Unavailable, "a test asked for this"));
+    async fn open(&self) -> Result<TestVolume, OpenError> {
+        if self.refuse_open.swap(false, Ordering::SeqCst) {
+            return Err(OpenError::new(OpenErrorKind::Unavailable, "refused by the test"));
         }
-        let home = self.home.get().unwrap().clone();
-        let near = home.local();
-        Ok(Shared { disk: self.this.get().unwrap().upgrade().unwrap(), home, near })
+        let handle = self.volume.get().unwrap().clone();
+        let local = handle.local();
+        Ok(TestVolume { disk: self.this.get().unwrap().upgrade().unwrap(), handle, local })
     }
 }
 
-struct Thread {
+struct VhostThread {
     handle: JoinHandle<()>,
     finish: oneshot::Sender<()>,
 }
 
-/// A back end that runs.
+/// A running back end.
 pub(crate) struct BackEnd {
     directory: Rc<TempDir>,
     pub(crate) disk: Arc<TestDisk>,
-    threads: Vec<Thread>,
+    threads: Vec<VhostThread>,
     server: Handle<VhostServer<TestDisk>>,
 }
 
 impl BackEnd {
     pub(crate) fn start(options: &Options) -> Self {
-        Self::within(Rc::new(tempfile::tempdir().unwrap()), options)
+        Self::start_in(Rc::new(tempfile::tempdir().unwrap()), options)
     }
 
-    /// A back end whose socket lies where one did before.
-    pub(crate) fn within(directory: Rc<TempDir>, options: &Options) -> Self {
+    /// Starts a back end whose socket has the path of an earlier one.
+    pub(crate) fn start_in(directory: Rc<TempDir>, options: &Options) -> Self {
         let disk = Arc::new(TestDisk {
             options: options.clone(),
             size: options.size.into(),
             reactors: OnceLock::new(),
-            home: OnceLock::new(),
-            refuse: false.into(),
+            volume: OnceLock::new(),
+            refuse_open: false.into(),
             this: OnceLock::new(),
         });
         disk.this.set(Arc::downgrade(&disk)).unwrap();
@@ -212,12 +213,12 @@ impl BackEnd {
             remotes.push(remote);
         }
         disk.reactors.set(remotes.clone()).ok().unwrap();
-        let (inside, bound) = (disk.clone(), socket(&directory));
+        let (served, path) = (disk.clone(), socket(&directory));
         let server = on(&remotes[0], move |reactor| {
-            let volume = Rc::new(MemoryVolume::new(inside.options.size, inside.options.sector));
-            inside.home.set(Handle::register(reactor, volume)).ok().unwrap();
-            let listener = Listener::bind_unix(&inside.platform(), &bound, Access::OWNER).unwrap();
-            let server = VhostServer::new(inside);
+            let volume = Rc::new(MemoryVolume::new(served.options.size, served.options.sector));
+            served.volume.set(Handle::register(reactor, volume)).ok().unwrap();
+            let listener = Listener::bind_unix(&served.platform(), &path, Access::OWNER).unwrap();
+            let server = VhostServer::new(served);
             reactor.spawn(server.clone().listen(listener)).detach();
             Handle::register(reactor, server)
         });
@@ -228,32 +229,32 @@ impl BackEnd {
         socket(&self.directory)
     }
 
-    /// Looks into the volume.
+    /// Runs a function with the volume, on the reactor that owns it.
     pub(crate) fn volume<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
+        work: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
     ) -> T {
-        let home = self.disk.home.get().unwrap().clone();
-        on(self.server.remote(), move |_| look(&home.local().unwrap()))
+        let volume = self.disk.volume.get().unwrap().clone();
+        on(self.server.remote(), move |_| work(&volume.local().unwrap()))
     }
 
-    /// Waits until something is true of the volume.
+    /// Waits until a condition of the volume is true.
     pub(crate) fn wait_for_volume(&self, condition: impl Fn(&MemoryVolume) -> bool + Send + 'static) {
-        let home = self.disk.home.get().unwrap().clone();
+        let volume = self.disk.volume.get().unwrap().clone();
         let (sender, receiver) = mpsc::channel();
         on(self.server.remote(), move |reactor| {
             let task = async move {
-                while !condition(&home.local().unwrap()) {
+                while !condition(&volume.local().unwrap()) {
                     Reactor::current().yield_now().await;
                 }
                 sender.send(()).unwrap();
             };
             reactor.spawn(task).detach();
         });
-        receiver.recv_timeout(PATIENCE).unwrap();
+        receiver.recv_timeout(TIMEOUT).unwrap();
     }
 
-    /// What the first reactor has used so far.
+    /// Returns the CPU time that the first reactor has used.
     pub(crate) fn processor_time(&self) -> Duration {
         let time = on(self.server.remote(), |_| clock_gettime(ClockId::ThreadCPUTime));
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -271,7 +272,7 @@ impl BackEnd {
         on(self.server.remote(), move |_| server.local().unwrap().is_connected())
     }
 
-    /// Begins to shut down; the receiver gets word when it is done.
+    /// Starts the shutdown. The receiver gets a message when it is complete.
     pub(crate) fn shut_down(&self) -> mpsc::Receiver<()> {
         let (sender, receiver) = mpsc::channel();
         let server = self.server.clone();
@@ -285,13 +286,14 @@ impl BackEnd {
         receiver
     }
 
-    /// Ends all reactors where they stand: what is under way is never answered. Gives what keeps the socket's place.
-    pub(crate) fn die(mut self) -> Rc<TempDir> {
-        self.end();
+    /// Stops all reactors at once, as in a crash: requests in flight are never answered. Returns
+    /// the directory of the socket.
+    pub(crate) fn kill(mut self) -> Rc<TempDir> {
+        self.stop();
         self.directory.clone()
     }
 
-    fn end(&mut self) {
+    fn stop(&mut self) {
         for thread in self.threads.drain(..) {
             let _ = thread.finish.send(());
             let result = thread.handle.join();
@@ -304,7 +306,7 @@ impl BackEnd {
 
 impl Drop for BackEnd {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
     }
 }
 
@@ -312,7 +314,7 @@ fn socket(directory: &TempDir) -> PathBuf {
     directory.path().join("vhost.sock")
 }
 
-fn start_thread(backend: Backend) -> (Thread, Remote) {
+fn start_thread(backend: Backend) -> (VhostThread, Remote) {
     let (finish, finished) = oneshot::channel();
     let (sender, receiver) = mpsc::channel();
     let handle = std::thread::spawn(move || {
@@ -325,12 +327,12 @@ fn start_thread(backend: Backend) -> (Thread, Remote) {
         reactor.shut_down();
         PLATFORM.set(None);
     });
-    (Thread { handle, finish }, receiver.recv().unwrap())
+    (VhostThread { handle, finish }, receiver.recv().unwrap())
 }
 
-/// Does something on a reactor, and waits for it.
+/// Runs a function on a reactor and returns its result.
 fn on<T: Send + 'static>(remote: &Remote, work: impl FnOnce(&Reactor) -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     remote.post(move || sender.send(work(&Reactor::current())).unwrap()).unwrap();
-    receiver.recv_timeout(PATIENCE).unwrap()
+    receiver.recv_timeout(TIMEOUT).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Guests that put anything into their queues: it costs them their own requests, or the queue.
+//! Guests with invalid queue contents: they lose only their own requests, or the queue.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,36 +9,36 @@ use proptest::test_runner::{Config, TestRunner};
 
 use vhost::VhostBackend;
 
-use super::back_end::{BackEnd, Options, PATIENCE};
+use super::back_end::{BackEnd, Options, TIMEOUT};
 use super::front_end::*;
 use super::testing::{Descriptor, GUEST, INDIRECT, NEXT, WRITE, header};
 
 const SIZE: u16 = 16;
 
-/// What a guest does to its queue.
+/// A change that a guest makes to its queue.
 #[derive(Clone, Debug)]
-enum Deed {
-    /// A descriptor in the table.
-    Describe(u16, Descriptor),
-    /// A descriptor elsewhere, where indirect tables point to.
-    DescribeElsewhere(u64, Descriptor),
-    /// A request's header.
-    Head(u64, u32, u64),
-    /// An entry of the available ring, whatever it is, and the index beyond it.
+enum Mutation {
+    /// Writes a descriptor to the table.
+    SetDescriptor(u16, Descriptor),
+    /// Writes a descriptor elsewhere, as an entry of an indirect table.
+    SetIndirect(u64, Descriptor),
+    /// Writes a request's header.
+    SetHeader(u64, u32, u64),
+    /// Adds an entry to the available ring, valid or not.
     Offer(u16),
-    /// The index alone.
-    Claim(u16),
-    /// Anything into the rings.
-    Scribble(u64, Vec<u8>),
+    /// Changes only the index of the available ring.
+    SetIndex(u16),
+    /// Writes arbitrary bytes to the table and rings.
+    Overwrite(u64, Vec<u8>),
 }
 
-/// Where headers and tables are, in the third megabyte.
-const PLACES: u64 = GUEST + (2 << 20);
+/// Guest address of headers and indirect tables, in the third MiB.
+const REQUESTS: u64 = GUEST + (2 << 20);
 
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
-        8 => (0..64u64).prop_map(|slot| PLACES + slot * 64),
-        4 => (0..64u64).prop_map(|slot| PLACES + 8192 + slot * 4096),
+        8 => (0..64u64).prop_map(|slot| REQUESTS + slot * 64),
+        4 => (0..64u64).prop_map(|slot| REQUESTS + 8192 + slot * 4096),
         1 => Just(GUEST + MEMORY - 8),
         1 => Just(GUEST),
         1 => Just(GUEST - 1),
@@ -68,17 +68,17 @@ fn descriptor() -> impl Strategy<Value = Descriptor> {
     })
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn mutation() -> impl Strategy<Value = Mutation> {
     prop_oneof![
-        8 => (0..SIZE, descriptor()).prop_map(|(index, descriptor)| Deed::Describe(index, descriptor)),
-        4 => (address(), descriptor()).prop_map(|(at, descriptor)| Deed::DescribeElsewhere(at, descriptor)),
+        8 => (0..SIZE, descriptor()).prop_map(|(index, descriptor)| Mutation::SetDescriptor(index, descriptor)),
+        4 => (address(), descriptor()).prop_map(|(at, descriptor)| Mutation::SetIndirect(at, descriptor)),
         4 => (address(), 0..15u32, prop_oneof![Just(0), 0..200_000u64, any::<u64>()])
-            .prop_map(|(at, kind, sector)| Deed::Head(at, kind, sector)),
-        6 => (0..SIZE).prop_map(Deed::Offer),
-        1 => any::<u16>().prop_map(Deed::Offer),
-        1 => any::<u16>().prop_map(Deed::Claim),
+            .prop_map(|(at, kind, sector)| Mutation::SetHeader(at, kind, sector)),
+        6 => (0..SIZE).prop_map(Mutation::Offer),
+        1 => any::<u16>().prop_map(Mutation::Offer),
+        1 => any::<u16>().prop_map(Mutation::SetIndex),
         1 => (0..1024u64, proptest::collection::vec(any::<u8>(), 1..64))
-            .prop_map(|(at, bytes)| Deed::Scribble(at, bytes)),
+            .prop_map(|(at, bytes)| Mutation::Overwrite(at, bytes)),
     ]
 }
 
@@ -86,65 +86,65 @@ fn is_inside(address: u64, len: u64) -> bool {
     address >= GUEST && address.checked_add(len).is_some_and(|end| end <= GUEST + MEMORY)
 }
 
-fn commit(front: &mut FrontEnd, deed: &Deed) {
+fn apply(front: &mut FrontEnd, mutation: &Mutation) {
     let (guest, driver) = (front.guest.clone(), &mut front.queues[0].driver);
-    match deed {
-        Deed::Describe(index, descriptor) => driver.set(*index, *descriptor),
-        Deed::DescribeElsewhere(at, descriptor) if is_inside(*at, 16) => {
-            guest.write(*at, &descriptor.bytes())
+    match mutation {
+        Mutation::SetDescriptor(index, descriptor) => driver.set(*index, *descriptor),
+        Mutation::SetIndirect(at, descriptor) if is_inside(*at, 16) => guest.write(*at, &descriptor.bytes()),
+        Mutation::SetHeader(at, kind, sector) if is_inside(*at, 16) => {
+            guest.write(*at, &header(*kind, *sector))
         }
-        Deed::Head(at, kind, sector) if is_inside(*at, 16) => guest.write(*at, &header(*kind, *sector)),
-        Deed::DescribeElsewhere(..) | Deed::Head(..) => {}
-        Deed::Offer(head) => {
+        Mutation::SetIndirect(..) | Mutation::SetHeader(..) => {}
+        Mutation::Offer(head) => {
             driver.add(*head);
             front.queues[0].kick.write(1).unwrap();
         }
-        Deed::Claim(index) => guest.write_16(driver.available() + 2, *index),
-        Deed::Scribble(at, bytes) => guest.write(driver.base + at, bytes),
+        Mutation::SetIndex(index) => guest.write_16(driver.available() + 2, *index),
+        Mutation::Overwrite(at, bytes) => guest.write(driver.base + at, bytes),
     }
 }
 
 #[test]
-fn whatever_a_guest_puts_into_a_queue_costs_that_queue_alone() {
+fn arbitrary_queue_contents_affect_only_that_queue() {
     let back_end = BackEnd::start(&Options::default());
-    let manner = Manner { queues: 2, size: SIZE, inflight: true, ..Manner::default() };
+    let setup = DeviceSetup { queues: 2, size: SIZE, inflight: true, ..DeviceSetup::default() };
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
-    let live = |deeds: Vec<Deed>| {
-        let mut front = FrontEnd::new(&back_end.path(), &manner);
-        for deed in &deeds {
-            commit(&mut front, deed);
+    let run = |mutations: Vec<Mutation>| {
+        let mut front = FrontEnd::new(&back_end.path(), &setup);
+        for mutation in &mutations {
+            apply(&mut front, mutation);
         }
         front.queues[0].kick.write(1).unwrap();
-        // The queue beside it, on the same reactor and of the same guest.
+        // The guest's other queue, on the same reactor.
         prop_assert_eq!(front.run_on(1, &Io::write(0, &[1; 512])).status, OK);
-        // Stopping it waits for whatever it has begun.
+        // The stop waits for the requests in flight.
         front.frontend.get_vring_base(0).unwrap();
         prop_assert_eq!(front.run_on(1, &Io::read(0, 512)).status, OK);
         Ok(())
     };
-    runner.run(&proptest::collection::vec(deed(), 1..60), live).unwrap();
+    runner.run(&proptest::collection::vec(mutation(), 1..60), run).unwrap();
 }
 
 #[test]
-fn a_guest_that_claims_more_than_there_is_loses_the_queue() {
+fn an_available_index_beyond_the_ring_stops_the_queue() {
     let back_end = BackEnd::start(&Options::default());
-    let mut front = FrontEnd::new(&back_end.path(), &Manner { queues: 2, ..Manner::default() });
+    let mut front = FrontEnd::new(&back_end.path(), &DeviceSetup { queues: 2, ..DeviceSetup::default() });
     let driver = &front.queues[0].driver;
     driver.guest.write_16(driver.available() + 2, 65);
     front.queues[0].kick.write(1).unwrap();
-    assert!(is_raised(&front.queues[0].err, PATIENCE), "the front end is told");
+    assert!(is_raised(&front.queues[0].err, TIMEOUT), "no error event");
     assert_eq!(front.run_on(1, &Io::read(0, 512)).status, OK);
-    // Set up anew it works again, which is how a guest's driver recovers.
+    // The queue works again after a restart, with which a guest's driver recovers.
     front.restart_queue(0);
     assert_eq!(front.run_on(0, &Io::read(0, 512)).status, OK);
 }
 
 #[test]
-fn a_buffer_that_changes_meanwhile_harms_nobody() {
+fn buffers_may_change_during_their_request() {
     let back_end = BackEnd::start(&Options::default());
-    let mut front = FrontEnd::new(&back_end.path(), &Manner::default());
+    let mut front = FrontEnd::new(&back_end.path(), &DeviceSetup::default());
     let stop = AtomicBool::new(false);
-    // Each request takes the slot that the one before has left.
+    // Each request uses the slot of the request before.
     let (file, at) = (front.guest.file.try_clone().unwrap(), front.queues[0].data_of(0) - GUEST);
     let statuses: Vec<u8> = std::thread::scope(|scope| {
         scope.spawn(|| {

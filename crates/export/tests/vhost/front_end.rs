@@ -1,4 +1,4 @@
-//! A front end and a guest's driver in one, on the message layer of the `vhost` crate: it blocks, and says what it sees.
+//! A blocking front end and guest driver on the message layer of the `vhost` crate.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -14,13 +14,13 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::testing::{Descriptor, Driver, GUEST, Guest, INDIRECT, NEXT, USER, WRITE, header};
 
-/// Longer than anything takes, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of the guest's memory; it takes only what is used.
+/// Longer than any step takes, on any machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of the guest's memory, which is sparse.
 pub(crate) const MEMORY: u64 = 256 << 20;
 /// Bytes of a queue's structures, and of its requests' headers, statuses and tables.
 const QUEUE_BYTES: u64 = 1 << 20;
-/// Bytes of data that a request may have.
+/// Most bytes of data of one request.
 pub(crate) const DATA_MAX: u64 = 1 << 20;
 /// Descriptors of a request.
 const CHAIN: u16 = 4;
@@ -37,7 +37,7 @@ pub(crate) const WRITE_ZEROES: u32 = 13;
 pub(crate) const OK: u8 = 0;
 pub(crate) const IO_ERROR: u8 = 1;
 pub(crate) const UNSUPPORTED: u8 = 2;
-/// What stands where the device writes a status.
+/// The initial value of the byte to which the device writes the status.
 pub(crate) const NO_STATUS: u8 = 0xEE;
 
 pub(crate) const RO: u64 = 1 << 5;
@@ -46,23 +46,23 @@ pub(crate) const LOG_ALL: u64 = 1 << 26;
 pub(crate) const EVENT_INDEX: u64 = 1 << 29;
 pub(crate) const PROTOCOL: u64 = 1 << 30;
 
-/// How a front end sets a device up.
+/// The parameters with which a front end configures a device.
 #[derive(Clone)]
-pub(crate) struct Manner {
+pub(crate) struct DeviceSetup {
     pub(crate) queues: usize,
     pub(crate) size: u16,
-    /// Features that are not accepted although they are offered.
-    pub(crate) without: u64,
+    /// Offered features that the front end does not accept.
+    pub(crate) masked: u64,
     pub(crate) inflight: bool,
 }
 
-impl Default for Manner {
+impl Default for DeviceSetup {
     fn default() -> Self {
-        Self { queues: 1, size: 64, without: LOG_ALL, inflight: false }
+        Self { queues: 1, size: 64, masked: LOG_ALL, inflight: false }
     }
 }
 
-/// A device that is set up.
+/// A front end and the device that it has configured.
 pub(crate) struct FrontEnd {
     pub(crate) frontend: Frontend,
     pub(crate) guest: Guest,
@@ -71,33 +71,33 @@ pub(crate) struct FrontEnd {
     pub(crate) inflight: Option<(VhostUserInflight, File)>,
 }
 
-/// What a guest asks for.
+/// A request of a guest.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
     pub(crate) kind: u32,
     pub(crate) sector: u64,
-    /// What the device is to read behind the header.
+    /// The bytes that the device reads, after the header.
     pub(crate) out: Vec<u8>,
-    /// Bytes that the device is to write before the status.
-    pub(crate) into: u32,
-    /// The lengths of the pieces that the data lies in; all of it in one if there are none.
-    pub(crate) pieces: Vec<u32>,
+    /// Number of bytes that the device writes, before the status.
+    pub(crate) read_len: u32,
+    /// The lengths of the data segments; empty for one segment with all data.
+    pub(crate) segments: Vec<u32>,
 }
 
 impl Io {
     pub(crate) fn read(sector: u64, len: u32) -> Self {
-        Self { kind: READ, sector, out: Vec::new(), into: len, pieces: Vec::new() }
+        Self { kind: READ, sector, out: Vec::new(), read_len: len, segments: Vec::new() }
     }
 
     pub(crate) fn write(sector: u64, data: &[u8]) -> Self {
-        Self { kind: WRITE_OUT, sector, out: data.to_vec(), into: 0, pieces: Vec::new() }
+        Self { kind: WRITE_OUT, sector, out: data.to_vec(), read_len: 0, segments: Vec::new() }
     }
 
     pub(crate) fn flush() -> Self {
         Self { kind: FLUSH, ..Self::read(0, 0) }
     }
 
-    /// A discard or a zeroing of ranges: sector, sectors, flags.
+    /// Returns a discard or write-zeroes request for ranges of first sector, sectors and flags.
     pub(crate) fn ranges(kind: u32, ranges: &[(u64, u32, u32)]) -> Self {
         let bytes = ranges.iter().flat_map(|(sector, sectors, flags)| {
             [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
@@ -105,36 +105,36 @@ impl Io {
         Self { kind, out: bytes.collect(), ..Self::read(0, 0) }
     }
 
-    pub(crate) fn in_pieces(self, pieces: &[u32]) -> Self {
-        Self { pieces: pieces.to_vec(), ..self }
+    pub(crate) fn in_segments(self, segments: &[u32]) -> Self {
+        Self { segments: segments.to_vec(), ..self }
     }
 }
 
-/// What became of a request.
+/// A completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct UsedRequest {
     pub(crate) slot: u16,
-    /// Bytes that the device says to have written.
+    /// The number of written bytes that the device reports.
     pub(crate) len: u32,
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
 }
 
-/// A queue and the memory of its requests.
+/// A queue, and the guest memory of its requests.
 pub(crate) struct Queue {
     pub(crate) driver: Driver,
     pub(crate) kick: EventFd,
     pub(crate) call: EventFd,
     pub(crate) err: EventFd,
     event_index: bool,
-    /// Where data lies.
+    /// Guest address of the data buffers.
     data: u64,
     free: Vec<u16>,
-    /// What is under way, by slot: bytes to be read back.
-    into: Vec<u32>,
-    /// The available index when the device was last told of it.
-    told: u16,
-    /// Notifications that the device wanted.
+    /// Bytes to read back for the request in flight in each slot.
+    read_lens: Vec<u32>,
+    /// The available index at the last notification.
+    notified: u16,
+    /// Number of notifications that the device requested.
     pub(crate) kicks: u64,
 }
 
@@ -142,63 +142,63 @@ pub(crate) fn event() -> EventFd {
     EventFd::new(EFD_NONBLOCK).unwrap()
 }
 
-/// A connection that gives up some time.
+/// Connects to a back end, with a timeout for reads.
 pub(crate) fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
 impl FrontEnd {
-    /// A device that serves requests.
-    pub(crate) fn new(path: &Path, manner: &Manner) -> Self {
-        let mut front = Self::negotiated(connect(path), Guest::new(MEMORY), manner);
+    /// Connects to a back end and starts all queues.
+    pub(crate) fn new(path: &Path, setup: &DeviceSetup) -> Self {
+        let mut front = Self::negotiated(connect(path), Guest::new(MEMORY), setup);
         front.share_memory();
-        front.set_up_inflight(manner);
-        for index in 0..manner.queues {
+        front.set_up_inflight(setup);
+        for index in 0..setup.queues {
             front.start_queue(index, 0);
         }
         front
     }
 
-    /// A device that features were agreed on with, and nothing else.
-    pub(crate) fn negotiated(stream: UnixStream, guest: Guest, manner: &Manner) -> Self {
-        let mut frontend = Frontend::from_stream(stream, manner.queues as u64);
+    /// Negotiates features over a connection. Memory and queues are not configured.
+    pub(crate) fn negotiated(stream: UnixStream, guest: Guest, setup: &DeviceSetup) -> Self {
+        let mut frontend = Frontend::from_stream(stream, setup.queues as u64);
         frontend.set_owner().unwrap();
-        let features = frontend.get_features().unwrap() & !manner.without;
+        let features = frontend.get_features().unwrap() & !setup.masked;
         if features & PROTOCOL != 0 {
             let offered = frontend.get_protocol_features().unwrap();
             frontend.set_protocol_features(offered).unwrap();
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
-            assert!(frontend.get_queue_num().unwrap() >= manner.queues as u64);
+            assert!(frontend.get_queue_num().unwrap() >= setup.queues as u64);
         }
         frontend.set_features(features).unwrap();
-        let queue = |index| Queue::new(&guest, index, manner.size, features & EVENT_INDEX != 0);
-        let queues = (0..manner.queues).map(queue).collect();
+        let queue = |index| Queue::new(&guest, index, setup.size, features & EVENT_INDEX != 0);
+        let queues = (0..setup.queues).map(queue).collect();
         Self { frontend, guest, features, queues, inflight: None }
     }
 
-    /// The same guest with another back end, as after a crash of the first: everything is set up anew, but for what the
-    /// queues and the inflight region say.
-    pub(crate) fn reconnect(self, path: &Path, manner: &Manner) -> Self {
+    /// Connects the same guest to another back end, as after a crash of the first. The contents of
+    /// the queues and the inflight region are kept; the rest is configured again.
+    pub(crate) fn reconnect(self, path: &Path, setup: &DeviceSetup) -> Self {
         let Self { frontend, guest, queues, inflight, .. } = self;
         drop(frontend);
-        let mut front = Self::negotiated(connect(path), guest, manner);
+        let mut front = Self::negotiated(connect(path), guest, setup);
         front.queues = queues;
         front.share_memory();
         if let Some((layout, file)) = inflight {
             front.frontend.set_inflight_fd(&layout, file.as_raw_fd()).unwrap();
             front.inflight = Some((layout, file));
         }
-        for index in 0..manner.queues {
-            // What a front end knows is what the guest has seen; the back end knows better.
+        for index in 0..setup.queues {
+            // The front end knows only the used index; the back end finds the requests in flight.
             let base = front.queues[index].driver.guest.read_16(front.queues[index].driver.used() + 2);
             front.start_queue(index, base);
         }
         front
     }
 
-    /// The whole of the guest's memory as one region.
+    /// Returns the guest's whole memory as one region.
     pub(crate) fn region(&self) -> VhostUserMemoryRegionInfo {
         VhostUserMemoryRegionInfo {
             guest_phys_addr: GUEST,
@@ -213,17 +213,17 @@ impl FrontEnd {
         self.frontend.set_mem_table(&[self.region()]).unwrap();
     }
 
-    pub(crate) fn set_up_inflight(&mut self, manner: &Manner) {
-        if manner.inflight {
-            let wanted = VhostUserInflight::new(0, 0, manner.queues as u16, manner.size);
+    pub(crate) fn set_up_inflight(&mut self, setup: &DeviceSetup) {
+        if setup.inflight {
+            let wanted = VhostUserInflight::new(0, 0, setup.queues as u16, setup.size);
             let (layout, file) = self.frontend.get_inflight_fd(&wanted).unwrap();
             self.frontend.set_inflight_fd(&layout, file.as_raw_fd()).unwrap();
             self.inflight = Some((layout, file));
         }
     }
 
-    /// Where a queue lies, as it is told to the back end.
-    pub(crate) fn place(&self, index: usize) -> VringConfigData {
+    /// Returns the addresses of a queue for the back end.
+    pub(crate) fn vring_config(&self, index: usize) -> VringConfigData {
         let driver = &self.queues[index].driver;
         let user = |guest: u64| guest - GUEST + USER;
         VringConfigData {
@@ -242,13 +242,13 @@ impl FrontEnd {
     }
 
     /// # Errors
-    /// What the back end does not take.
+    /// The message that the back end refuses.
     pub(crate) fn try_start_queue(&mut self, index: usize, base: u16) -> vhost::Result<()> {
-        let place = self.place(index);
+        let config = self.vring_config(index);
         let queue = &self.queues[index];
         self.frontend.set_vring_num(index, queue.driver.size)?;
         self.frontend.set_vring_base(index, base)?;
-        self.frontend.set_vring_addr(index, &place)?;
+        self.frontend.set_vring_addr(index, &config)?;
         self.frontend.set_vring_call(index, &queue.call)?;
         self.frontend.set_vring_err(index, &queue.err)?;
         self.frontend.set_vring_kick(index, &queue.kick)?;
@@ -258,7 +258,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Stops a queue, clears its memory and starts it again, as a guest's driver does that gives it up.
+    /// Stops a queue, clears its memory and starts it again, as a guest's driver does to recover.
     pub(crate) fn restart_queue(&mut self, index: usize) {
         self.frontend.get_vring_base(index).unwrap();
         let driver = &self.queues[index].driver;
@@ -267,28 +267,28 @@ impl FrontEnd {
         self.start_queue(index, 0);
     }
 
-    /// True once the back end has closed the connection.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        is_ready(self.frontend.as_raw_fd(), PATIENCE) && self.frontend.get_features().is_err()
+    /// Waits until the back end has closed the connection. False if it has not in time.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        is_ready(self.frontend.as_raw_fd(), TIMEOUT) && self.frontend.get_features().is_err()
     }
 
-    /// Does one request on a queue that has no other.
+    /// Runs one request on an idle queue.
     #[track_caller]
-    pub(crate) fn run_on(&mut self, queue: usize, io: &Io) -> Answer {
+    pub(crate) fn run_on(&mut self, queue: usize, io: &Io) -> UsedRequest {
         let queue = &mut self.queues[queue];
         let slot = queue.submit(io);
         queue.kick();
-        let answer = queue.wait();
-        assert_eq!(answer.slot, slot, "the only request there is");
-        answer
+        let used = queue.wait();
+        assert_eq!(used.slot, slot, "the only request in flight");
+        used
     }
 
-    /// Does one request on the first queue, which must end well.
+    /// Runs one request on the first queue, which must succeed. Returns the data read.
     #[track_caller]
     pub(crate) fn run(&mut self, io: &Io) -> Vec<u8> {
-        let answer = self.run_on(0, io);
-        assert_eq!(answer.status, OK, "{io:?}");
-        answer.data
+        let used = self.run_on(0, io);
+        assert_eq!(used.status, OK, "{io:?}");
+        used.data
     }
 
     #[track_caller]
@@ -301,13 +301,13 @@ impl FrontEnd {
         self.run(&Io::read(sector, len))
     }
 
-    /// Bytes of the configuration space.
+    /// Returns the first `len` bytes of the configuration space.
     pub(crate) fn config(&mut self, len: u32) -> Vec<u8> {
         let flags = VhostUserConfigFlags::empty();
         self.frontend.get_config(0, len, flags, &vec![0; len as usize]).unwrap().1
     }
 
-    /// Bytes of the device, as its configuration says.
+    /// Returns the capacity in the device's configuration, in bytes.
     pub(crate) fn capacity(&mut self) -> u64 {
         u64::from_le_bytes(self.config(60)[..8].try_into().unwrap()) * 512
     }
@@ -326,8 +326,8 @@ impl Queue {
             event_index,
             data,
             free: (0..slots).rev().collect(),
-            into: vec![0; usize::from(slots)],
-            told: 0,
+            read_lens: vec![0; usize::from(slots)],
+            notified: 0,
             kicks: 0,
         }
     }
@@ -348,32 +348,33 @@ impl Queue {
         self.data + u64::from(slot % 16) * DATA_MAX
     }
 
-    /// Makes a request available; the device is not told. Gives the slot that it has.
+    /// Makes a request available without a notification. Returns its slot.
     pub(crate) fn submit(&mut self, io: &Io) -> u16 {
         let slot = self.free.pop().expect("a free slot");
         let guest = self.driver.guest.clone();
         guest.write(self.header_of(slot), &header(io.kind, io.sector));
         guest.write(self.status_of(slot), &[NO_STATUS]);
-        let len = io.out.len() as u32 + io.into;
+        let len = io.out.len() as u32 + io.read_len;
         assert!(u64::from(len) <= DATA_MAX);
         if !io.out.is_empty() {
             guest.write(self.data_of(slot), &io.out);
         }
-        let pieces = if io.pieces.is_empty() && len > 0 { vec![len] } else { io.pieces.clone() };
+        let segments = if io.segments.is_empty() && len > 0 { vec![len] } else { io.segments.clone() };
         let mut parts = vec![(self.header_of(slot), 16, false)];
         let mut at = self.data_of(slot);
-        for piece in pieces {
-            parts.push((at, piece, io.into > 0));
-            at += u64::from(piece);
+        for segment in segments {
+            parts.push((at, segment, io.read_len > 0));
+            at += u64::from(segment);
         }
         parts.push((self.status_of(slot), 1, true));
         self.describe(slot, &parts);
-        self.into[usize::from(slot)] = io.into;
+        self.read_lens[usize::from(slot)] = io.read_len;
         self.driver.add(slot * CHAIN);
         slot
     }
 
-    /// Writes a chain's descriptors: in the queue's table if there is room, in one of its own otherwise.
+    /// Writes a chain's descriptors to the queue's table if there is room, otherwise to an indirect
+    /// table.
     fn describe(&self, slot: u16, parts: &[(u64, u32, bool)]) {
         if parts.len() <= usize::from(CHAIN) {
             return self.driver.chain(slot * CHAIN, parts);
@@ -388,10 +389,10 @@ impl Queue {
         self.driver.set(slot * CHAIN, Descriptor { address, len, flags: INDIRECT, next: 0 });
     }
 
-    /// Tells the device of what was made available, if it wants to be told.
+    /// Notifies the device of the available requests, if it has requested notifications.
     pub(crate) fn kick(&mut self) {
-        let (before, now) = (self.told, self.driver.added);
-        self.told = now;
+        let (before, now) = (self.notified, self.driver.added);
+        self.notified = now;
         let wanted = match self.event_index {
             true => {
                 let event = self.driver.wanted_kick();
@@ -405,46 +406,49 @@ impl Queue {
         }
     }
 
-    /// Waits for the next request to end.
+    /// Waits for the next completed request.
     #[track_caller]
-    pub(crate) fn wait(&mut self) -> Answer {
+    pub(crate) fn wait(&mut self) -> UsedRequest {
         loop {
-            if let Some(answer) = self.look() {
-                return answer;
+            if let Some(used) = self.poll_used() {
+                return used;
             }
             self.driver.want_interrupt(self.driver.seen);
-            if let Some(answer) = self.look() {
-                return answer;
+            if let Some(used) = self.poll_used() {
+                return used;
             }
-            assert!(self.is_interrupted(PATIENCE), "the guest is interrupted");
+            assert!(
+                self.is_interrupted(TIMEOUT),
+                "no interrupt although a request has completed or will complete"
+            );
         }
     }
 
     /// Waits for an interrupt. False if there was none in time.
-    pub(crate) fn is_interrupted(&self, patience: Duration) -> bool {
-        is_raised(&self.call, patience)
+    pub(crate) fn is_interrupted(&self, timeout: Duration) -> bool {
+        is_raised(&self.call, timeout)
     }
 
-    /// A request that has ended, if there is one.
-    pub(crate) fn look(&mut self) -> Option<Answer> {
+    /// Returns the next completed request, if there is one.
+    pub(crate) fn poll_used(&mut self) -> Option<UsedRequest> {
         let (head, len) = self.driver.take_ended()?;
         let slot = head / CHAIN;
-        let into = self.into[usize::from(slot)];
+        let read_len = self.read_lens[usize::from(slot)];
         let guest = &self.driver.guest;
         let status = guest.read(self.status_of(slot), 1)[0];
-        let data = guest.read(self.data_of(slot), into as usize);
+        let data = guest.read(self.data_of(slot), read_len as usize);
         self.free.push(slot);
-        Some(Answer { slot, len, status, data })
+        Some(UsedRequest { slot, len, status, data })
     }
 }
 
-/// Waits for an event, and takes it. False if there was none in time.
-pub(crate) fn is_raised(event: &EventFd, patience: Duration) -> bool {
-    is_ready(event.as_raw_fd(), patience) && event.read().is_ok()
+/// Waits for an event and clears it. False if there was none in time.
+pub(crate) fn is_raised(event: &EventFd, timeout: Duration) -> bool {
+    is_ready(event.as_raw_fd(), timeout) && event.read().is_ok()
 }
 
-fn is_ready(descriptor: RawFd, patience: Duration) -> bool {
+fn is_ready(descriptor: RawFd, timeout: Duration) -> bool {
     let epoll = Epoll::new().unwrap();
     epoll.ctl(ControlOperation::Add, descriptor, EpollEvent::new(EventSet::IN, 0)).unwrap();
-    epoll.wait(patience.as_millis() as i32, &mut [EpollEvent::default()]).unwrap() == 1
+    epoll.wait(timeout.as_millis() as i32, &mut [EpollEvent::default()]).unwrap() == 1
 }

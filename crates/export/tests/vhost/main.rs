@@ -1,5 +1,5 @@
-//! The vhost-user-blk back end over real sockets: a front end on the `vhost` crate's message layer, a guest's driver that
-//! is written here, and a front end that does what none should.
+//! Tests of the vhost-user-blk back end over real sockets: a front end on the message layer of the
+//! `vhost` crate, a guest driver, and a front end that violates the protocol.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod back_end;

@@ -1,4 +1,4 @@
-//! Moving a guest to another host while it runs: what changed in its memory is logged, and its queues go on elsewhere.
+//! Live migration of a guest: the log of dirty pages, and queues that continue at another back end.
 
 use std::os::fd::AsRawFd;
 
@@ -11,10 +11,10 @@ use super::testing::{GUEST, Guest};
 
 const PAGE: u64 = 4096;
 
-/// The log, as a front end has it: a bit for each page from the guest's address 0 on.
-struct Log(Guest);
+/// A front end's dirty log: one bit for each page, from guest address 0 on.
+struct PageLog(Guest);
 
-impl Log {
+impl PageLog {
     fn new() -> Self {
         Self(Guest::new((GUEST + MEMORY) / PAGE / 8))
     }
@@ -39,18 +39,18 @@ impl Log {
 
 impl FrontEnd {
     fn log_used_ring(&self, index: usize, logged: bool) {
-        let place = self.place(index);
+        let config = self.vring_config(index);
         let flags = if logged { VhostUserVringAddrFlags::VHOST_VRING_F_LOG.bits() } else { 0 };
         let log_addr = logged.then(|| self.queues[index].driver.used());
-        self.frontend.set_vring_addr(index, &VringConfigData { flags, log_addr, ..place }).unwrap();
+        self.frontend.set_vring_addr(index, &VringConfigData { flags, log_addr, ..config }).unwrap();
     }
 }
 
 #[test]
-fn what_changes_is_logged_from_when_it_is_asked_for() {
+fn dirty_pages_are_logged_while_the_log_is_enabled() {
     let back_end = BackEnd::start(&Options { reactors: 2, ..Options::default() });
-    let mut front = FrontEnd::new(&back_end.path(), &Manner { queues: 2, ..Manner::default() });
-    let log = Log::new();
+    let mut front = FrontEnd::new(&back_end.path(), &DeviceSetup { queues: 2, ..DeviceSetup::default() });
+    let log = PageLog::new();
     back_end.volume(|volume| volume.faults().hold_reads());
     let slow = front.queues[1].submit(&Io::read(0, 8192));
     front.queues[1].kick();
@@ -61,17 +61,17 @@ fn what_changes_is_logged_from_when_it_is_asked_for() {
     front.frontend.set_features(features).unwrap();
     (0..2).for_each(|index| front.log_used_ring(index, true));
     assert_eq!(log.marked(), 0);
-    let answer = front.run_on(0, &Io::write(0, &[1; 4096]));
+    let used = front.run_on(0, &Io::write(0, &[1; 4096]));
     let queue = &front.queues[0];
-    assert!(log.is_marked(queue.status_of(answer.slot)) && log.is_marked(queue.driver.used()));
-    assert!(!log.is_marked(queue.data_of(answer.slot)), "a write changes nothing of the guest");
-    // A request that began before the log did.
+    assert!(log.is_marked(queue.status_of(used.slot)) && log.is_marked(queue.driver.used()));
+    assert!(!log.is_marked(queue.data_of(used.slot)), "a write does not change the guest's data");
+    // A request that started before the log.
     back_end.volume(|volume| volume.faults().release_reads());
     assert_eq!(front.queues[1].wait().slot, slow);
     let data = front.queues[1].data_of(slow);
     assert!(log.is_marked(data) && log.is_marked(data + PAGE) && !log.is_marked(data + 2 * PAGE));
 
-    // The migration was given up: nothing is logged any more.
+    // The migration is cancelled: logging stops.
     (0..2).for_each(|index| front.log_used_ring(index, false));
     front.frontend.set_features(front.features).unwrap();
     let before = log.marked();
@@ -80,16 +80,16 @@ fn what_changes_is_logged_from_when_it_is_asked_for() {
 }
 
 #[test]
-fn a_guest_goes_on_at_another_back_end() {
-    let (here, there) = (BackEnd::start(&Options::default()), BackEnd::start(&Options::default()));
-    let manner = Manner::default();
-    let mut front = FrontEnd::new(&here.path(), &manner);
+fn a_guest_continues_at_another_back_end() {
+    let (source, target) = (BackEnd::start(&Options::default()), BackEnd::start(&Options::default()));
+    let setup = DeviceSetup::default();
+    let mut front = FrontEnd::new(&source.path(), &setup);
     for _ in 0..10 {
         front.read(0, 512);
     }
     let base = front.frontend.get_vring_base(0).unwrap();
     assert_eq!(base, 10);
-    let mut front = front.reconnect(&there.path(), &manner);
+    let mut front = front.reconnect(&target.path(), &setup);
     front.write(0, &[8; 512]);
     assert_eq!(front.read(0, 512), [8; 512]);
     assert_eq!(front.frontend.get_vring_base(0).unwrap(), 12);

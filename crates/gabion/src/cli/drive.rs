@@ -1,111 +1,116 @@
-//! `gabion drive`.
+//! Arguments of `gabion drive`.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// Look at drives, add, replace and remove them, take them out of use and back
+/// List, add, replace, remove and identify drives
 #[derive(Subcommand, Debug)]
 pub(crate) enum DriveCommand {
     /// List the drives of pools
     List {
-        /// The pool; all if none is named
+        /// Name of the pool [default: all pools]
         #[arg(value_name = "POOL")]
         pool: Option<String>,
     },
-    /// Take a drive out of use, as if it had failed: for drills, and before pulling one
+    /// Mark a drive as failed, for tests and before pulling it
     ///
-    /// Refused if the pool cannot bear the loss. What the drive held is written to the others, if there are enough; 'gabion drive
-    /// return' takes it back.
+    /// Refused if the pool would lose data. If enough drives are left, the pool rebuilds the
+    /// drive's data on them. 'gabion drive return' takes the drive back.
     Fail {
-        /// The pool
+        /// Name of the pool
         #[arg(value_name = "POOL")]
         pool: String,
-        /// The drive's number in the pool, as 'gabion drive list' shows it
+        /// Index of the drive in the pool, as 'gabion drive list' shows it
         #[arg(value_name = "INDEX")]
         drive: u16,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Take a new drive into a pool, of any size
+    /// Add a drive of any size to a pool
     ///
-    /// Its space is there at once. If columns are missing, they are written to it.
+    /// Its space is available immediately. A pool with missing columns starts to rebuild them on
+    /// the drive.
     #[command(after_long_help = "\
 Examples:
   gabion drive add fast /dev/disk/by-id/nvme-KIOXIA_42
   gabion drive add fast /dev/sdf --wipe")]
     Add {
-        /// The pool
+        /// Name of the pool
         #[arg(value_name = "POOL")]
         pool: String,
-        /// A block device, or a file that exists
+        /// Block device or existing file
         #[arg(value_name = "DRIVE")]
         drive: PathBuf,
-        /// Erase existing data (detected contents are shown first). A drive in use is refused all the same
+        /// Erase existing data (detected contents are shown first). Drives in use are refused even
+        /// with --wipe
         #[arg(long)]
         wipe: bool,
-        /// Do not ask before wiping
+        /// Do not ask for confirmation before --wipe
         #[arg(long, short)]
         yes: bool,
     },
-    /// Take a new drive into a pool in place of another one, which is lost or is emptied
+    /// Replace a drive: add a new one and drain or rebuild the old one
     ///
-    /// Ends when the old drive is no part of the pool any more, and can be pulled. Interrupted, that goes on.
+    /// Waits until the old drive has left the pool and can be pulled. If the command is
+    /// interrupted, the daemon continues.
     #[command(after_long_help = "\
 Examples:
   gabion drive replace fast 3 --with /dev/disk/by-id/nvme-KIOXIA_42")]
     Replace {
-        /// The pool
+        /// Name of the pool
         #[arg(value_name = "POOL")]
         pool: String,
-        /// The old drive's number in the pool
+        /// Index of the old drive in the pool
         #[arg(value_name = "INDEX")]
         drive: u16,
-        /// The new drive: a block device, or a file that exists
+        /// New drive: a block device or existing file
         #[arg(long, value_name = "DRIVE")]
         with: PathBuf,
-        /// Erase existing data (detected contents are shown first). A drive in use is refused all the same
+        /// Erase existing data (detected contents are shown first). Drives in use are refused even
+        /// with --wipe
         #[arg(long)]
         wipe: bool,
-        /// Do not ask before wiping
+        /// Do not ask for confirmation before --wipe
         #[arg(long, short)]
         yes: bool,
-        /// Do not wait until the old drive is empty
+        /// Do not wait until the old drive has left the pool
         #[arg(long)]
         no_wait: bool,
     },
-    /// Have everything that a drive holds written to the others; it leaves the pool then
+    /// Drain a drive and remove it from the pool
     ///
-    /// Refused if the others are too few or have no room. Ends when the drive is no part of the pool any more, and can be
-    /// pulled. Interrupted, that goes on; --cancel keeps the drive.
+    /// Refused if the other drives are too few or too small for its data. Waits until the drive has
+    /// left the pool and can be pulled. If the command is interrupted, the daemon continues;
+    /// --cancel keeps the drive in the pool.
     Remove {
-        /// The pool
+        /// Name of the pool
         #[arg(value_name = "POOL")]
         pool: String,
-        /// The drive's number in the pool
+        /// Index of the drive in the pool
         #[arg(value_name = "INDEX")]
         drive: u16,
-        /// Keep a drive that was to be removed
+        /// Cancel the removal and keep the drive
         #[arg(long, conflicts_with = "no_wait")]
         cancel: bool,
-        /// Do not wait until it is empty
+        /// Do not wait until the drive has left the pool
         #[arg(long)]
         no_wait: bool,
     },
-    /// Take a drive that was lost back into use: only what it missed is written
+    /// Take back a failed or missing drive; only missed writes are resynced
     Return {
-        /// The pool
+        /// Name of the pool
         #[arg(value_name = "POOL")]
         pool: String,
-        /// The drive's number in the pool
+        /// Index of the drive in the pool
         #[arg(value_name = "INDEX")]
         drive: u16,
-        /// Where it is now, if not where it was
+        /// Current path of the drive [default: its last path]
         #[arg(long, value_name = "DRIVE")]
         path: Option<PathBuf>,
     },
-    /// Show what drives are and hold. Needs no daemon, and writes nothing
+    /// Show the type, use and contents of drives. Needs no daemon, writes nothing
     #[command(after_long_help = "\
 Examples:
   gabion drive identify /dev/nvme0n1

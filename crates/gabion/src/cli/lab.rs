@@ -1,4 +1,4 @@
-//! The words of `gabion lab`.
+//! Arguments of `gabion lab`.
 
 use std::path::PathBuf;
 
@@ -6,72 +6,75 @@ use api::Size;
 use bench::lab::Fraction;
 use clap::{Args, Subcommand};
 
-/// Drives to measure on: throttled loop devices that stand for real drives at a share of their speed
+/// Create labs: loop devices throttled like real drives, for benchmarks
 ///
-/// Every system under comparison meets the same drives, with the same limits in operations and bytes, and efficiency means
-/// what it means for real drives. Takes root. A lab is gone with the next start of the machine.
+/// All systems under comparison run on the same drives with the same IOPS and bandwidth limits, at
+/// a fraction of a real drive's speed. Needs root. A lab does not survive a reboot.
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
     Up(LabUpArgs),
-    /// Take a lab away
+    /// Remove a lab
     ///
-    /// Refuses while a pool, a file system or a program uses one of its drives, and when a device is not what the lab made.
+    /// Refused while a pool, a file system or a program uses one of its drives, or when a device
+    /// differs from the one that the lab created.
     Down {
-        /// The lab
+        /// Name of the lab
         #[arg(value_name = "LAB", default_value = "lab")]
         name: String,
     },
-    /// Show the labs of this machine: drives, limits, and whose operations count
+    /// Show the labs of this host: drives, limits, and the throttled processes
     Status,
-    /// Show the drives that a lab can imitate, with their published limits
+    /// List the drive models and their published limits
     Models,
-    /// Run a program where a lab's limits count for it
+    /// Run a program under a lab's limits
     ///
-    /// The kernel limits by control group. This moves itself to the lab's and becomes the program; what that starts follows.
-    /// `gabion bench run` does it by itself.
+    /// The kernel applies the limits per control group. This command joins the lab's control group
+    /// and executes the program; its child processes inherit the group. `gabion bench run` does
+    /// this automatically.
     #[command(after_long_help = "\
 Examples:
   gabion lab run -- fio --name=x --filename=/dev/loop0 --direct=1 --rw=randread --bs=4k --iodepth=32 --runtime=5
   gabion lab run -- gabion serve")]
     Run {
-        /// The lab
+        /// Name of the lab
         #[arg(long, value_name = "LAB", default_value = "lab")]
         lab: String,
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
         program: Vec<String>,
     },
 }
 
-/// Make a lab
+/// Create a lab
 ///
-/// Files in memory (or in a directory on a disk), loop devices in front of them, and the kernel's limits on those. Everything
-/// is taken at once, so no drive is full in the middle of a run. When the making fails or is interrupted, nothing is left.
+/// Creates files in memory (or in a directory), attaches loop devices, and sets the kernel's I/O
+/// limits for them. All space is allocated immediately, so that no drive runs full during a run. On
+/// failure or interruption, everything is removed again.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion lab up --drives 10 --model kioxia-cm7 --fraction 1/100
   gabion lab up slow --drives 4 --model disk-7200 --size 8G --dir /var/tmp
 
-Choose the fraction so that the raw drives reach their limits with CPU to spare: 'gabion bench run' measures them first and
-says how much they took.")]
+Choose the fraction so that the raw drives reach their limits with idle CPU left: 'gabion bench run' measures
+them first and reports the CPU usage.")]
 pub(crate) struct LabUpArgs {
-    /// Its name: letters, digits and '-'
+    /// Name of the lab: letters, digits and '-'
     #[arg(value_name = "LAB", default_value = "lab")]
     pub(crate) name: String,
-    /// How many drives
+    /// Number of drives
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) drives: u16,
-    /// The drive that is imitated ('gabion lab models' lists them)
+    /// Drive model, as 'gabion lab models' lists them
     #[arg(long, default_value = "kioxia-cm7", value_name = "MODEL")]
     pub(crate) model: String,
-    /// How much of a real one each drive does
+    /// Speed of each drive as a fraction of the model's
     #[arg(long, default_value = "1/100", value_name = "FRACTION")]
     pub(crate) fraction: Fraction,
     /// Size of each drive
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub(crate) size: Size,
-    /// A directory on a disk for the files [default: in memory]
+    /// Directory for the files [default: memory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

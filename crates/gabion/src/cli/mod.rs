@@ -1,4 +1,4 @@
-//! The command line's words: commands, flags and their manual.
+//! The command line: commands, flags and help texts.
 
 mod bench;
 mod drive;
@@ -27,10 +27,10 @@ pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
-pub(crate) use vm::{CreateVmArgs, DiskWords, TemplateCommand, VmCommand};
+pub(crate) use vm::{CreateVmArgs, DiskSpec, TemplateCommand, VmCommand};
 pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, QosArgs, VolumeCommand};
 
-/// Software-defined storage: one protected pool out of a server's drives, served as volumes.
+/// Software-defined storage: pools the drives of a server and exports volumes.
 #[derive(Parser, Debug)]
 #[command(
     name = "gabion",
@@ -49,46 +49,47 @@ pub(crate) struct Cli {
 
 const MANUAL: &str = "\
 Examples:
-  # Everything below on file drives, in one command, with a tour
+  # Guided demonstration on file drives
   gabion quickstart
 
-  # A pool of five drives that survives the loss of any one, a volume, and its NBD address
+  # A pool of five drives that tolerates one failure, a volume, and an NBD export
   gabion pool create fast --scheme 4+1 --drives /dev/nvme{0..4}n1
   gabion volume create fast/vm01 --size 500G
   gabion export create fast/vm01 --nbd
 
-  # A virtual machine on a volume of its own, from a cloud image
+  # A virtual machine with a new volume from a cloud image
   gabion vm create web --boot fast/web --image debian-12-generic.qcow2 --start
 
-  # The same on files, to try it out
+  # A test pool on files
   gabion pool create try --level 5 --files /var/tmp/try --file-size 2G --count 5
 
-  # What is wrong, and what to do about it
+  # Health, and actions for each problem
   gabion pool status
 
 Sizes:
-  500G and 500GiB are 500 * 1024^3 bytes, 500GB are 500 * 1000^3; 1.5T, 64K and plain bytes are understood too.
+  500G and 500GiB are 500 * 1024^3 bytes, 500GB are 500 * 1000^3. 1.5T, 64K and plain bytes are also valid.
 
 Exit status:
-  0  done; for 'pool status' and 'check': all is well
-  1  it failed
-  2  the command line makes no sense
-  3  'pool status': a pool is degraded, failed or unavailable; 'check': damage was found; 'salvage': data is lost
+  0  success; 'pool status': healthy; 'check': sound and all drives present
+  1  failure
+  2  invalid command line
+  3  'pool status': a pool is degraded, failed or unavailable; 'check': damage, or drives missing;
+     'pool scrub --wait': damage that could not be repaired; 'salvage': data lost or possibly stale
 
 Environment:
-  GABION_SOCKET and all settings of 'gabion serve' (see 'gabion serve --help'); NO_COLOR switches colours off.";
+  GABION_SOCKET and the variables of all settings (see 'gabion serve --help'); NO_COLOR disables colours.";
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Global {
-    /// Unix socket of the daemon [env: GABION_SOCKET] [default: that of the configuration file, else
-    /// /run/gabion/gabion.sock for root and $XDG_RUNTIME_DIR/gabion.sock for others]
+    /// Unix socket of the daemon [env: GABION_SOCKET] [default: that of the configuration file,
+    /// else /run/gabion/gabion.sock for root and $XDG_RUNTIME_DIR/gabion.sock for other users]
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print less: nothing for what is done, names alone for what is listed
+    /// Print less: nothing for changes, only names for lists
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
@@ -108,27 +109,28 @@ pub(crate) enum Command {
     Export(ExportCommand),
     #[command(subcommand)]
     Vm(VmCommand),
-    /// Verify a closed pool, without writing a byte
+    /// Verify all data of a closed pool, without writing
     ///
-    /// Reads everything that the pool stores: every checksum, every row of parity, every record and table, and that no
-    /// two owners share a block. The pool must not be open: close it first. Needs no daemon.
+    /// Reads and verifies everything that the pool stores: checksums, parity, log records and
+    /// tables, and that no block has two owners. The pool must be closed. Needs no daemon.
     ///
-    /// Drives may be missing, as many as the pool bears: what they held is computed from the others and compared. If all of
-    /// it could be, the pool is degraded but sound; with --json, 'sound' and 'degraded' say so.
+    /// Up to as many drives may be missing as the scheme tolerates: their data is reconstructed
+    /// from the other drives and verified. If all of it can be reconstructed, the pool is reported
+    /// as degraded but sound; with --json, in the fields 'sound' and 'degraded'.
     ///
-    /// Maps, tables, records of volumes and of the log that cannot be read do not end the check: they are reported, with the ranges of
-    /// volumes that are lost with them, and everything else is verified. 'gabion salvage' reads what is left.
+    /// The check continues after unreadable map nodes, tables, volume records and log records: it
+    /// reports them with the lost ranges of volumes. 'gabion salvage' reads the remaining data.
     #[command(after_long_help = "\
 Examples:
   gabion pool close fast
   gabion check /dev/nvme{0..4}n1
 
 Exit status:
-  0  the pool is sound, and all its drives are there
-  1  it could not be verified
-  3  damage was found, or drives are missing: the first line says which")]
+  0  the pool is sound, and all drives are present
+  1  the pool could not be verified
+  3  damage was found, or drives are missing; the first line of the output names the case")]
     Check {
-        /// The pool's drives, in any order
+        /// Drives of the pool, in any order
         #[arg(required = true, value_name = "DRIVE")]
         drives: Vec<PathBuf>,
     },
@@ -137,16 +139,16 @@ Exit status:
     Bench(BenchCommand),
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Print the release, and the versions of the API and of the on-disk format
+    /// Print the versions of the program, the API and the on-disk format
     Version,
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     #[command(after_long_help = "\
 Examples:
   gabion completions bash > /etc/bash_completion.d/gabion
   gabion completions zsh > /usr/local/share/zsh/site-functions/_gabion
   gabion completions fish > ~/.config/fish/completions/gabion.fish")]
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }
@@ -158,16 +160,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definitions_are_sound() {
+    fn command_definitions_are_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_command_and_flag_is_explained() {
+    fn every_command_and_flag_has_a_help_text() {
         fn check(command: &clap::Command, path: &str) {
-            assert!(command.get_about().is_some(), "{path} has no explanation");
+            assert!(command.get_about().is_some(), "{path} has no help text");
             for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{path} {} has no explanation", argument.get_id());
+                assert!(argument.get_help().is_some(), "{path} {} has no help text", argument.get_id());
             }
             command.get_subcommands().for_each(|sub| check(sub, &format!("{path} {}", sub.get_name())));
         }

@@ -1,4 +1,4 @@
-//! `gabion serve`: its flags are the server's table of settings.
+//! Arguments of `gabion serve`. The flags are generated from the server's table of settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use server::config::{DEFAULT_FILE, KEYS, Key};
 pub(crate) struct ServeArgs {
     /// The configuration file.
     pub(crate) config: Option<PathBuf>,
-    /// Print the settings instead.
+    /// Print the settings and exit.
     pub(crate) print_config: bool,
-    /// Settings, by the names of their flags.
+    /// Values of settings by flag name.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
 const ABOUT: &str = "Run the daemon";
 
 const MANUAL: &str = "\
-Run the daemon: opens the pools that it knows, serves their exports, and answers the other commands.
+Run the daemon: opens its pools, serves their exports, and provides the API for the other commands.
 
-It stays in the foreground and logs to standard error. SIGTERM and SIGINT end it in order: requests in flight are
-answered, pools are closed; a second signal ends it at once, and the next start recovers the pools.
+The daemon runs in the foreground and logs to standard error. SIGTERM and SIGINT shut it down: requests in flight are
+completed and pools are closed. A second signal ends it immediately; the next start then replays the log.
 
-Every setting below is also a key of the configuration file and an environment variable. A flag wins over the
-environment, that over the file. The file also lists pools to open at start:
+Every setting below is also a key of the configuration file and an environment variable. Flags override environment
+variables, which override the file. The file also lists pools to open at start:
 
     [pools.fast]
     drives = [\"/dev/disk/by-id/nvme-...\", ...]";
 
 const EXAMPLES: &str = "\
 Examples:
-  gabion serve --print-config > /etc/gabion/gabion.toml   # every setting, explained
+  gabion serve --print-config > /etc/gabion/gabion.toml   # all settings with comments
   gabion serve --nbd-listen 10.0.0.1:10809
   gabion serve --cores 0,7 --log-format json";
 
-/// The keys whose flags `serve` has of its own; the socket's is every command's.
+/// The settings that are flags of `serve` only; `--socket` is a flag of every command.
 fn own_keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(|key| key.flag() != "socket")
 }
@@ -48,11 +48,11 @@ impl Args for ServeArgs {
             .long("config")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help(format!("The configuration file [default: {DEFAULT_FILE}, if it is there]"));
+            .help(format!("Configuration file [default: {DEFAULT_FILE}, if it exists]"));
         let print = Arg::new("print-config")
             .long("print-config")
             .action(ArgAction::SetTrue)
-            .help("Print the settings as a configuration file, with every key explained, and exit");
+            .help("Print all settings as a configuration file with comments, and exit");
         let settings = own_keys().map(|key| {
             let help = format!("{} [env: {}] [key: {}]", key.help, key.variable(), key.path());
             Arg::new(key.flag()).long(key.flag()).value_name(key.value).help(help)

@@ -37,8 +37,8 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
         BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
         BenchCommand::Plan(arguments) => suites::plan(global, arguments),
         BenchCommand::Run(arguments) => suites::run(global, arguments),
-        BenchCommand::Resume { id, report, place } => suites::resume(global, id, *report, place),
-        BenchCommand::Runs { place } => suites::runs(global, place),
+        BenchCommand::Resume { id, report, results_dir } => suites::resume(global, id, *report, results_dir),
+        BenchCommand::Runs { results_dir } => suites::runs(global, results_dir),
         BenchCommand::Compare(arguments) => suites::compare(global, arguments),
         BenchCommand::Report(arguments) => suites::report(global, arguments),
     }

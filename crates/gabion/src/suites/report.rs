@@ -15,7 +15,7 @@ use crate::failure::Outcome;
 /// # Errors
 /// When there is no such run or nothing in it, or the files cannot be written.
 pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<Outcome> {
-    let place = super::results(&arguments.place);
+    let place = super::results(&arguments.results_dir);
     let text = if global.json {
         to_json(&of(&Store::open(&place, &arguments.id)?, &arguments.id)?)?
     } else {

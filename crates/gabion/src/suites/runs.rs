@@ -53,7 +53,7 @@ pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<Outcome> 
 /// # Errors
 /// When there is no such run, or the two cannot be compared.
 pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<Outcome> {
-    let place = super::results(&arguments.place);
+    let place = super::results(&arguments.results_dir);
     let load = |text: &str| -> Result<(RunPlan, Vec<Measured>, String)> {
         let (id, target) = text.split_once(':').map_or((text, None), |(id, target)| (id, Some(target)));
         let store = Store::open(&place, id)?;

@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<Outcome> {
     let plan = plan(arguments)?;
     // What makes no sense is told before anything is made.
     systems(&plan)?;
-    let place = super::results(&arguments.place);
+    let place = super::results(&arguments.results_dir);
     let store = Store::create(&place, &plan)?;
     go(global, store, plan, arguments.report)
 }

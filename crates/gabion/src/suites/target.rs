@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for (text, says) in [
-            ("floppy", "no absolute path"),
+            ("floppy", "expected an absolute path"),
             ("gabion:speed=9", "'speed=9'"),
             ("gabion:fill=0", "fill"),
             ("gabion:by=pigeon", "by=pigeon"),
             ("gabion:cpus=2", "by=vm"),
             ("gabion:by=vm,kernel=/nonexistent", "gabion: "),
-            ("btrfs:speed=9", "fill (how much"),
-            ("nbdkit:fill=9", "which has none"),
+            ("btrfs:speed=9", "fill (used share"),
+            ("nbdkit:fill=9", "known options: none"),
             ("vhost:x.sock", "vhost:/SOCKET"),
             ("vhost:/x.sock,/dev/x", "two targets"),
         ] {

@@ -9,7 +9,7 @@ use serde_json::json;
 use vhost::vhost_user::VhostUserFrontend;
 
 use super::exports::ticks;
-use super::front_end::{DISCARD, FrontEnd, IO_ERROR, Io, MEMORY, Manner, OK, RO};
+use super::front_end::{DISCARD, DeviceSetup, FrontEnd, IO_ERROR, Io, MEMORY, OK, RO};
 use super::harness::{Home, until};
 use super::nbd::pattern;
 
@@ -21,8 +21,8 @@ fn socket(home: &Home) -> PathBuf {
     home.path("vhost/fast/vm01.sock")
 }
 
-fn connect(home: &Home, manner: &Manner) -> FrontEnd {
-    FrontEnd::new(&socket(home), manner)
+fn connect(home: &Home, setup: &DeviceSetup) -> FrontEnd {
+    FrontEnd::new(&socket(home), setup)
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
     assert!(refusal.contains("exported already"), "{refusal}");
 
-    let manner = Manner { queues: 3, ..Manner::default() };
-    let mut front = connect(&home, &manner);
+    let setup = DeviceSetup { queues: 3, ..DeviceSetup::default() };
+    let mut front = connect(&home, &setup);
     assert_eq!(front.capacity(), 1 << 30);
     assert_eq!(daemon.json(&["export", "list"])[0]["connections"], 1);
     let data = pattern(1, 1 << 20);
@@ -58,7 +58,7 @@ fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
     daemon.stop();
 
     let daemon = home.start_with(&["--threads", "2"]);
-    let mut front = front.reconnect(&socket(&home), &manner);
+    let mut front = front.reconnect(&socket(&home), &setup);
     assert_eq!(front.read(2048, 4096), data[data.len() - 4096..]);
     drop(front);
     until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
@@ -71,7 +71,7 @@ fn a_daemon_whose_machine_does_nothing_sleeps() {
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
-    let mut front = connect(&home, &Manner { queues: 4, ..Manner::default() });
+    let mut front = connect(&home, &DeviceSetup { queues: 4, ..DeviceSetup::default() });
     for queue in 0..4 {
         assert_eq!(front.run_on(queue, &Io::write(0, &[1; 4096])).status, OK);
     }
@@ -91,7 +91,7 @@ fn a_machine_sees_its_disk_grow() {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
-    let mut front = connect(&home, &Manner::default());
+    let mut front = connect(&home, &DeviceSetup::default());
     let (ours, theirs) = UnixStream::pair().unwrap();
     front.frontend.set_backend_request_fd(&theirs).unwrap();
     ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -110,7 +110,7 @@ fn a_read_only_disk_refuses_writes() {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--read-only"]);
-    let mut front = connect(&home, &Manner::default());
+    let mut front = connect(&home, &DeviceSetup::default());
     assert_eq!(front.features & RO, RO);
     assert_eq!(front.run_on(0, &Io::write(0, &[1; 512])).status, IO_ERROR);
     assert_eq!(front.read(0, 512), [0; 512]);
@@ -123,20 +123,20 @@ fn a_disk_is_taken_away_by_force_and_comes_back_with_its_pool() {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
-    let mut front = connect(&home, &Manner::default());
+    let mut front = connect(&home, &DeviceSetup::default());
     front.write(0, &[5; 4096]);
     let refusal = daemon.refused(&["pool", "close", "fast"]);
     assert!(refusal.contains("exported"), "{refusal}");
     daemon.ok(&["pool", "close", "fast", "--force"]);
-    assert!(front.is_cut_off());
+    assert!(front.is_disconnected());
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
     assert!(!socket(&home).exists());
     daemon.ok(&["pool", "open", "fast"]);
-    let mut front = front.reconnect(&socket(&home), &Manner::default());
+    let mut front = front.reconnect(&socket(&home), &DeviceSetup::default());
     assert_eq!(front.read(0, 4096), [5; 4096]);
     // Ended on request, with the machine still there: the volume may go.
     daemon.ok(&["export", "delete", "fast/vm01"]);
-    assert!(front.is_cut_off());
+    assert!(front.is_disconnected());
     assert!(!socket(&home).exists());
     daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
     assert_eq!(daemon.json(&["export", "list"]), json!([]));
@@ -169,7 +169,7 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
     assert_eq!(daemon.json(&["export", "list"]), json!([]), "what was refused is not remembered");
     std::fs::remove_file(socket(&home)).unwrap();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--reactors", "1"]);
-    connect(&home, &Manner::default()).write(0, &[1; 512]);
+    connect(&home, &DeviceSetup::default()).write(0, &[1; 512]);
     daemon.stop();
     // Fewer reactors than then: it is said, and the pool is served all the same.
     let daemon = home.start_with(&["--threads", "1"]);
@@ -195,8 +195,8 @@ fn a_machine_goes_on_over_kills_of_the_daemon() {
     let mut daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
-    let manner = Manner { queues: 2, inflight: true, ..Manner::default() };
-    let mut front = connect(&home, &manner);
+    let setup = DeviceSetup { queues: 2, inflight: true, ..DeviceSetup::default() };
+    let mut front = connect(&home, &setup);
     // What each block holds: queue `q` writes the blocks that are `q` modulo 2.
     let mut versions = vec![0u64; 2 * BLOCKS as usize];
     let content = |block: u64, version: u64| match version {
@@ -238,14 +238,14 @@ fn a_machine_goes_on_over_kills_of_the_daemon() {
         }
         daemon.kill();
         daemon = home.start_with(&["--threads", "2"]);
-        front = front.reconnect(&socket(&home), &manner);
+        front = front.reconnect(&socket(&home), &setup);
         for (queue, under_way) in under_way.iter_mut().enumerate() {
             while under_way.iter().any(Option::is_some) {
                 let answer = front.queues[queue].wait();
                 assert_eq!(answer.status, OK);
                 assert!(under_way[usize::from(answer.slot)].take().is_some(), "answered twice");
             }
-            assert_eq!(front.queues[queue].look(), None, "answered and never asked");
+            assert_eq!(front.queues[queue].poll_used(), None, "a completion without a request");
         }
         for (block, version) in (0..).zip(&versions) {
             let found = front.run_on((block % 2) as usize, &Io::read(block * SECTORS, BLOCK as u32));
@@ -268,12 +268,12 @@ fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
     for volume in ["fast/vm01", "fast/vm02"] {
         daemon.ok(&["export", "create", volume, "--vhost-user"]);
     }
-    let mut other = FrontEnd::new(&home.path("vhost/fast/vm02.sock"), &Manner::default());
+    let mut other = FrontEnd::new(&home.path("vhost/fast/vm02.sock"), &DeviceSetup::default());
     let data = pattern(5, 1 << 20);
     other.write(0, &data);
     // Reads go from the drives straight into the guest's memory, writes are copied from there.
     for request in [Io::read(0, 1 << 20), Io::write(0, &data)] {
-        let mut front = connect(&home, &Manner::default());
+        let mut front = connect(&home, &DeviceSetup::default());
         front.write(0, &data);
         front.run(&Io::flush());
         front.queues[0].submit(&request);
@@ -282,7 +282,7 @@ fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
         // The daemon may have polled the first request before that.
         front.queues[0].submit(&Io::read(0, 1 << 20));
         front.queues[0].kick.write(1).unwrap();
-        assert!(front.is_cut_off());
+        assert!(front.is_disconnected());
         assert_eq!(other.read(0, 1 << 20), data);
     }
     until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
@@ -295,7 +295,7 @@ fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
         }
     }
     assert!(daemon.log().contains("the front end has removed memory that it shares"));
-    let mut front = connect(&home, &Manner::default());
+    let mut front = connect(&home, &DeviceSetup::default());
     front.write(0, &data);
     assert_eq!(front.read(0, 1 << 20), data);
     daemon.stop();

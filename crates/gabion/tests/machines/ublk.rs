@@ -69,14 +69,14 @@ fn the_daemon_is_killed_under_load(guest: &mut Inside<'_>) {
          serve 1 && wait $load && wait $sync && [ $(cat /mnt/precious) = precious ]",
     );
     let log = guest.say("load /mnt/killed '--bs=4k --size=6m --rw=read --verify_only=1' && cat /tmp/log");
-    assert!(log.contains("is served again"), "{log}");
+    assert!(log.contains("recovered a device of an earlier daemon"), "{log}");
 }
 
 fn what_is_mounted_stays(guest: &mut Inside<'_>) {
     let said = guest.say(
         "refused gabion export delete fast/db; refused gabion pool close fast
          gabion volume resize fast/db --size 256M > /tmp/made
-         echo sectors: $(cat /sys/block/ublkb0/size) told: $(grep -c 'cannot change a device' /tmp/log)",
+         echo sectors: $(cat /sys/block/ublkb0/size) told: $(grep -c 'cannot resize a ublk device' /tmp/log)",
     );
     assert!(said.contains("in use as /dev/ublkb0") && said.contains("--force"), "{said}");
     assert!(said.contains("exported") && !said.contains("that was not refused"), "{said}");

@@ -1,8 +1,8 @@
 //! Permissions of Unix sockets and their directories.
 //!
 //! Invariants: a socket or directory made by this module never has wider permissions than its
-//! [`Access`], not even briefly, and in the end has exactly those, whatever the umask is. An
-//! existing directory keeps its permissions.
+//! [`Access`], not even briefly, and ends with exactly the permissions of its [`Access`],
+//! independently of the umask. An existing directory keeps its permissions.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

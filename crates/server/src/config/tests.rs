@@ -165,8 +165,8 @@ fn the_systemd_unit_agrees_with_the_default_paths() {
 
 #[test]
 fn the_systemd_unit_does_not_hide_drives_or_fuse_mounts() {
-    // Each of these options makes systemd create a mount namespace, which disables mount propagation to
-    // the host, or a device filter, which hides the drives.
+    // Each of these options makes systemd create a mount namespace, which disables mount
+    // propagation to the host, or a device filter, which hides the drives.
     for option in [
         "BindPaths",
         "BindReadOnlyPaths",

@@ -21,7 +21,7 @@ use crate::state::{ExportRecord, State};
 use api::types::{CreateExport, DeleteExportQuery, Export, ExportState};
 use frontends::Frontends;
 use pool_volume::PoolVolume;
-use table::{Entry, ExportKey, Table, check_coexistence, new_key};
+use table::{ExportEntry, ExportKey, Table, check_coexistence, new_key};
 
 /// See the module.
 pub(crate) struct Exports {
@@ -61,7 +61,7 @@ impl Exports {
         self.table.all().iter().map(|(key, entry)| self.describe(key, entry)).collect()
     }
 
-    fn describe(&self, key: &ExportKey, entry: &Entry) -> Export {
+    fn describe(&self, key: &ExportKey, entry: &ExportEntry) -> Export {
         let (id, name) = (key.id(), key.name());
         let (state, reason, status, uris) = match &entry.running {
             Ok(running) => (ExportState::Active, None, running.status(), running.listeners()),
@@ -112,7 +112,7 @@ impl Exports {
             self.frontends.get(protocol).release(&key.name()).await;
             return Err(error);
         }
-        let entry = Entry { config, shared, running: Ok(running) };
+        let entry = ExportEntry { config, shared, running: Ok(running) };
         let export = self.describe(&key, &entry);
         tracing::info!(export = %key.name(), id = key.id(), read_only, shared, "volume exported");
         self.table.insert(key, entry);
@@ -156,7 +156,12 @@ impl Exports {
     }
 
     /// The export that a request means.
-    fn select(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<(ExportKey, Entry)> {
+    fn select(
+        &self,
+        pool: &str,
+        volume: &str,
+        request: &DeleteExportQuery,
+    ) -> Result<(ExportKey, ExportEntry)> {
         let all = self.table.of_volume(pool, volume);
         let shown_name = format!("{}/{}", shown(pool), shown(volume));
         let not_found = |message: String| {
@@ -169,7 +174,7 @@ impl Exports {
             request.id.as_ref().is_none_or(|id| *id == key.id())
                 && request.protocol.is_none_or(|protocol| protocol == key.protocol)
         };
-        let ids = |exports: &[(ExportKey, Entry)]| {
+        let ids = |exports: &[(ExportKey, ExportEntry)]| {
             exports.iter().map(|(key, _)| key.id()).collect::<Vec<_>>().join(", ")
         };
         let existing = ids(&all);
@@ -303,11 +308,11 @@ fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> ExportRecor
 }
 
 /// An export of the state file, which waits for its pool.
-fn from_state(export: ExportRecord) -> (ExportKey, Entry) {
+fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
     let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors } = export;
     let config = ExportConfig { read_only, queues, reactors };
     let key = ExportKey { pool, volume, protocol, number };
-    (key, Entry { config, shared, running: Err(waiting()) })
+    (key, ExportEntry { config, shared, running: Err(waiting()) })
 }
 
 fn waiting() -> Error {

@@ -44,7 +44,7 @@ impl ExportKey {
 
 /// An export.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct ExportEntry {
     pub(super) config: ExportConfig,
     /// Other exports of the volume may write as well.
     pub(super) shared: bool,
@@ -55,30 +55,30 @@ pub(super) struct Entry {
 /// The exports by key.
 #[derive(Default)]
 pub(super) struct Table {
-    entries: Mutex<BTreeMap<ExportKey, Entry>>,
+    entries: Mutex<BTreeMap<ExportKey, ExportEntry>>,
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ExportKey, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ExportKey, ExportEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every export, in the order of the keys.
-    pub(super) fn all(&self) -> Vec<(ExportKey, Entry)> {
+    pub(super) fn all(&self) -> Vec<(ExportKey, ExportEntry)> {
         self.lock().iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
 
     /// The exports of a volume.
-    pub(super) fn of_volume(&self, pool: &str, volume: &str) -> Vec<(ExportKey, Entry)> {
+    pub(super) fn of_volume(&self, pool: &str, volume: &str) -> Vec<(ExportKey, ExportEntry)> {
         self.all().into_iter().filter(|(key, _)| key.is_of(pool, volume)).collect()
     }
 
     /// The exports of a pool.
-    pub(super) fn of_pool(&self, pool: &str) -> Vec<(ExportKey, Entry)> {
+    pub(super) fn of_pool(&self, pool: &str) -> Vec<(ExportKey, ExportEntry)> {
         self.all().into_iter().filter(|(key, _)| key.pool == pool).collect()
     }
 
-    pub(super) fn insert(&self, key: ExportKey, entry: Entry) {
+    pub(super) fn insert(&self, key: ExportKey, entry: ExportEntry) {
         self.lock().insert(key, entry);
     }
 
@@ -100,7 +100,7 @@ impl Table {
 
 /// The key of a new export: the smallest free number of its protocol.
 pub(super) fn new_key(
-    others: &[(ExportKey, Entry)],
+    others: &[(ExportKey, ExportEntry)],
     pool: &str,
     volume: &str,
     protocol: Protocol,
@@ -120,7 +120,7 @@ pub(super) fn new_key(
 /// # Errors
 /// `Busy`, which names the other export.
 pub(super) fn check_coexistence(
-    others: &[(ExportKey, Entry)],
+    others: &[(ExportKey, ExportEntry)],
     volume: &str,
     read_only: bool,
     shared: bool,
@@ -148,7 +148,7 @@ pub(super) fn check_coexistence(
 mod tests {
     use super::*;
 
-    fn exports(list: &[(Protocol, u32, bool, bool)]) -> Vec<(ExportKey, Entry)> {
+    fn exports(list: &[(Protocol, u32, bool, bool)]) -> Vec<(ExportKey, ExportEntry)> {
         let entry = |(protocol, number, read_only, shared): &(Protocol, u32, bool, bool)| {
             let key = ExportKey {
                 pool: "fast".into(),
@@ -157,7 +157,14 @@ mod tests {
                 number: *number,
             };
             let config = ExportConfig { read_only: *read_only, ..ExportConfig::default() };
-            (key, Entry { config, shared: *shared, running: Err(Error::new(ErrorKind::NotOpen, "closed")) })
+            (
+                key,
+                ExportEntry {
+                    config,
+                    shared: *shared,
+                    running: Err(Error::new(ErrorKind::NotOpen, "closed")),
+                },
+            )
         };
         list.iter().map(entry).collect()
     }

@@ -169,7 +169,7 @@ fn returning_drives(status: &PoolStatus) -> Option<Problem> {
 fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
     let (scrub, name) = (&status.scrub, &status.name);
     let lost = if scrub.running { scrub.current.lost } else { scrub.last.lost };
-    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
+    let stuck = !matches!(status.repair.state, RepairState::Running | RepairState::Complete);
     if lost > 0 {
         return Some(Problem {
             message: format!(
@@ -247,7 +247,7 @@ pub(super) fn misses_columns(status: &PoolStatus) -> bool {
 /// Returns a problem for removals of drives that make no progress.
 fn stuck_removals(status: &PoolStatus) -> Option<Problem> {
     let leaving = listed(status, Engine::Draining);
-    let stuck = !matches!(status.repair.state, RepairState::Working | RepairState::Whole);
+    let stuck = !matches!(status.repair.state, RepairState::Running | RepairState::Complete);
     (!leaving.is_empty() && stuck).then(|| Problem {
         message: format!("the removal of drive {} makes no progress", leaving.join(", ")),
         action: rebuild_action(status, &[]),
@@ -260,10 +260,10 @@ fn rebuild_action(status: &PoolStatus, lost: &[u16]) -> String {
     let (repair, name) = (&status.repair, &status.name);
     let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
     match repair.state {
-        RepairState::Whole => format!(
+        RepairState::Complete => format!(
             "none required: all data is on the other drives. 'gabion drive add {name} DRIVE' adds a spare drive"
         ),
-        RepairState::Working => format!("wait: the rebuild is running, {left} of {all} remain"),
+        RepairState::Running => format!("wait: the rebuild is running, {left} of {all} remain"),
         RepairState::Paused => {
             format!("resume the rebuild: 'gabion pool rebuild {name} --resume'; {left} of {all} remain")
         }

@@ -143,7 +143,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         } else {
             Health::Healthy
         }
-    } else if status.repair.state == RepairState::Working {
+    } else if status.repair.state == RepairState::Running {
         Health::Rebuilding
     } else {
         Health::Degraded
@@ -169,14 +169,14 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
 
 fn rebuild_of(repair: &RepairStatus, limits: RepairLimits) -> Rebuild {
     let state = match repair.state {
-        RepairState::Whole => RebuildState::Idle,
-        RepairState::Working => RebuildState::Working,
+        RepairState::Complete => RebuildState::Idle,
+        RepairState::Running => RebuildState::Working,
         RepairState::Paused => RebuildState::Paused,
         RepairState::NeedsDrive => RebuildState::NeedsDrive,
         RepairState::NeedsSpace => RebuildState::NeedsSpace,
         RepairState::Lost => RebuildState::Lost,
     };
-    let whole = repair.state == RepairState::Whole;
+    let whole = repair.state == RepairState::Complete;
     let all = repair.bytes_done + repair.bytes_left;
     Rebuild {
         state,

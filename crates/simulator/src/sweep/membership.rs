@@ -120,7 +120,7 @@ pub(super) fn after_cut(
     open_and_verify(operation, machine, expected).map_err(|error| format!("with all drives: {error}"))?;
     finish_repair(machine, |status| {
         let lost_for_good = operation == SweepOp::ReturnDrive && status.lost_drives() > 0;
-        status.repair.state == RepairState::Whole || lost_for_good
+        status.repair.state == RepairState::Complete || lost_for_good
     })?;
     let members = machine.members();
     check_members(operation, machine, &members, &left_out, expected.done)?;

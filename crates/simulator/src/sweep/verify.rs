@@ -121,7 +121,7 @@ async fn check_rebuilt(pool: &Pool, done: bool) -> Result<(), String> {
     let lost = status.drives.first().map(|drive| drive.state);
     // The cut may have come before the engine recorded the loss of the drive.
     let known = done || lost != Some(DriveState::Online);
-    if status.repair.state != RepairState::Whole || known && lost != Some(DriveState::Removed) {
+    if status.repair.state != RepairState::Complete || known && lost != Some(DriveState::Removed) {
         return Err(format!("the lost drive is {lost:?}, repair {:?}", status.repair));
     }
     Ok(())

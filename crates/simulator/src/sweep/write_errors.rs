@@ -106,7 +106,7 @@ fn after_failure(
     finish_repair(machine, |status| {
         let is_out = status.drives.iter().any(|drive| drive.state.is_lost());
         match status.repair.state {
-            RepairState::Whole => true,
+            RepairState::Complete => true,
             RepairState::NeedsDrive => is_out,
             // That pool is almost full.
             RepairState::NeedsSpace => is_out && operation == SweepOp::Clean,

@@ -5,8 +5,7 @@ use ::fuzz::within;
 use super::tests::{client, run};
 
 ::fuzz::target!(
-    /// A client takes bounded memory whatever it is answered; a read that succeeds has filled every
-    /// byte.
+    /// A client uses bounded memory with any reply; a read that succeeds has filled every byte.
     nbd_client,
     |bytes| {
         let [choice, answers @ ..] = bytes else { return };

@@ -10,7 +10,7 @@ use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
 use super::super::calls::ExportOptions;
 use super::Work;
-use crate::cli::{CreateVmArgs, DiskWords};
+use crate::cli::{CreateVmArgs, DiskSpec};
 use crate::failure::Usage;
 use crate::image::{Image, Interrupt};
 use crate::output;
@@ -176,7 +176,7 @@ fn wanted(arguments: &CreateVmArgs) -> Result<Vec<Wanted>> {
         first.image = image;
     }
     let more = arguments.disk.iter().cloned().map(|disk| {
-        let DiskWords { volume, size, read_only } = disk;
+        let DiskSpec { volume, size, read_only } = disk;
         Wanted { name: volume, size: size.map(Size::bytes), image: None, read_only }
     });
     wanted.extend(more);
