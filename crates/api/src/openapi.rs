@@ -42,9 +42,22 @@ pub fn json() -> String {
     let components = ComponentsBuilder::new().schemas_from_iter(schemas).build();
     let document = OpenApiBuilder::new().info(info).paths(paths).components(Some(components)).build();
     match document.to_pretty_json() {
-        Ok(json) => json + "\n",
+        Ok(json) => unwrap_paragraphs(&json) + "\n",
         Err(error) => panic!("the OpenAPI document cannot be serialized: {error}"),
     }
+}
+
+/// Joins the lines of each paragraph inside the strings of a JSON text, so that the line breaks of
+/// doc comments do not matter. List items stay on lines of their own.
+fn unwrap_paragraphs(json: &str) -> String {
+    let mut lines = json.split("\\n");
+    let mut unwrapped = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        let kept = line.is_empty() || line.starts_with("- ") || unwrapped.ends_with("\\n");
+        unwrapped += if kept { "\\n" } else { " " };
+        unwrapped += line;
+    }
+    unwrapped
 }
 
 fn http_method(method: Method) -> HttpMethod {

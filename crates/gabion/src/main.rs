@@ -11,6 +11,7 @@ mod output;
 mod own_daemon;
 mod progress;
 mod quickstart;
+mod reference;
 mod suites;
 
 use std::process::ExitCode;

@@ -139,6 +139,12 @@ Exit status:
     Bench(BenchCommand),
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Print a page of the reference documentation as Markdown
+    #[command(hide = true)]
+    Reference {
+        /// Page
+        page: crate::reference::Page,
+    },
     /// Print the versions of the program, the API and the on-disk format
     Version,
     /// Print a shell completion script

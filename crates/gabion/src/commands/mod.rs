@@ -68,6 +68,10 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         Command::Salvage(arguments) => salvage::run(&global, arguments),
         Command::Bench(command) => bench::run(&global, &command),
         Command::Lab(command) => lab::run(&global, command),
+        Command::Reference { page } => {
+            print(&crate::reference::page(page))?;
+            Ok(Outcome::Done)
+        }
         Command::Version => version::run(&global),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -55,6 +55,18 @@ impl Key {
         format!("GABION_{}", self.flag().replace('-', "_").to_ascii_uppercase())
     }
 
+    /// Returns the default as text: `unset: ...` with the behaviour if there is no default value.
+    pub fn default_text(&self) -> String {
+        let list = |texts: Vec<String>| if texts.is_empty() { "empty".to_owned() } else { texts.join(", ") };
+        match self.shown(&Config::defaults_of_root()) {
+            Shown::Text(text) => text,
+            Shown::Number(number) => number.to_string(),
+            Shown::Texts(texts) => list(texts),
+            Shown::Numbers(numbers) => list(numbers.iter().map(u64::to_string).collect()),
+            Shown::Unset(behaviour) => format!("unset: {behaviour}"),
+        }
+    }
+
     /// Sets the value from text.
     pub(super) fn apply(&self, config: &mut Config, text: &str) -> Result<(), String> {
         (self.set)(config, text.trim())

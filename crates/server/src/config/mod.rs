@@ -71,7 +71,15 @@ pub struct Config {
 impl Config {
     /// Returns the default settings for the user of this process.
     pub fn defaults() -> Self {
-        let places = DefaultPaths::of_this_user();
+        Self::with_paths(DefaultPaths::of_this_user())
+    }
+
+    /// Returns the default settings for root, which the reference pages show.
+    fn defaults_of_root() -> Self {
+        Self::with_paths(DefaultPaths::of_root())
+    }
+
+    fn with_paths(places: DefaultPaths) -> Self {
         Self {
             socket: places.runtime.join("gabion.sock"),
             nbd_socket: Some(places.runtime.join(places.nbd_name)),
