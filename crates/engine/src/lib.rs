@@ -14,6 +14,7 @@ mod drives;
 mod error;
 mod events;
 mod fair;
+mod finding;
 mod geometry;
 mod in_flight;
 mod latched;
@@ -31,15 +32,16 @@ mod space;
 mod volume;
 mod zones;
 
-pub use check::{CheckReport, Finding, FindingKind, check};
+pub use check::{CheckReport, check};
 pub use control::SpaceCounters;
 pub use format::{Event, EventKind, QosLimits, ScrubTally};
 
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
+pub use finding::{Finding, FindingKind, LostRange};
 pub use log::LogCounters;
 pub use pool::{
-    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, LostRange, MemberDrive, NewVolume,
+    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, MemberDrive, NewVolume,
     OpenOptions, OpenReport, Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, Tuning, VolumeInfo,
     VolumeTotals, VolumeUsage, check_name, create, erase, identify, open,
 };

@@ -25,8 +25,8 @@ pub(crate) use survey::survey;
 pub use survey::{ByteRange, VolumeSurvey};
 pub use volume::{SalvageExtent, SalvageState, SalvageVolume, SalvageVolumeInfo, UnreadableRange};
 
-use crate::check::{Finding, FindingKind};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::{Finding, FindingKind};
 use crate::pool::{DriveFilter, DriveSource, ShardShared, Tuning, assemble, assemble_unchecked, plan_shard};
 use crate::shard::{Candidate, Purpose, SalvageShard};
 use crate::space::Space;

@@ -20,7 +20,7 @@ use format::{DriveErrors, DriveState, PoolId, Scheme};
 use reactor::{Drive, Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
-pub use catalogue::{ChangedRange, LostRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
+pub use catalogue::{ChangedRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
 pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{DriveContents, MemberDrive, PoolLabel, erase, identify};
@@ -34,6 +34,7 @@ pub(crate) use superblocks::{DriveSuperblock, SuperblockRead, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};
+use crate::finding::LostRange;
 use crate::repair::{BackgroundLimiter, RecentLatency, RepairLimits, RepairStatus};
 use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};

@@ -7,9 +7,9 @@ use format::limits::{BLOCK, SLICE};
 use format::{DriveState, LayerId, Superblock};
 
 use super::catalogue::SalvageCatalogue;
-use crate::check::{Finding, FindingKind};
 use crate::error::Error;
-use crate::pool::{AssembledPool, LostRange};
+use crate::finding::{Finding, FindingKind, LostRange};
+use crate::pool::AssembledPool;
 use crate::shard::{LostPart, LostPartKind, SalvageShard};
 use crate::volume::Slices;
 

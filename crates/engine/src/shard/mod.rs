@@ -18,6 +18,7 @@ mod heal;
 mod layer_usage;
 mod locks;
 mod lost;
+mod lost_part;
 mod merge;
 mod read;
 mod rebuild;
@@ -25,6 +26,7 @@ mod repair;
 mod replay;
 mod salvage;
 mod scan;
+mod scan_readable;
 mod scrub;
 mod start;
 mod tables;
@@ -42,10 +44,9 @@ use reactor::{Drive, WaitList};
 use smallvec::SmallVec;
 
 pub(crate) use layer_usage::{Ancestor, Child, LayerNeighbours};
+pub(crate) use lost_part::{LostPart, LostPartKind};
 pub(crate) use repair::Completeness;
-pub(crate) use salvage::{
-    BlockState, LayerChain, LostPart, LostPartKind, Probe, Purpose, SalvageShard, StateRun,
-};
+pub(crate) use salvage::{BlockState, LayerChain, Probe, Purpose, SalvageShard, StateRun};
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::{LostCells, verify_shard};
 

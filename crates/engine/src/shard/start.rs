@@ -13,9 +13,10 @@ use format::{
 use reactor::{Handle, Reactor, WaitList};
 
 use super::headers::ScannedRecord;
+use super::lost_part::LostPart;
 use super::replay::replay_record;
-use super::salvage::{LostPart, examine_readable};
 use super::scan::{LogScan, examine};
+use super::scan_readable::examine_readable;
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, active_layers, heal, locks, repair, scrub};
 use crate::control::{Control, ControlLink};

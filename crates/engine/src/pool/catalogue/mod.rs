@@ -33,7 +33,7 @@ use crate::events::Events;
 use crate::fair::RateLimiter;
 use crate::shard::Shard;
 use crate::volume::{Slices, VolumeUid, join_all};
-pub use contents::{ChangedRange, LostRange, VolumeUsage};
+pub use contents::{ChangedRange, VolumeUsage};
 use entries::VolumeTable;
 use retired::RetiredIds;
 pub use volumes::{NewVolume, VolumeInfo, VolumeTotals};
