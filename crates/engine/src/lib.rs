@@ -10,6 +10,7 @@
 mod bad_reads;
 mod check;
 mod control;
+mod drive_source;
 mod drives;
 mod error;
 mod events;
@@ -29,21 +30,22 @@ mod scrub;
 mod segments;
 mod shard;
 mod space;
+mod tuning;
 mod volume;
 mod zones;
 
 pub use check::{CheckReport, check};
 pub use control::SpaceCounters;
-pub use format::{Event, EventKind, QosLimits, ScrubTally};
-
+pub use drive_source::DriveSource;
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use finding::{Finding, FindingKind, LostRange};
+pub use format::{Event, EventKind, QosLimits, ScrubTally};
 pub use log::LogCounters;
 pub use pool::{
-    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, MemberDrive, NewVolume,
-    OpenOptions, OpenReport, Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, Tuning, VolumeInfo,
-    VolumeTotals, VolumeUsage, check_name, create, erase, identify, open,
+    ChangedRange, CreateOptions, DriveContents, DriveStatus, MemberDrive, NewVolume, OpenOptions, OpenReport,
+    Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, VolumeInfo, VolumeTotals, VolumeUsage,
+    check_name, create, erase, identify, open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{
@@ -53,4 +55,5 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
+pub use tuning::Tuning;
 pub use volume::{AttachedVolume, Comparison, Extent, Volume, VolumeUid};

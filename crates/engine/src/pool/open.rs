@@ -15,8 +15,9 @@ use reactor::{Handle, Reactor, Remote};
 use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{DriveSuperblock, SuperblockRead, newest, read_superblocks};
-use super::{DriveSource, Journal, Pool, PoolInner, PoolStateStore, StateStamp, Tuning};
+use super::{Journal, Pool, PoolInner, PoolStateStore, StateStamp};
 use crate::control::{Control, cancel_draining, columns_missing};
+use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
 use crate::geometry::{Geometry, SuperblockSlot};
@@ -26,6 +27,7 @@ use crate::repair::BackgroundLimiter;
 use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
+use crate::tuning::Tuning;
 use crate::zones::Zones;
 
 /// Options for opening a pool.

@@ -20,6 +20,7 @@ use super::scan_readable::examine_readable;
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, active_layers, heal, locks, repair, scrub};
 use crate::control::{Control, ControlLink};
+use crate::drive_source::DriveSource;
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::FairScheduler;
@@ -27,12 +28,12 @@ use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
 use crate::map::Map;
-use crate::pool::{DriveSource, Tuning};
 use crate::repair::BackgroundLimiter;
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
+use crate::tuning::Tuning;
 
 /// Reads, in units of the scheduler, that may be in flight regardless of latency when several
 /// volumes compete.
