@@ -38,7 +38,6 @@ use crate::finding::LostRange;
 use crate::repair::{BackgroundLimiter, RecentLatency, RepairLimits, RepairStatus};
 use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
-use crate::volume::Volume;
 
 /// An open pool. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -276,17 +275,6 @@ impl Pool {
             shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
         }
         Ok(())
-    }
-
-    /// Opens a volume by name.
-    ///
-    /// # Errors
-    /// `NotFound`, or `Busy` while the volume is being deleted.
-    pub async fn open_volume(&self, name: &str) -> Result<Volume> {
-        let name = name.to_owned();
-        let open = move |catalogue: std::rc::Rc<Catalogue>| async move { catalogue.open(&name) };
-        let shared = self.inner.catalogue.call(open).await??;
-        Ok(Volume::new(shared, self.clone()))
     }
 }
 
