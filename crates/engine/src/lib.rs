@@ -10,6 +10,7 @@
 mod bad_reads;
 mod check;
 mod control;
+mod control_link;
 mod drive_source;
 mod drives;
 mod error;

@@ -1,8 +1,8 @@
 //! Volumes: byte ranges over the shards.
 //!
-//! A volume's blocks are striped over the shards in slices ([`Slices`](crate::slices::Slices)). A request is split at
-//! slice boundaries and at the size limit of a log record; the parts run concurrently. A write of
-//! up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
+//! A volume's blocks are striped over the shards in slices ([`crate::slices`]). A request is split
+//! at slice boundaries and at the size limit of a log record; the parts run concurrently. A write
+//! of up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
 //! alignment.
 
 mod compare;

@@ -12,12 +12,12 @@
 //! Must not know: records, maps, volumes.
 
 mod errors;
-mod link;
 mod loss;
 mod members;
 mod publish;
 mod repair;
 mod scrub;
+mod services;
 mod trim;
 
 use std::cell::{Cell, RefCell};
@@ -40,9 +40,7 @@ use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
 use crate::zones::{AllocatedZones, Zones};
-pub(crate) use link::ControlLink;
 use members::JoiningDrive;
-pub(crate) use repair::ZoneGrant;
 
 /// The control of a pool.
 pub(crate) struct Control {

@@ -622,7 +622,7 @@ async fn resume_all(
     for candidate in started.candidates.clone() {
         let handle = handle.clone();
         let start = move |candidate: Rc<Candidate>| async move {
-            candidate.start(handle).map(|shard| Handle::register(&Reactor::current(), shard))
+            candidate.start(Arc::new(handle)).map(|shard| Handle::register(&Reactor::current(), shard))
         };
         let shard = candidate.call(start).await??;
         started.shards.push(shard.clone());

@@ -53,7 +53,7 @@ pub(crate) use salvage::{BlockState, LayerChain, Probe, Purpose, SalvageShard, S
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::{LostCells, verify_shard};
 
-use crate::control::ControlLink;
+use crate::control_link::ControlLink;
 use crate::error::{Error, Result};
 use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
