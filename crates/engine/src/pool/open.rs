@@ -445,7 +445,8 @@ async fn open_parts(
     if report.uncertain {
         events.emit(EventKind::StateUncertain, 0, "");
     }
-    events.set_journal(journal.clone());
+    let writer = journal.clone();
+    events.set_writer(move || Journal::start_write(&writer));
     journal.call(|journal| async move { journal.write_queued().await }).await?;
     let inner = PoolInner {
         id: superblock.pool,

@@ -24,6 +24,7 @@ mod read;
 mod rebuild;
 mod repair;
 mod replay;
+mod row_repairs;
 mod salvage;
 mod scan;
 mod scan_readable;
