@@ -6,47 +6,17 @@ use std::sync::Arc;
 
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
+use crate::drive_source::DriveSource;
 use crate::error::Result;
-use crate::pool::{
-    DriveFilter, DriveFindings, DriveSource, LostRange, ShardShared, Tuning, assemble_unchecked, plan_shard,
-};
+use crate::finding::{Finding, FindingKind, LostRange};
+use crate::pool::{DriveFilter, DriveFindings, ShardShared, assemble_unchecked, plan_shard};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
 use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
+use crate::tuning::Tuning;
 
 /// The most byte ranges that a finding lists.
 const RANGES_MAX: usize = 256;
-
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
-    /// Bytes on a drive are damaged and can be reconstructed from the rest of their row.
-    Damaged,
-    /// A block cannot be read or reconstructed.
-    Lost,
-    /// The pool's structures contradict each other. No hardware fault causes this: it is a bug.
-    Inconsistent,
-}
-
-/// A problem found in a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The severity.
-    pub kind: FindingKind,
-    /// The drive, if a single one is at fault.
-    pub drive: Option<u16>,
-    /// The problem and its location.
-    pub message: String,
-    /// The lost byte ranges of the volume that owns the blocks, up to 256 of them. The loss also
-    /// affects snapshots and clones that share the blocks; [`CheckReport::lost`] lists all ranges.
-    pub lost: Vec<LostRange>,
-}
-
-impl Finding {
-    pub(crate) fn new(kind: FindingKind, drive: Option<DriveIndex>, message: String) -> Self {
-        Self { kind, drive: drive.map(DriveIndex::get), message, lost: Vec::new() }
-    }
-}
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default)]

@@ -26,8 +26,8 @@ mod mac;
 mod record;
 mod scheme;
 mod scrub;
+mod stamp;
 mod superblock;
-mod superblock_check;
 mod tables;
 #[cfg(test)]
 mod testing;
@@ -45,16 +45,18 @@ pub use ids::{
 };
 pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
+pub use limits::NODE_ENTRIES;
 pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
 pub use mac::PoolKey;
 pub use record::{AuthenticatedHeader, Header, RecordLocation, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};
 pub use scrub::{ScrubRecord, ScrubTally};
-pub use superblock::{PoolOpening, ShardRecord, StateStamp, Superblock, UnverifiedSuperblock};
+pub use stamp::{PoolOpening, StateStamp};
+pub use superblock::{ShardRecord, Superblock, UnverifiedSuperblock};
 pub use tables::{
-    CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, NODE_ENTRIES, SegmentClass, SegmentColumn, SegmentRecord,
-    SegmentState, TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live,
-    encode_segments, recent_segments_max, segments_per_block,
+    CheckpointRoot, INDEX_ENTRIES, LIVE_PER_BLOCK, SegmentClass, SegmentColumn, SegmentRecord, SegmentState,
+    TableCounts, decode_entries, decode_live, decode_segments, encode_entries, encode_live, encode_segments,
+    recent_segments_max, segments_per_block,
 };
 pub use volume::{QosLimits, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
 

@@ -47,7 +47,9 @@ pub const VOLUME_MAX: u64 = 1 << 50;
 /// Blocks of one layer within one shard: a map of five levels could address 2^40, volumes need
 /// 2^38.
 pub const LAYER_BLOCKS_MAX: u64 = 1 << 38;
-/// Levels of the map of the largest layer; a node has 256 entries.
+/// Entries of a map node, of 16 bytes each. An index block has the same layout.
+pub const NODE_ENTRIES: usize = BLOCK / 16;
+/// Levels of the map of the largest layer; a node has [`NODE_ENTRIES`] entries.
 pub const HEIGHT_MAX: u8 = 5;
 /// Volumes, snapshots and clones of a pool, together.
 pub const VOLUMES_MAX: u32 = 65_536;
@@ -56,7 +58,7 @@ pub const EVENT_BLOCKS: u64 = 64;
 /// Bytes of the text of an event.
 pub const EVENT_TEXT_MAX: usize = 255;
 /// Table blocks of one shard's checkpoint: as many as the root's index pointers can address.
-pub const TABLE_BLOCKS_MAX: usize = ROOT_POINTERS_MAX * crate::INDEX_ENTRIES;
+pub const TABLE_BLOCKS_MAX: usize = ROOT_POINTERS_MAX * NODE_ENTRIES;
 /// Index pointers of a checkpoint root.
 pub const ROOT_POINTERS_MAX: usize = 248;
 /// Stripe unit of a volume in bytes: the address space is distributed over the shards in slices of

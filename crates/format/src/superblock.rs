@@ -6,12 +6,16 @@
 //! protects against damage, and record headers against forgery by guests, but not against an
 //! attacker who can write to the drives.
 
+mod check;
+
 use crate::drive::DriveRecord;
 use crate::error::assert_storable;
-use crate::limits::{BLOCK, LINEAGE_MAX, NAME_MAX, SUPERBLOCK_SLOT};
+use crate::limits::{
+    BLOCK, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX, SHARDS_MAX, SUPERBLOCK_SLOT,
+};
 use crate::mac::MAC_BYTES;
 use crate::scrub::ScrubRecord;
-use crate::superblock_check::{check_counts, check_recent};
+use crate::stamp::{PoolOpening, StateStamp};
 use crate::tables::{read_entry, read_segment, write_entry, write_segment};
 use crate::wire::{Reader, Writer};
 use crate::{
@@ -34,48 +38,6 @@ pub struct ShardRecord {
     /// Every segment that may contain records newer than the checkpoint, with the row of the first
     /// such record.
     pub recent: Vec<(SegmentId, Row, SegmentRecord)>,
-}
-
-/// One opening of the pool. If two drives were used separately, their lists of openings differ
-/// after the last common one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolOpening {
-    /// Number of the opening, counted from 1.
-    pub epoch: u64,
-    /// Random number of the opening.
-    pub nonce: u64,
-}
-
-/// Identifies one state of a pool: an opening and a generation within it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StateStamp {
-    /// The opening; epoch 0 for no state.
-    pub opening: PoolOpening,
-    /// Version of the superblock within the opening.
-    pub generation: Generation,
-}
-
-impl StateStamp {
-    /// Returns true if the stamp identifies a state.
-    pub fn is_set(&self) -> bool {
-        self.opening.epoch > 0
-    }
-
-    /// Returns true if this state is older than `other`. Both must belong to the same history.
-    pub fn is_before(&self, other: &Self) -> bool {
-        (self.opening.epoch, self.generation) < (other.opening.epoch, other.generation)
-    }
-
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        out.u64(self.opening.epoch);
-        out.u64(self.opening.nonce);
-        out.u64(self.generation.get());
-    }
-
-    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let opening = PoolOpening { epoch: input.u64()?, nonce: input.u64()? };
-        Ok(Self { opening, generation: Generation::new(input.u64()?) })
-    }
 }
 
 /// The state of a pool.
@@ -267,6 +229,22 @@ impl Superblock {
         }
         self.scrub.encode(out, self.shards.len());
     }
+}
+
+/// Checks the numbers of drives and shards.
+fn check_counts(drives: usize, shards: usize) -> Result<(), FormatError> {
+    if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
+        return Err(FormatError::Invalid("number of drives or shards"));
+    }
+    Ok(())
+}
+
+/// Checks the number of recent segments of a shard.
+fn check_recent(segments: usize) -> Result<(), FormatError> {
+    if segments > RECENT_SEGMENTS_MAX {
+        return Err(FormatError::Invalid("number of recent segments"));
+    }
+    Ok(())
 }
 
 fn decode_body(pool: PoolId, key: PoolKey, input: &mut Reader<'_>) -> Result<Superblock, FormatError> {

@@ -7,8 +7,8 @@
 
 use crate::error::assert_storable;
 use crate::limits::{
-    BLOCK, COLUMNS_MAX, DRIVES_MAX, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROWS_MAX, SHARDS_MAX,
-    SUPERBLOCK_SLOT, TABLE_BLOCKS_MAX,
+    BLOCK, COLUMNS_MAX, DRIVES_MAX, NODE_ENTRIES, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROWS_MAX,
+    SHARDS_MAX, SUPERBLOCK_SLOT, TABLE_BLOCKS_MAX,
 };
 use crate::wire::{Reader, Writer};
 use crate::{
@@ -16,12 +16,12 @@ use crate::{
     ShardIndex, ZoneIndex,
 };
 
-/// Entries of a map node, which are also those of an index block.
-pub const NODE_ENTRIES: usize = BLOCK / MapEntry::BYTES;
 /// Entries of an index block.
 pub const INDEX_ENTRIES: usize = NODE_ENTRIES;
 /// Live counts in a table block.
 pub const LIVE_PER_BLOCK: usize = BLOCK / 4;
+
+const _: () = assert!(NODE_ENTRIES * MapEntry::BYTES == BLOCK);
 
 const SEGMENT_FIXED: usize = 16;
 const COLUMN_BYTES: usize = 12;

@@ -15,8 +15,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::remote::{ReactorGone, poll_then_spawn};
-use crate::shared::{RemoteMessage, Shared};
+use crate::Reactor;
+use crate::message::{CallEnd, Callee, RemoteMessage, ReplyMsg, RequestMsg};
+use crate::shared::Shared;
+
+/// The error of a call to a reactor that has shut down.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
+#[error("the reactor has shut down")]
+pub struct ReactorGone;
 
 /// The future of a call. Sends the request when it is first polled.
 pub(crate) struct CallFuture<'a, W, T> {
@@ -43,24 +49,8 @@ enum Progress<W, T> {
     Dropped,
 }
 
-/// A request on its way to the called reactor. Dropping it fails the call.
-pub(crate) struct RequestMsg(Option<Arc<dyn Callee>>);
-
-/// A reply on its way to the calling reactor. Dropping it wakes the caller.
-pub(crate) struct ReplyMsg(Arc<dyn CallEnd>);
-
 /// A call in progress. Dropping it fails the call.
 struct RunningCall<W: Send + 'static, T: Send + 'static>(Option<Arc<Call<W, T>>>);
-
-trait Callee: CallEnd {
-    fn run(self: Arc<Self>);
-}
-
-trait CallEnd: Send + Sync {
-    /// Ends the call without a reply.
-    fn fail(self: Arc<Self>);
-    fn wake(&self);
-}
 
 impl<'a, W, F, T> CallFuture<'a, W, T>
 where
@@ -156,29 +146,6 @@ impl<W: Send + 'static, T: Send + 'static> CallEnd for Call<W, T> {
     }
 }
 
-impl RequestMsg {
-    /// Runs the work. Called on the called reactor.
-    pub(crate) fn run(mut self) {
-        if let Some(call) = self.0.take() {
-            call.run();
-        }
-    }
-}
-
-impl Drop for RequestMsg {
-    fn drop(&mut self) {
-        if let Some(call) = self.0.take() {
-            call.fail();
-        }
-    }
-}
-
-impl Drop for ReplyMsg {
-    fn drop(&mut self) {
-        self.0.wake();
-    }
-}
-
 impl<W: Send + 'static, T: Send + 'static> RunningCall<W, T> {
     fn reply(mut self, answer: T) {
         self.finish(Progress::Replied(answer));
@@ -196,6 +163,18 @@ impl<W: Send + 'static, T: Send + 'static> RunningCall<W, T> {
 impl<W: Send + 'static, T: Send + 'static> Drop for RunningCall<W, T> {
     fn drop(&mut self) {
         self.finish(Progress::Dropped);
+    }
+}
+
+/// Polls `work` once, which suffices on memory drives, and spawns a task for the rest. The task
+/// polls again at once, so the no-op waker of the first poll loses no wake-up.
+pub(crate) fn poll_then_spawn<T: 'static>(
+    work: impl Future<Output = T> + 'static,
+    then: impl FnOnce(T) + 'static,
+) {
+    let mut work = Box::pin(async move { then(work.await) });
+    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        Reactor::current().spawn(work).detach();
     }
 }
 

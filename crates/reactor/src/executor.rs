@@ -15,10 +15,9 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use crate::remote::Remote;
 use crate::shared::Shared;
-use crate::timer::{Sleep, Timers};
-use crate::{AdaptivePoll, Clock, Driver, Instant};
+use crate::timer::Timers;
+use crate::{AdaptivePoll, Clock, Driver, Instant, objects};
 
 /// A spawned task: await it for its result, or [`Task::detach`] it to let it run; dropping it
 /// cancels it.
@@ -41,7 +40,7 @@ struct Inner {
     adaptive_poll: Cell<AdaptivePoll>,
     /// Time of the last work; see [`Reactor::mark_busy`].
     busy_at: Cell<Instant>,
-    /// Number of live [`UnpolledSleep`]s.
+    /// Number of live [`UnpolledSleep`](crate::UnpolledSleep)s.
     unpolled_sleeps: Cell<usize>,
 }
 
@@ -94,11 +93,6 @@ impl Reactor {
         CURRENT.with_borrow(|current| current.as_ref().map(|reactor| reactor.inner.shared.clone()))
     }
 
-    /// Returns a handle for other threads.
-    pub fn remote(&self) -> Remote {
-        Remote::new(self.inner.shared.clone())
-    }
-
     /// Returns the current moment.
     pub fn now(&self) -> Instant {
         self.inner.clock.now()
@@ -120,25 +114,9 @@ impl Reactor {
         task
     }
 
-    /// Waits until `due`.
-    pub fn sleep_until(&self, due: Instant) -> Sleep {
-        Sleep::new(self.clone(), due)
-    }
-
-    /// Waits for `length`.
-    pub fn sleep(&self, length: Duration) -> Sleep {
-        self.sleep_until(self.now() + length)
-    }
-
     /// See [`Driver::message_delay`].
     pub(crate) fn message_delay(&self, key: u64, there: bool) -> Duration {
         self.inner.driver.message_delay(key, there)
-    }
-
-    /// Waits for `length` without polling: the reactor sleeps meanwhile unless other work is ready.
-    pub fn sleep_unpolled(&self, length: Duration) -> UnpolledSleep {
-        self.inner.unpolled_sleeps.set(self.inner.unpolled_sleeps.get() + 1);
-        UnpolledSleep { sleep: self.sleep(length) }
     }
 
     /// Lets every ready task run before this one continues.
@@ -290,7 +268,17 @@ impl Reactor {
             waker.wake();
         }
         shared.drop_all();
-        crate::remote::unregister_all();
+        objects::unregister_all();
+    }
+
+    /// Returns the state that other threads access.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    /// Returns the number of live [`UnpolledSleep`](crate::UnpolledSleep)s.
+    pub(crate) fn unpolled_sleeps(&self) -> &Cell<usize> {
+        &self.inner.unpolled_sleeps
     }
 
     pub(crate) fn timers(&self) -> &RefCell<Timers> {
@@ -318,26 +306,6 @@ struct Restore(Option<Reactor>);
 impl Drop for Restore {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
-    }
-}
-
-/// See [`Reactor::sleep_unpolled`].
-pub struct UnpolledSleep {
-    sleep: Sleep,
-}
-
-impl Future for UnpolledSleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.sleep).poll(context)
-    }
-}
-
-impl Drop for UnpolledSleep {
-    fn drop(&mut self) {
-        let unpolled_sleeps = &self.sleep.reactor().inner.unpolled_sleeps;
-        unpolled_sleeps.set(unpolled_sleeps.get() - 1);
     }
 }
 

@@ -23,14 +23,18 @@ mod error;
 mod event;
 mod executor;
 mod file;
+mod fixed_slot;
 mod iovec;
 mod memory;
+mod message;
 mod net;
+mod objects;
 mod operation;
 mod platform;
 mod prefetch;
 mod remote;
 mod shared;
+mod sleep;
 mod stream;
 mod sync;
 mod target;
@@ -44,6 +48,7 @@ mod window;
 
 pub use adaptive_poll::AdaptivePoll;
 pub use buffer::{ALIGNMENT, Buffer, Span};
+pub use call::ReactorGone;
 pub use clock::{Clock, Instant, SystemClock};
 pub use coalescer::Coalescer;
 pub use command::{LONG_COMMAND_BYTES, run_long_command};
@@ -51,7 +56,7 @@ pub use completion::{Completer, Io, IoResult, completion};
 pub use drive::{Drive, DriveProperties};
 pub use driver::{Driver, WakeHandle};
 pub use error::{IoError, IoErrorKind};
-pub use executor::{Reactor, Task, UnpolledSleep, Yield};
+pub use executor::{Reactor, Task, Yield};
 pub use file::{
     DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
     is_open_for_writing,
@@ -62,7 +67,7 @@ pub use net::{
 };
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;
-pub use remote::{Handle, ParkDriver, ReactorGone, Remote};
+pub use remote::{Handle, ParkDriver, Remote};
+pub use sleep::{Sleep, UnpolledSleep};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};
-pub use timer::Sleep;
 pub use window::{ReadWindow, WriteWindow};

@@ -3,22 +3,18 @@
 //! Owns the handles that may cross threads. Invariants: only work running on a reactor touches the
 //! objects of that reactor; work for a reactor that has shut down fails and is never lost silently.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Waker};
 use std::time::Duration;
-use std::{any::Any, cell::RefCell};
 
 use futures_channel::oneshot;
 
-use crate::call::CallFuture;
-use crate::shared::{RemoteMessage, Shared};
-use crate::{Clock, Driver, Instant, Reactor, WakeHandle};
+use crate::call::{CallFuture, ReactorGone, poll_then_spawn};
+use crate::message::RemoteMessage;
+use crate::shared::Shared;
+use crate::{Clock, Driver, Instant, Reactor, WakeHandle, objects};
 
 /// A handle to the reactor of another thread.
 #[derive(Clone)]
@@ -26,16 +22,14 @@ pub struct Remote {
     shared: Arc<Shared>,
 }
 
-/// The error of a call to a reactor that has shut down.
-#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
-#[error("the reactor has shut down")]
-pub struct ReactorGone;
+impl Reactor {
+    /// Returns a handle for other threads.
+    pub fn remote(&self) -> Remote {
+        Remote { shared: self.shared().clone() }
+    }
+}
 
 impl Remote {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
-    }
-
     /// True on the reactor's own thread.
     pub fn is_current(&self) -> bool {
         self.shared.is_current()
@@ -88,55 +82,6 @@ impl Remote {
     }
 }
 
-/// Polls `work` once, which suffices on memory drives, and spawns a task for the rest. The task
-/// polls again at once, so the no-op waker of the first poll loses no wake-up.
-pub(crate) fn poll_then_spawn<T: 'static>(
-    work: impl Future<Output = T> + 'static,
-    then: impl FnOnce(T) + 'static,
-) {
-    let mut work = Box::pin(async move { then(work.await) });
-    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-        Reactor::current().spawn(work).detach();
-    }
-}
-
-thread_local! {
-    static OBJECTS: RefCell<HashMap<u64, Rc<dyn Any>, BuildHasherDefault<KeyHasher>>> = RefCell::default();
-}
-
-/// A hasher for sequential keys: one multiplication spreads them well.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The fractional part of the golden ratio (Knuth, The Art of Computer Programming, 6.4).
-        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-/// Returns the object registered on this thread under `key`.
-fn object<T: 'static>(key: u64) -> Option<Rc<T>> {
-    let object = OBJECTS.with_borrow(|objects| objects.get(&key).cloned())?;
-    object.downcast().ok()
-}
-
-/// Unregisters every object of this thread. Called when its reactor shuts down.
-pub(crate) fn unregister_all() {
-    let gone = OBJECTS.with_borrow_mut(std::mem::take);
-    drop(gone);
-}
-
 /// A handle, for any thread, to an object of one reactor.
 pub struct Handle<T> {
     remote: Remote,
@@ -153,10 +98,7 @@ impl<T> Clone for Handle<T> {
 impl<T: 'static> Handle<T> {
     /// Registers `object` so that other threads can call it until [`Handle::unregister`].
     pub fn register(reactor: &Reactor, object: Rc<T>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let key = NEXT.fetch_add(1, Ordering::Relaxed);
-        OBJECTS.with_borrow_mut(|objects| objects.insert(key, object as Rc<dyn Any>));
-        Self { remote: reactor.remote(), key, object: PhantomData }
+        Self { remote: reactor.remote(), key: objects::register(object), object: PhantomData }
     }
 
     /// Returns the object on its own thread, while it is registered.
@@ -164,7 +106,7 @@ impl<T: 'static> Handle<T> {
         if !self.remote.is_current() {
             return None;
         }
-        object(self.key)
+        objects::object(self.key)
     }
 
     /// Runs `work` with the object on its reactor.
@@ -187,7 +129,7 @@ impl<T: 'static> Handle<T> {
         // Sends the key, not a clone of the handle: its reference count is on a cache line that all
         // callers share.
         let key = self.key;
-        self.remote.request(move || object(key).map(work)).await
+        self.remote.request(move || objects::object(key).map(work)).await
     }
 
     /// Like [`Handle::call`], to an object of the same reactor with a simulated message delay.
@@ -210,8 +152,7 @@ impl<T: 'static> Handle<T> {
     /// Unregisters the object.
     pub fn unregister(&self) {
         assert!(self.remote.is_current(), "unregistered from another thread");
-        let gone = OBJECTS.with_borrow_mut(|objects| objects.remove(&self.key));
-        drop(gone);
+        objects::unregister(self.key);
     }
 
     /// Returns the reactor of the object.

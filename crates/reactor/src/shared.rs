@@ -13,17 +13,10 @@ use async_task::Runnable;
 use crossbeam_queue::SegQueue;
 
 use crate::WakeHandle;
-use crate::call::{ReplyMsg, RequestMsg};
+use crate::message::RemoteMessage;
 
 /// Messages of each kind taken per cycle: a constant stream of messages must not starve the tasks.
 const MESSAGES_PER_CYCLE: usize = 256;
-
-/// A message from another thread to a reactor.
-pub(crate) enum RemoteMessage {
-    Job(Box<dyn FnOnce() + Send>),
-    Call(RequestMsg),
-    Reply(ReplyMsg),
-}
 
 /// The state of a reactor that other threads access. Fields written by its own thread, fields
 /// written with every message, and fields that are mostly read are on separate cache lines, because

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 
-use crate::uring::FixedSlot;
+use crate::fixed_slot::FixedSlot;
 
 /// The file or descriptor of an operation.
 #[derive(Clone)]

@@ -24,6 +24,7 @@ use crate::operations::Operations;
 use crate::panics;
 use crate::pools::Pools;
 use crate::reactors::Reactors;
+use crate::services::Services;
 use crate::state::State;
 use api::types::{self, OperationKind, OperationState};
 
@@ -32,17 +33,6 @@ use api::types::{self, OperationKind, OperationState};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The parts of the daemon that the API handlers use.
-pub(crate) struct Services {
-    pub(crate) pools: Arc<Pools>,
-    pub(crate) exports: Arc<Exports>,
-    pub(crate) operations: Arc<Operations>,
-    pub(crate) reactors: Arc<Reactors>,
-    cores: Vec<u32>,
-    started: Instant,
-    ready: AtomicBool,
-}
 
 /// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP.
 ///
@@ -206,24 +196,6 @@ async fn shut_down(services: &Arc<Services>) -> Result<()> {
     let reactors = services.reactors.clone();
     blocking(move || reactors.stop()).await?;
     result
-}
-
-impl Services {
-    /// Returns the status of the daemon.
-    pub(crate) fn describe(&self) -> types::DaemonStatus {
-        let (nbd_socket, nbd_listen) = self.exports.addresses();
-        types::DaemonStatus {
-            version: crate::version(),
-            pid: std::process::id(),
-            uptime_seconds: self.started.elapsed().as_secs(),
-            reactors: self.reactors.all().len() as u64,
-            cores: self.cores.clone(),
-            io: self.reactors.backend().to_string(),
-            ready: self.ready.load(Ordering::Relaxed),
-            nbd_socket,
-            nbd_listen,
-        }
-    }
 }
 
 /// The signals that stop the daemon.

@@ -25,6 +25,7 @@ mod pools;
 mod reactors;
 mod request;
 pub mod salvage;
+mod services;
 mod state;
 mod version;
 

@@ -12,8 +12,6 @@ use std::collections::VecDeque;
 use format::VolumeId;
 use reactor::LocalSender;
 
-use super::Permit;
-
 /// Length of a window over which the peak demand is kept, in nanoseconds.
 const PEAK_WINDOW: u64 = 100_000_000;
 /// The highest peak demand of a light volume, in units.
@@ -21,8 +19,8 @@ const LIGHT_MAX: u32 = 8;
 /// The peak demand of a light volume is at most the highest peak divided by this.
 const LIGHT_SHARE: u32 = 4;
 
-/// A volume among several active ones.
-pub(super) struct FlowState {
+/// A volume among several active ones. `P` is the permit of an operation.
+pub(super) struct FlowState<P> {
     pub(super) volume: VolumeId,
     pub(super) weight: f64,
     pub(super) in_flight: u32,
@@ -35,18 +33,18 @@ pub(super) struct FlowState {
     window_start: u64,
     /// Virtual finish time of the operation that was queued last.
     pub(super) finish: f64,
-    pub(super) queue: VecDeque<QueuedOp>,
+    pub(super) queue: VecDeque<QueuedOp<P>>,
     /// Time of the volume's last request.
     pub(super) last_active: u64,
 }
 
-/// An operation that waits for a permit.
-pub(super) struct QueuedOp {
+/// An operation that waits for a permit `P`.
+pub(super) struct QueuedOp<P> {
     pub(super) units: u32,
     pub(super) size: u8,
     /// Virtual start time.
     pub(super) start: f64,
-    pub(super) permit: LocalSender<Permit>,
+    pub(super) permit: LocalSender<P>,
 }
 
 /// The demand of a volume relative to the others.
@@ -61,7 +59,7 @@ pub(super) struct Demand {
     pub(super) fair_limit: f32,
 }
 
-impl FlowState {
+impl<P> FlowState<P> {
     pub(super) fn new(volume: VolumeId, weight: u16, in_flight: u32, finish: f64, now: u64) -> Self {
         Self {
             volume,
@@ -110,12 +108,12 @@ impl FlowState {
 }
 
 /// Returns the sum of all weights.
-pub(super) fn total_weight(flows: &[FlowState]) -> f64 {
+pub(super) fn total_weight<P>(flows: &[FlowState<P>]) -> f64 {
     flows.iter().map(|flow| flow.weight).sum()
 }
 
 /// Returns the demand of a volume with this recent peak.
-pub(super) fn demand(flows: &[FlowState], peak: u32) -> Demand {
+pub(super) fn demand<P>(flows: &[FlowState<P>], peak: u32) -> Demand {
     let max_peak = flows.iter().map(FlowState::recent_peak).max().unwrap_or_default();
     let heavy = || flows.iter().filter(|flow| !is_light(flow.recent_peak(), max_peak));
     let weights: f64 = heavy().map(|flow| flow.weight).sum();

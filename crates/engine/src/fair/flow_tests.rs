@@ -3,7 +3,7 @@
 use super::*;
 
 /// A volume with this peak demand.
-fn flow(number: u32, weight: u16, peak: u32) -> FlowState {
+fn flow(number: u32, weight: u16, peak: u32) -> FlowState<()> {
     FlowState::new(VolumeId::new(number), weight, peak, 0.0, 0)
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct FairScheduler {
     in_flight: Cell<u32>,
     limiter: LatencyLimiter,
     /// The active volumes, while there are several.
-    flows: RefCell<SmallVec<[FlowState; 8]>>,
+    flows: RefCell<SmallVec<[FlowState<Permit>; 8]>>,
     /// Virtual start time of the operation that was admitted last.
     virtual_time: Cell<f64>,
     weights: RefCell<Vec<(VolumeId, u16)>>,
@@ -162,7 +162,7 @@ impl FairScheduler {
         index
     }
 
-    fn new_flow(&self, volume: VolumeId, in_flight: u32, now: u64) -> FlowState {
+    fn new_flow(&self, volume: VolumeId, in_flight: u32, now: u64) -> FlowState<Permit> {
         let weights = self.weights.borrow();
         let weight =
             weights.iter().find(|(other, _)| *other == volume).map_or(DEFAULT_WEIGHT, |(_, weight)| *weight);
@@ -206,7 +206,7 @@ impl FairScheduler {
                 let limit = self.limiter.limit();
                 // The limit does not apply to the last active volume.
                 let is_only = flows.len() == 1;
-                let is_admissible = |flow: &&mut FlowState| {
+                let is_admissible = |flow: &&mut FlowState<Permit>| {
                     flow.queue.front().is_some_and(|next| {
                         is_only
                             || in_flight == 0
@@ -214,7 +214,8 @@ impl FairScheduler {
                             || f64::from(flow.in_flight + next.units) <= flow.share(limit, weights)
                     })
                 };
-                let start = |flow: &FlowState| flow.queue.front().map_or(f64::INFINITY, |next| next.start);
+                let start =
+                    |flow: &FlowState<Permit>| flow.queue.front().map_or(f64::INFINITY, |next| next.start);
                 let next =
                     flows.iter_mut().filter(is_admissible).min_by(|a, b| start(a).total_cmp(&start(b)));
                 let Some(flow) = next else { return };

@@ -8,9 +8,9 @@ use format::limits::{BLOCK, VOLUMES_MAX};
 use format::{LayerId, VolumeKind, VolumeRecord, VolumeState};
 use reactor::Buffer;
 
-use crate::check::{Finding, FindingKind};
+use crate::finding::{Finding, FindingKind};
 use crate::shard::{BlockState, LayerChain, Probe, SalvageShard};
-use crate::volume::Slices;
+use crate::slices::Slices;
 
 /// A volume or snapshot with a readable record.
 pub(crate) struct SalvageableVolume {

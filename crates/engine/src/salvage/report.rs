@@ -7,11 +7,11 @@ use format::limits::{BLOCK, SLICE};
 use format::{DriveState, LayerId, Superblock};
 
 use super::catalogue::SalvageCatalogue;
-use crate::check::{Finding, FindingKind};
 use crate::error::Error;
-use crate::pool::{AssembledPool, LostRange};
+use crate::finding::{Finding, FindingKind, LostRange};
+use crate::pool::AssembledPool;
 use crate::shard::{LostPart, LostPartKind, SalvageShard};
-use crate::volume::Slices;
+use crate::slices::Slices;
 
 /// The most ranges that a finding lists.
 const RANGES_MAX: u64 = 256;

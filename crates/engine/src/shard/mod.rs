@@ -13,18 +13,22 @@ mod active_layers;
 mod clean_for_others;
 mod compact;
 mod drives_behind;
+mod extents;
 mod headers;
 mod heal;
 mod layer_usage;
 mod locks;
 mod lost;
+mod lost_part;
 mod merge;
 mod read;
 mod rebuild;
 mod repair;
 mod replay;
+mod row_repairs;
 mod salvage;
 mod scan;
+mod scan_readable;
 mod scrub;
 mod start;
 mod tables;
@@ -41,15 +45,15 @@ use format::{DriveIndex, LayerId, VolumeId};
 use reactor::{Drive, WaitList};
 use smallvec::SmallVec;
 
+pub(crate) use extents::ShardExtents;
 pub(crate) use layer_usage::{Ancestor, Child, LayerNeighbours};
+pub(crate) use lost_part::{LostPart, LostPartKind};
 pub(crate) use repair::Completeness;
-pub(crate) use salvage::{
-    BlockState, LayerChain, LostPart, LostPartKind, Probe, Purpose, SalvageShard, StateRun,
-};
+pub(crate) use salvage::{BlockState, LayerChain, Probe, Purpose, SalvageShard, StateRun};
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::{LostCells, verify_shard};
 
-use crate::control::ControlLink;
+use crate::control_link::ControlLink;
 use crate::error::{Error, Result};
 use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
@@ -59,7 +63,6 @@ use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
-use crate::volume::ShardExtents;
 
 /// Number of blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;

@@ -6,82 +6,32 @@
 //!
 //! Must not know: volumes and their names.
 
-mod log;
 mod read;
 mod replay;
 mod search;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::rc::Rc;
 
 use format::limits::LAYER_BLOCKS_MAX;
-use format::{Address, LayerEntry, LayerId, MapEntry, NODE_ENTRIES, Row, SegmentId, Sequence};
+use format::{Address, LayerEntry, LayerId, MapEntry, NODE_ENTRIES, Sequence};
 use smallvec::SmallVec;
 
 use super::headers::ScannedRecord;
+use super::lost_part::{LostPart, LostPartKind};
 use super::replay::replay_record;
 use super::start::Candidate;
 use super::tables::StoredTables;
 use super::walk::load_node;
-use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::log::Identity;
 use crate::map::{EntryRun, Map, MissingNode, Pins};
 use crate::row_reader::RowReader;
-pub(super) use log::examine_readable;
 pub(crate) use read::{BlockState, Probe, StateRun};
 
 /// Minimum number of map nodes kept in memory: enough for all concurrent walks.
 const NODES_MIN: usize = 1024;
-
-/// A part of a shard's metadata that cannot be read.
-#[derive(Clone, Debug)]
-pub(crate) struct LostPart {
-    pub(crate) part: LostPartKind,
-    /// The entry that refers to it, if it is a block.
-    pub(crate) entry: Option<MapEntry>,
-    /// The cause.
-    pub(crate) error: Option<Error>,
-}
-
-/// The kinds of [`LostPart`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LostPartKind {
-    /// The root of the checkpoint, and with it all tables.
-    Root,
-    /// A block of the segment table: the zones of these segments.
-    Segments(Range<u32>),
-    /// A block of live counts.
-    Live(Range<u32>),
-    /// A block of the layer table.
-    Layers,
-    /// A node of a layer's map.
-    Node(MissingNode),
-    /// Records of the log, from the first to the last of these.
-    Records(Sequence, Sequence),
-    /// The header at this row of the log cannot be read: records may follow.
-    LogEnd(SegmentId, Row),
-    /// The header at this row of the log is authentic and invalid.
-    Header(SegmentId, Row),
-}
-
-impl LostPart {
-    pub(crate) fn new(part: LostPartKind, entry: Option<MapEntry>, error: Option<Error>) -> Self {
-        Self { part, entry, error }
-    }
-
-    /// Returns the part's address, if it is a block.
-    pub(crate) fn address(&self) -> Option<Address> {
-        self.entry.and_then(MapEntry::address)
-    }
-
-    /// Returns true if data written since the last checkpoint may be missing because of it.
-    fn makes_stale(&self) -> bool {
-        matches!(self.part, LostPartKind::Records(..) | LostPartKind::LogEnd(..) | LostPartKind::Header(..))
-    }
-}
 
 /// A read-only view of a shard with unreadable parts.
 pub(crate) struct SalvageShard {

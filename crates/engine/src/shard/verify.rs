@@ -15,7 +15,7 @@ use reactor::Buffer;
 
 use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
 use super::start::Candidate;
-use crate::check::{Finding, FindingKind};
+use crate::finding::{Finding, FindingKind};
 use crate::map::EntryRun;
 use crate::row_reader::{PartialRows, RowReader};
 

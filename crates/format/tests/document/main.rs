@@ -148,6 +148,7 @@ fn the_page_lists_every_limit() {
         ("LINEAGE_MAX", limits::LINEAGE_MAX as u64),
         ("VOLUME_MAX", limits::VOLUME_MAX),
         ("LAYER_BLOCKS_MAX", limits::LAYER_BLOCKS_MAX),
+        ("NODE_ENTRIES", limits::NODE_ENTRIES as u64),
         ("HEIGHT_MAX", limits::HEIGHT_MAX.into()),
         ("VOLUMES_MAX", limits::VOLUMES_MAX.into()),
         ("EVENT_BLOCKS", limits::EVENT_BLOCKS),

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::open::OpenDrive;
+use super::open_drive::OpenDrive;
 use super::probe::DriveKind;
 use crate::operation::{Allocate, Allocation, Direction, Operation, Transfer};
 use crate::target::{BoundFile, Target};

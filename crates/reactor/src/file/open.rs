@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::drive::FileDrive;
 use super::error::{OpenDriveError, OpenDriveErrorKind as Kind};
+use super::open_drive::{DriveOptions, OpenDrive};
 use super::probe::{self, Alignment, DriveKind};
 use crate::target::LockedFile;
 use crate::{ALIGNMENT, DriveProperties, Platform};
@@ -23,40 +24,11 @@ use crate::{ALIGNMENT, DriveProperties, Platform};
 /// Pause between two attempts to open a drive that is in use.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Options for opening a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DriveOptions {
-    /// Rejects writes, discards and reservations, and permits other readers. Off by default.
-    pub read_only: bool,
-    /// Bypasses the page cache if the file system supports it. On by default.
-    pub direct: bool,
-    /// Maximum time to wait for a drive that is in use; half a second by default. A killed process
-    /// releases its drives only when the kernel has ended its I/O, and udev opens a device briefly
-    /// to probe it.
-    pub busy_timeout: Duration,
-}
-
-impl Default for DriveOptions {
-    fn default() -> Self {
-        Self { read_only: false, direct: true, busy_timeout: Duration::from_millis(500) }
-    }
-}
-
 /// An open drive, for any thread: each reactor makes its own [`FileDrive`] from it. Closed and
 /// unlocked when the last handle and the last drive are dropped.
 #[derive(Clone)]
 pub struct DriveHandle {
     pub(super) opened: Arc<OpenDrive>,
-}
-
-/// The descriptor of an open drive and its properties.
-pub(super) struct OpenDrive {
-    pub(super) file: Arc<LockedFile>,
-    pub(super) path: PathBuf,
-    pub(super) properties: DriveProperties,
-    pub(super) alignment: Alignment,
-    pub(super) kind: DriveKind,
-    pub(super) options: DriveOptions,
 }
 
 impl FileDrive {

@@ -20,12 +20,12 @@ use rustix::io::Errno;
 use slab::Slab;
 
 use crate::event::Event;
+use crate::fixed_slot::{FixedSlot, FixedTable};
 use crate::operation::{Operation, Step};
 use crate::target::{BoundFile, LockedFile, Target};
 use crate::ticket::{Ticket, Tickets};
 use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, WakeHandle, completion};
 use entry::Scratch;
-pub(crate) use fixed::FixedSlot;
 use fixed::{FreeSlots, SLOTS};
 use ring::{Batch, Completion, EnterWait, Ring};
 
@@ -95,18 +95,13 @@ impl Uring {
     pub(crate) fn bind(self: &Rc<Self>, file: Arc<LockedFile>) -> BoundFile {
         let slot = self.slots.borrow_mut().take().and_then(|index| {
             if self.ring.borrow().register_file(index, file.as_fd().as_raw_fd()) {
-                return Some(FixedSlot { index, ring: Rc::downgrade(self) });
+                let table: Rc<dyn FixedTable> = self.clone();
+                return Some(FixedSlot { index, table: Rc::downgrade(&table) });
             }
             self.slots.borrow_mut().release(index);
             None
         });
         BoundFile { file, slot }
-    }
-
-    fn release_slot(&self, index: u32) {
-        if self.ring.borrow().register_file(index, -1) {
-            self.slots.borrow_mut().release(index);
-        }
     }
 
     /// Queues an operation.
@@ -230,6 +225,14 @@ impl Uring {
         drop((operation, scratch, target));
         completer.complete(result);
         true
+    }
+}
+
+impl FixedTable for Uring {
+    fn release_slot(&self, index: u32) {
+        if self.ring.borrow().register_file(index, -1) {
+            self.slots.borrow_mut().release(index);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
-use crate::daemon::Services;
+use crate::services::Services;
 
 pub(super) async fn get(State(services): State<Arc<Services>>) -> Json<DaemonStatus> {
     Json(services.describe())

@@ -8,8 +8,8 @@ use axum::extract::State;
 
 use super::extract::{JsonBody, PathParameters};
 use super::pools::{Started, started};
-use crate::daemon::Services;
 use crate::error::Result;
+use crate::services::Services;
 use crate::{identify, request};
 
 pub(super) async fn identify(

@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::State;
 
 use super::extract::{PathParameters, QueryParameters};
-use crate::daemon::Services;
 use crate::error::Result;
+use crate::services::Services;
 
 pub(super) async fn list(
     State(services): State<Arc<Services>>,

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters, QueryParameters};
-use crate::daemon::Services;
 use crate::error::{Error, ErrorKind, Result};
+use crate::services::Services;
 
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<Export>> {
     Json(services.exports.list())

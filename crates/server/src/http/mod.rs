@@ -29,8 +29,8 @@ use axum::routing::{MethodFilter, get, on};
 
 pub(crate) use socket::ApiSocket;
 
-use crate::daemon::Services;
 use crate::error::{Error, ErrorKind};
+use crate::services::Services;
 
 /// Returns the routes with their handlers.
 pub(crate) fn router(services: Arc<Services>) -> Router {

@@ -8,8 +8,8 @@ use axum::Json;
 use axum::extract::State;
 
 use super::extract::{PathParameters, QueryParameters};
-use crate::daemon::Services;
 use crate::error::Result;
+use crate::services::Services;
 
 /// Longest wait for a change, in seconds.
 const WAIT_MAX: u64 = 60;

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters};
-use crate::daemon::Services;
 use crate::error::Result;
+use crate::services::Services;
 
 /// Response to a request that starts an operation.
 pub(super) type Started = (StatusCode, Json<Operation>);

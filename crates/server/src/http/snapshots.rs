@@ -9,8 +9,8 @@ use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters, QueryParameters};
 use super::volumes::with_exports;
-use crate::daemon::Services;
 use crate::error::{Error, ErrorKind, Result};
+use crate::services::Services;
 
 pub(super) async fn create(
     State(services): State<Arc<Services>>,

@@ -9,8 +9,8 @@ use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters};
 use super::pools::{Started, started};
-use crate::daemon::Services;
 use crate::error::Result;
+use crate::services::Services;
 
 pub(super) async fn list(
     State(services): State<Arc<Services>>,

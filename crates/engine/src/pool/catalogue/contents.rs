@@ -7,6 +7,7 @@ use format::{LayerId, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::LostRange;
 use crate::shard::{Ancestor, Child, LayerNeighbours, Shard};
 
 /// The data in a range of a volume or snapshot, in bytes.
@@ -27,17 +28,6 @@ pub struct ChangedRange {
     pub length: u64,
     /// True for data; otherwise the range reads as zeros.
     pub data: bool,
-}
-
-/// A lost byte range of a volume or snapshot. Reads of it fail until it is overwritten.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LostRange {
-    /// The volume's name; empty for the pool's catalogue and event log.
-    pub volume: String,
-    /// The first byte.
-    pub offset: u64,
-    /// The length.
-    pub length: u64,
 }
 
 impl Catalogue {

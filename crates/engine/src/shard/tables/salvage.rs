@@ -14,7 +14,7 @@ use reactor::Buffer;
 use super::{StoredTables, TableBlock, TablePointers, replace_pointers};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::row_reader::RowReader;
-use crate::shard::salvage::{LostPart, LostPartKind};
+use crate::shard::lost_part::{LostPart, LostPartKind};
 use crate::shard::walk::read_entry;
 
 /// The readable part of a checkpoint's tables.

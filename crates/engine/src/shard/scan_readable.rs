@@ -5,12 +5,12 @@
 
 use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 
-use super::{LostPart, LostPartKind};
+use super::drives_behind;
+use super::headers::{HeaderReader, ScannedRecord};
+use super::lost_part::{LostPart, LostPartKind};
+use super::scan::{LogScan, complete, cut_segments};
 use crate::log::Identity;
 use crate::row_reader::{RowReader, RowSpan};
-use crate::shard::drives_behind;
-use crate::shard::headers::{HeaderReader, ScannedRecord};
-use crate::shard::scan::{LogScan, complete, cut_segments};
 
 /// The records of one segment.
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct SegmentScan {
 /// Finds the log behind a shard's checkpoint, whose table blocks are at `tables`, without writing
 /// anything. Appends its unreadable parts to `lost`; none if the pool was closed cleanly (`clean`),
 /// since nothing is replayed then.
-pub(in crate::shard) async fn examine_readable(
+pub(super) async fn examine_readable(
     rows: &RowReader,
     identity: &Identity,
     shard: &ShardRecord,

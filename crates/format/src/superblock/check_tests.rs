@@ -1,6 +1,7 @@
 //! Superblocks at the limits of the format: encoder and decoder agree on each of them.
 
 use super::*;
+use crate::limits::RECENT_SEGMENTS_MAX;
 use crate::superblock::tests::sample;
 use crate::testing::{assert_both, encoded};
 use crate::{

@@ -1,11 +1,12 @@
 //! Validity checks of a superblock. Encoding asserts them and decoding refuses superblocks that
 //! fail them, so a pool never stores a state that it cannot open.
 
+use super::{Superblock, check_counts, check_recent};
+use crate::FormatError;
 use crate::limits::{
-    BLOCK_BYTES, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, RECENT_SEGMENTS_MAX,
-    SHARDS_MAX, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN,
+    BLOCK_BYTES, COLUMNS_MAX, DRIVE_PATH_MAX, DRIVES_MAX, LINEAGE_MAX, NAME_MAX, SHARDS_MAX, SUPERBLOCK_SLOT,
+    ZONE_MAX, ZONE_MIN,
 };
-use crate::{FormatError, Superblock};
 
 /// Bytes of the largest superblock without its recent segments, in the order of docs/format.md:
 /// front, name, openings, state, drives, shards, scrub.
@@ -20,26 +21,10 @@ const WITHOUT_RECENT_MAX: usize = 80
 // Recent segments may use three quarters of the slot: `recent_segments_max`.
 const _: () = assert!(WITHOUT_RECENT_MAX as u64 <= SUPERBLOCK_SLOT / 4);
 
-/// Checks the numbers of drives and shards.
-pub(crate) fn check_counts(drives: usize, shards: usize) -> Result<(), FormatError> {
-    if drives == 0 || drives > DRIVES_MAX || shards == 0 || shards > SHARDS_MAX {
-        return Err(FormatError::Invalid("number of drives or shards"));
-    }
-    Ok(())
-}
-
-/// Checks the number of recent segments of a shard.
-pub(crate) fn check_recent(segments: usize) -> Result<(), FormatError> {
-    if segments > RECENT_SEGMENTS_MAX {
-        return Err(FormatError::Invalid("number of recent segments"));
-    }
-    Ok(())
-}
-
 impl Superblock {
     /// Checks all fields except the openings. The codecs of drive, segment and scrub records check
     /// those records, and the text codec checks the length of texts.
-    pub(crate) fn check(&self) -> Result<(), FormatError> {
+    pub(super) fn check(&self) -> Result<(), FormatError> {
         check_counts(self.drives.len(), self.shards.len())?;
         if usize::from(self.table_width) > COLUMNS_MAX || self.table_width < self.scheme.width() {
             return Err(FormatError::Invalid("table width"));
@@ -61,5 +46,5 @@ impl Superblock {
 }
 
 #[cfg(test)]
-#[path = "superblock_check_tests.rs"]
+#[path = "check_tests.rs"]
 mod tests;

@@ -1,0 +1,43 @@
+//! The parts of the daemon that the API handlers use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::exports::Exports;
+use crate::operations::Operations;
+use crate::pools::Pools;
+use crate::reactors::Reactors;
+use api::types;
+
+/// The parts of the daemon that the API handlers use.
+pub(crate) struct Services {
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) exports: Arc<Exports>,
+    pub(crate) operations: Arc<Operations>,
+    pub(crate) reactors: Arc<Reactors>,
+    /// The cores of the configuration.
+    pub(crate) cores: Vec<u32>,
+    /// Time of the daemon's start.
+    pub(crate) started: Instant,
+    /// True once every pool was opened or has failed to open.
+    pub(crate) ready: AtomicBool,
+}
+
+impl Services {
+    /// Returns the status of the daemon.
+    pub(crate) fn describe(&self) -> types::DaemonStatus {
+        let (nbd_socket, nbd_listen) = self.exports.addresses();
+        types::DaemonStatus {
+            version: crate::version(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            reactors: self.reactors.all().len() as u64,
+            cores: self.cores.clone(),
+            io: self.reactors.backend().to_string(),
+            ready: self.ready.load(Ordering::Relaxed),
+            nbd_socket,
+            nbd_listen,
+        }
+    }
+}
