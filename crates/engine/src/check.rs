@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
 
+use crate::drive_source::DriveSource;
 use crate::error::Result;
 use crate::finding::{Finding, FindingKind, LostRange};
-use crate::pool::{
-    DriveFilter, DriveFindings, DriveSource, ShardShared, Tuning, assemble_unchecked, plan_shard,
-};
+use crate::pool::{DriveFilter, DriveFindings, ShardShared, assemble_unchecked, plan_shard};
 use crate::salvage::{SalvageCatalogue, describe, describe_catalogue, survey};
 use crate::shard::{Candidate, LostCells, Probe, SalvageShard, verify_shard};
 use crate::space::Space;
+use crate::tuning::Tuning;
 
 /// The most byte ranges that a finding lists.
 const RANGES_MAX: usize = 256;

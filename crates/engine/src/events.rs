@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use format::limits::EVENT_TEXT_MAX;
 use format::{DriveIndex, Event, EventKind};
-use reactor::{Handle, Reactor};
-
-use crate::pool::Journal;
 
 /// The wall clock, in seconds since 1970. It may jump in either direction.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -17,13 +14,14 @@ pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct Events {
     now: WallClock,
     queued: Mutex<Vec<Event>>,
-    /// Set when the pool is open; earlier events stay in the queue.
-    journal: OnceLock<Handle<Journal>>,
+    /// Starts to write the queued events. Set when the pool is open; earlier events stay in the
+    /// queue.
+    start_write: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Events {
     pub(crate) fn new(now: WallClock) -> Self {
-        Self { now, queued: Mutex::default(), journal: OnceLock::new() }
+        Self { now, queued: Mutex::default(), start_write: OnceLock::new() }
     }
 
     /// Emits an event of the pool.
@@ -49,12 +47,8 @@ impl Events {
 
     fn queue(&self, event: Event) {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        if let Some(journal) = self.journal.get().cloned() {
-            // A call fails only when the journal is gone, which has written all events by then.
-            let write = async move {
-                let _ = journal.call(|journal| async move { journal.write_queued().await }).await;
-            };
-            Reactor::current().spawn(write).detach();
+        if let Some(start_write) = self.start_write.get() {
+            start_write();
         }
     }
 
@@ -63,10 +57,11 @@ impl Events {
         std::mem::take(&mut *self.queued.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the journal, which is called for each event from now on.
-    pub(crate) fn set_journal(&self, journal: Handle<Journal>) {
+    /// Sets the function that starts to write the queued events. It is called for each event from
+    /// now on, on the reactor that emits the event.
+    pub(crate) fn set_writer(&self, start_write: impl Fn() + Send + Sync + 'static) {
         // An `Events` is created for each opening, so this is set once.
-        let _ = self.journal.set(journal);
+        let _ = self.start_write.set(Box::new(start_write));
     }
 }
 

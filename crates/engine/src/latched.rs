@@ -19,7 +19,7 @@ use reactor::{
     completion,
 };
 
-use crate::pool::DriveSource;
+use crate::drive_source::DriveSource;
 
 /// A drive source; all drives opened from it share the latch.
 struct LatchedSource {

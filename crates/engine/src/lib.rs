@@ -10,6 +10,8 @@
 mod bad_reads;
 mod check;
 mod control;
+mod control_link;
+mod drive_source;
 mod drives;
 mod error;
 mod events;
@@ -17,6 +19,7 @@ mod fair;
 mod finding;
 mod geometry;
 mod in_flight;
+mod join_all;
 mod latched;
 mod ledger;
 mod log;
@@ -28,22 +31,25 @@ mod salvage;
 mod scrub;
 mod segments;
 mod shard;
+mod slices;
 mod space;
+mod tuning;
 mod volume;
+mod volume_uid;
 mod zones;
 
 pub use check::{CheckReport, check};
 pub use control::SpaceCounters;
-pub use format::{Event, EventKind, QosLimits, ScrubTally};
-
+pub use drive_source::DriveSource;
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use finding::{Finding, FindingKind, LostRange};
+pub use format::{Event, EventKind, QosLimits, ScrubTally};
 pub use log::LogCounters;
 pub use pool::{
-    ChangedRange, CreateOptions, DriveContents, DriveSource, DriveStatus, MemberDrive, NewVolume,
-    OpenOptions, OpenReport, Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, Tuning, VolumeInfo,
-    VolumeTotals, VolumeUsage, check_name, create, erase, identify, open,
+    ChangedRange, CreateOptions, DriveContents, DriveStatus, MemberDrive, NewVolume, OpenOptions, OpenReport,
+    Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, VolumeInfo, VolumeTotals, VolumeUsage,
+    check_name, create, erase, identify, open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{
@@ -53,4 +59,6 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
-pub use volume::{AttachedVolume, Comparison, Extent, Volume, VolumeUid};
+pub use tuning::Tuning;
+pub use volume::{AttachedVolume, Comparison, Extent, Volume};
+pub use volume_uid::VolumeUid;

@@ -25,11 +25,13 @@ pub(crate) use survey::survey;
 pub use survey::{ByteRange, VolumeSurvey};
 pub use volume::{SalvageExtent, SalvageState, SalvageVolume, SalvageVolumeInfo, UnreadableRange};
 
+use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, FindingKind};
-use crate::pool::{DriveFilter, DriveSource, ShardShared, Tuning, assemble, assemble_unchecked, plan_shard};
+use crate::pool::{DriveFilter, ShardShared, assemble, assemble_unchecked, plan_shard};
 use crate::shard::{Candidate, Purpose, SalvageShard};
 use crate::space::Space;
+use crate::tuning::Tuning;
 
 /// Options of [`salvage`].
 #[derive(Clone, Copy, Debug)]

@@ -1,37 +1,31 @@
 //! Volumes: byte ranges over the shards.
 //!
-//! A volume's blocks are striped over the shards in slices ([`Slices`]). A request is split at
-//! slice boundaries and at the size limit of a log record; the parts run concurrently. A write of
-//! up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
+//! A volume's blocks are striped over the shards in slices ([`crate::slices`]). A request is split
+//! at slice boundaries and at the size limit of a log record; the parts run concurrently. A write
+//! of up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
 //! alignment.
 
 mod compare;
 mod copy;
 mod extents;
-mod slices;
-mod uid;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 use format::VolumeId;
 use format::limits::BLOCK;
 use reactor::{Buffer, Handle, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::join_all::join_all;
 use crate::log::REQUEST_BLOCKS_MAX;
-use crate::pool::{Pool, VolumeShared};
+use crate::pool::{Catalogue, Pool, VolumeShared};
 use crate::shard::Shard;
+use crate::slices::SubRequest;
+use crate::volume_uid::VolumeUid;
 pub use compare::Comparison;
 pub use extents::Extent;
-pub(crate) use extents::ShardExtents;
-pub(crate) use slices::Slices;
-use slices::SubRequest;
-pub use uid::VolumeUid;
 
 /// The largest sub-request, in bytes.
 const PART_MAX: u64 = REQUEST_BLOCKS_MAX as u64 * BLOCK as u64;
@@ -43,11 +37,20 @@ pub struct Volume {
     pool: Pool,
 }
 
-impl Volume {
-    pub(crate) fn new(shared: Arc<VolumeShared>, pool: Pool) -> Self {
-        Self { shared, pool }
+impl Pool {
+    /// Opens a volume by name.
+    ///
+    /// # Errors
+    /// `NotFound`, or `Busy` while the volume is being deleted.
+    pub async fn open_volume(&self, name: &str) -> Result<Volume> {
+        let name = name.to_owned();
+        let open = move |catalogue: Rc<Catalogue>| async move { catalogue.open(&name) };
+        let shared = self.catalogue().call(open).await??;
+        Ok(Volume { shared, pool: self.clone() })
     }
+}
 
+impl Volume {
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -391,30 +394,6 @@ impl AttachedVolume {
 
 fn is_aligned(offset: u64, length: usize) -> bool {
     offset.is_multiple_of(BLOCK as u64) && length.is_multiple_of(BLOCK)
-}
-
-/// Runs futures concurrently. Returns the first error, after all futures have completed.
-pub(crate) async fn join_all<F: Future<Output = Result<()>>>(futures: impl Iterator<Item = F>) -> Result<()> {
-    let mut running: Vec<Option<Pin<Box<F>>>> = futures.map(|future| Some(Box::pin(future))).collect();
-    let mut result = Ok(());
-    std::future::poll_fn(|context| {
-        let mut pending = false;
-        for slot in &mut running {
-            let Some(future) = slot else { continue };
-            match future.as_mut().poll(context) {
-                Poll::Ready(output) => {
-                    if result.is_ok() {
-                        result = output;
-                    }
-                    *slot = None;
-                }
-                Poll::Pending => pending = true,
-            }
-        }
-        if pending { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    result
 }
 
 #[cfg(test)]

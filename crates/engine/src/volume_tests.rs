@@ -4,6 +4,7 @@ use format::VolumeSpread;
 
 use super::extents::trim_to;
 use super::*;
+use crate::slices::Slices;
 
 /// Every layout of a volume in a pool of `shards` shards.
 pub(super) fn all_layouts(shards: usize) -> impl Iterator<Item = Slices> {

@@ -13,12 +13,13 @@ use reactor::{Drive, Handle, IoErrorKind, Permit};
 
 use super::publish::encoded;
 use super::{Control, State};
+use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
 use crate::pool::{
-    DriveSource, DriveSuperblock, SuperblockRead, check_zones, prepare_drive, read_superblocks, short_path,
+    DriveSuperblock, SuperblockRead, check_zones, prepare_drive, read_superblocks, short_path,
 };
 use crate::shard::Shard;
 use crate::space::Reserve;

@@ -12,12 +12,12 @@
 //! Must not know: records, maps, volumes.
 
 mod errors;
-mod link;
 mod loss;
 mod members;
 mod publish;
 mod repair;
 mod scrub;
+mod services;
 mod trim;
 
 use std::cell::{Cell, RefCell};
@@ -33,16 +33,14 @@ use reactor::{Drive, Handle, Notify, Semaphore, WaitList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, SuperblockSlot};
+use crate::join_all::join_all;
 use crate::pool::PoolStateStore;
 use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
-use crate::volume::join_all;
 use crate::zones::{AllocatedZones, Zones};
-pub(crate) use link::ControlLink;
 use members::JoiningDrive;
-pub(crate) use repair::ZoneGrant;
 
 /// The control of a pool.
 pub(crate) struct Control {

@@ -7,23 +7,13 @@
 
 use std::rc::Rc;
 
-use format::{DriveIndex, DriveState, EventKind, Superblock, ZoneIndex};
+use format::{DriveIndex, DriveState, EventKind, Superblock};
 use reactor::{Handle, Reactor};
 
 use super::Control;
+use crate::control_link::ZoneGrant;
 use crate::error::{ErrorKind, Result};
 use crate::shard::{Completeness, Shard};
-
-/// Result of a zone allocation for a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ZoneGrant {
-    /// An allocated zone.
-    Zone((DriveIndex, ZoneIndex)),
-    /// Too little free space, or the rest is reserved.
-    NoSpace,
-    /// Every online drive holds a column of the segment.
-    NoDrive,
-}
 
 /// Drives that change state when segments are complete.
 #[derive(Debug, PartialEq, Eq)]

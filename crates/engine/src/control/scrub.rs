@@ -12,8 +12,8 @@ use reactor::{Reactor, WaitList};
 
 use super::Control;
 use crate::error::Result;
+use crate::join_all::join_all;
 use crate::scrub::{Scrub, ScrubFindings, ScrubStatus};
-use crate::volume::join_all;
 
 /// Number of bytes read after which the position is published.
 const PUBLISH_BYTES: u64 = 1 << 30;

@@ -29,7 +29,7 @@ use reactor::{Notify, Reactor, WaitList, local_oneshot};
 use request::PerClass;
 pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, WriteClass};
 
-use crate::control::ControlLink;
+use crate::control_link::ControlLink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, RecordLayout};
 use crate::ledger::Ledger;

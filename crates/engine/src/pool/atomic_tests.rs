@@ -72,7 +72,7 @@ fn of_concurrent_swaps_each_sees_the_one_before() {
                 }
             }
         };
-        crate::volume::join_all((0..SWAPS).map(|_| increment())).await.unwrap();
+        crate::join_all::join_all((0..SWAPS).map(|_| increment())).await.unwrap();
         let count = read(&volume, 4096, 8 * 64).await;
         assert_eq!(u64::from_le_bytes(count[..8].try_into().unwrap()), SWAPS);
         drop(volume);

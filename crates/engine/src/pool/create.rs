@@ -12,7 +12,7 @@ use format::{
 };
 use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
-use super::DriveSource;
+use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, SuperblockSlot, data_start_for, drive_bytes_min, zone_bytes_for};
 

@@ -4,8 +4,8 @@ use format::limits::SUPERBLOCK_SLOT;
 use format::{DriveId, DriveState, PoolId, Scheme};
 use reactor::{Buffer, IoError};
 
-use super::DriveSource;
 use super::superblocks::{SuperblockRead, read_superblocks};
+use crate::drive_source::DriveSource;
 use crate::geometry::SuperblockSlot;
 
 /// The contents of a drive with respect to pools.

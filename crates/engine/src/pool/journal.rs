@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use format::limits::{BLOCK, EVENT_BLOCKS};
 use format::{Event, EventBlock, LayerId};
-use reactor::{Buffer, Semaphore};
+use reactor::{Buffer, Handle, Reactor, Semaphore};
 
 use super::Pool;
 use crate::error::Result;
@@ -65,6 +65,16 @@ impl Journal {
         }
         blocks.sort_by_key(|(_, block)| block.first);
         Ok(blocks)
+    }
+
+    /// Starts to write the queued events, from any reactor.
+    pub(crate) fn start_write(journal: &Handle<Self>) {
+        let journal = journal.clone();
+        // A call fails only when the journal is gone, which has written all events by then.
+        let write = async move {
+            let _ = journal.call(|journal| async move { journal.write_queued().await }).await;
+        };
+        Reactor::current().spawn(write).detach();
     }
 
     /// Writes the queued events.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use format::DriveId;
 
-use super::{DriveSource, Pool};
+use super::Pool;
 use crate::control::Control;
+use crate::drive_source::DriveSource;
 use crate::error::Result;
 
 impl Pool {

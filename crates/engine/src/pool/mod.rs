@@ -17,7 +17,7 @@ mod superblocks;
 use std::sync::Arc;
 
 use format::{DriveErrors, DriveState, PoolId, Scheme};
-use reactor::{Drive, Handle, Reactor};
+use reactor::{Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{ChangedRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
@@ -38,49 +38,6 @@ use crate::finding::LostRange;
 use crate::repair::{BackgroundLimiter, RecentLatency, RepairLimits, RepairStatus};
 use crate::scrub::{Scrub, ScrubStatus};
 use crate::shard::{Shard, ShardCounters};
-use crate::volume::Volume;
-
-/// A drive that can be opened on any reactor. Opening is cheap and cannot fail, because the file or
-/// device is already open.
-pub trait DriveSource: Send + Sync {
-    /// Returns the drive for the reactor of this thread.
-    fn open(&self) -> std::rc::Rc<dyn Drive>;
-
-    /// Returns the path or name, for messages.
-    fn path(&self) -> String;
-}
-
-/// Engine settings that an operator may change. The defaults suit most machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// Memory for the map of all shards, in bytes.
-    pub map_bytes: u64,
-    /// Records in flight for each shard. Further requests are gathered into the next record.
-    pub records_in_flight: usize,
-    /// Bytes of log between two checkpoints of a shard. Bounds the log that a recovery reads.
-    pub checkpoint_bytes: u64,
-    /// The initial speed limits of rebuilds.
-    pub repair: RepairLimits,
-    /// Retire a drive after read errors in this many zones within 24 h, or in a quarter of its
-    /// zones if that is fewer. 0 to never retire a drive.
-    pub retire_after: u32,
-    /// Target mean latency under contention, in percent of the uncontended latency. 0 for no
-    /// target.
-    pub slowdown: u32,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            map_bytes: 1 << 30,
-            records_in_flight: 4,
-            checkpoint_bytes: 1 << 30,
-            repair: RepairLimits::default(),
-            retire_after: 32,
-            slowdown: 200,
-        }
-    }
-}
 
 /// An open pool. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -318,17 +275,6 @@ impl Pool {
             shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
         }
         Ok(())
-    }
-
-    /// Opens a volume by name.
-    ///
-    /// # Errors
-    /// `NotFound`, or `Busy` while the volume is being deleted.
-    pub async fn open_volume(&self, name: &str) -> Result<Volume> {
-        let name = name.to_owned();
-        let open = move |catalogue: std::rc::Rc<Catalogue>| async move { catalogue.open(&name) };
-        let shared = self.inner.catalogue.call(open).await??;
-        Ok(Volume::new(shared, self.clone()))
     }
 }
 

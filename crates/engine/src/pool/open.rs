@@ -15,8 +15,9 @@ use reactor::{Handle, Reactor, Remote};
 use super::catalogue::Catalogue;
 use super::create::short_path;
 use super::superblocks::{DriveSuperblock, SuperblockRead, newest, read_superblocks};
-use super::{DriveSource, Journal, Pool, PoolInner, PoolStateStore, StateStamp, Tuning};
+use super::{Journal, Pool, PoolInner, PoolStateStore, StateStamp};
 use crate::control::{Control, cancel_draining, columns_missing};
+use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
 use crate::geometry::{Geometry, SuperblockSlot};
@@ -26,6 +27,7 @@ use crate::repair::BackgroundLimiter;
 use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
+use crate::tuning::Tuning;
 use crate::zones::Zones;
 
 /// Options for opening a pool.
@@ -445,7 +447,8 @@ async fn open_parts(
     if report.uncertain {
         events.emit(EventKind::StateUncertain, 0, "");
     }
-    events.set_journal(journal.clone());
+    let writer = journal.clone();
+    events.set_writer(move || Journal::start_write(&writer));
     journal.call(|journal| async move { journal.write_queued().await }).await?;
     let inner = PoolInner {
         id: superblock.pool,
@@ -619,7 +622,7 @@ async fn resume_all(
     for candidate in started.candidates.clone() {
         let handle = handle.clone();
         let start = move |candidate: Rc<Candidate>| async move {
-            candidate.start(handle).map(|shard| Handle::register(&Reactor::current(), shard))
+            candidate.start(Arc::new(handle)).map(|shard| Handle::register(&Reactor::current(), shard))
         };
         let shard = candidate.call(start).await??;
         started.shards.push(shard.clone());

@@ -3,6 +3,7 @@
 
 use super::tests::{create_options, drives, open_options, pattern, read, run};
 use super::*;
+use crate::Tuning;
 use crate::{AttachedVolume, ChangedRange, ErrorKind, VolumeUsage};
 
 const BLOCK: u64 = 4096;

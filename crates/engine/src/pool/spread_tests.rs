@@ -4,6 +4,7 @@ use reactor::Buffer;
 
 use super::tests::{create_options, drives, open_options, pattern, run};
 use super::*;
+use crate::DriveSource;
 use crate::ErrorKind;
 
 const SLICE: u64 = 4 << 20;

@@ -10,7 +10,9 @@ use reactor::{
 };
 
 use super::*;
+use crate::DriveSource;
 use crate::ErrorKind;
+use crate::Tuning;
 
 struct MemorySource(Arc<Memory>, usize);
 

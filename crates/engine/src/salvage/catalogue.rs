@@ -10,7 +10,7 @@ use reactor::Buffer;
 
 use crate::finding::{Finding, FindingKind};
 use crate::shard::{BlockState, LayerChain, Probe, SalvageShard};
-use crate::volume::Slices;
+use crate::slices::Slices;
 
 /// A volume or snapshot with a readable record.
 pub(crate) struct SalvageableVolume {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::finding::{Finding, FindingKind, LostRange};
 use crate::pool::AssembledPool;
 use crate::shard::{LostPart, LostPartKind, SalvageShard};
-use crate::volume::Slices;
+use crate::slices::Slices;
 
 /// The most ranges that a finding lists.
 const RANGES_MAX: u64 = 256;

@@ -12,7 +12,7 @@ use format::limits::BLOCK;
 use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
 
 use super::headers::ScannedRecord;
-use super::scan::row_repairs;
+use super::row_repairs::row_repairs;
 use crate::row_reader::{RowReader, RowSpan};
 
 /// Number of newest durable records that are checked in each segment.

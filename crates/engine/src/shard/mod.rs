@@ -13,6 +13,7 @@ mod active_layers;
 mod clean_for_others;
 mod compact;
 mod drives_behind;
+mod extents;
 mod headers;
 mod heal;
 mod layer_usage;
@@ -24,6 +25,7 @@ mod read;
 mod rebuild;
 mod repair;
 mod replay;
+mod row_repairs;
 mod salvage;
 mod scan;
 mod scan_readable;
@@ -43,6 +45,7 @@ use format::{DriveIndex, LayerId, VolumeId};
 use reactor::{Drive, WaitList};
 use smallvec::SmallVec;
 
+pub(crate) use extents::ShardExtents;
 pub(crate) use layer_usage::{Ancestor, Child, LayerNeighbours};
 pub(crate) use lost_part::{LostPart, LostPartKind};
 pub(crate) use repair::Completeness;
@@ -50,7 +53,7 @@ pub(crate) use salvage::{BlockState, LayerChain, Probe, Purpose, SalvageShard, S
 pub(crate) use start::{Candidate, Examination, ShardPlan};
 pub(crate) use verify::{LostCells, verify_shard};
 
-use crate::control::ControlLink;
+use crate::control_link::ControlLink;
 use crate::error::{Error, Result};
 use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
@@ -60,7 +63,6 @@ use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
-use crate::volume::ShardExtents;
 
 /// Number of blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::written_in_row;
-use super::scan::{expected, row_repairs};
+use super::row_repairs::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::repair::BackgroundPermit;
 use crate::row_reader::RowSpan;

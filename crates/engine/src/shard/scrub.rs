@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::{LostCell, written_in_row};
-use super::scan::{expected, row_repairs};
+use super::row_repairs::{expected, row_repairs};
 use crate::repair::Throttle;
 use crate::row_reader::PartialRows;
 use crate::scrub::{Damage, ScrubFindings, ScrubProgress};

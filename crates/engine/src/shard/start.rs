@@ -10,7 +10,7 @@ use format::{
     Address, CheckpointRoot, DriveIndex, LayerEntry, MapEntry, Row, SegmentId, SegmentRecord, SegmentState,
     ShardRecord, ZoneIndex,
 };
-use reactor::{Handle, Reactor, WaitList};
+use reactor::{Reactor, WaitList};
 
 use super::headers::ScannedRecord;
 use super::lost_part::LostPart;
@@ -19,7 +19,8 @@ use super::scan::{LogScan, examine};
 use super::scan_readable::examine_readable;
 use super::tables::{LoadedTables, StoredTables};
 use super::{Shard, active_layers, heal, locks, repair, scrub};
-use crate::control::{Control, ControlLink};
+use crate::control_link::{ControlLink, ControlServices};
+use crate::drive_source::DriveSource;
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::FairScheduler;
@@ -27,12 +28,12 @@ use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogStart};
 use crate::map::Map;
-use crate::pool::{DriveSource, Tuning};
 use crate::repair::BackgroundLimiter;
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
+use crate::tuning::Tuning;
 
 /// Reads, in units of the scheduler, that may be in flight regardless of latency when several
 /// volumes compete.
@@ -180,7 +181,7 @@ impl Candidate {
     ///
     /// # Errors
     /// If it was called before.
-    pub(crate) fn start(&self, control: Handle<Control>) -> Result<Rc<Shard>> {
+    pub(crate) fn start(&self, control: Arc<dyn ControlServices>) -> Result<Rc<Shard>> {
         let examined = self.examined.borrow();
         let Some(examined) = examined.as_ref() else {
             return Err(Error::new(ErrorKind::Closed, "the shard was started before"));
@@ -228,7 +229,7 @@ impl Candidate {
         Ok(())
     }
 
-    fn assemble(&self, control: Handle<Control>, examined: &LogScan) -> (Rc<Shard>, usize) {
+    fn assemble(&self, control: Arc<dyn ControlServices>, examined: &LogScan) -> (Rc<Shard>, usize) {
         let plan = &self.plan;
         let mut map = Map::new(plan.map_nodes, plan.dirty_nodes);
         let (tables, anchor) = match self.loaded.take() {

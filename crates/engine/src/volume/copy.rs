@@ -10,8 +10,9 @@ use std::sync::Arc;
 use format::limits::BLOCK_BYTES;
 use reactor::Buffer;
 
-use super::{AttachedVolume, join_all};
+use super::AttachedVolume;
 use crate::error::{Error, ErrorKind, Result};
+use crate::join_all::join_all;
 
 /// Bytes that are read and written at once.
 const COPY_PIECE: u64 = 1 << 20;

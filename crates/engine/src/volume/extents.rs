@@ -9,9 +9,10 @@ use format::VolumeId;
 use format::limits::{BLOCK, SLICE};
 use smallvec::SmallVec;
 
-use super::{AttachedVolume, ShardAccess, Slices, SubRequest};
+use super::{AttachedVolume, ShardAccess};
 use crate::error::Result;
-use crate::shard::Shard;
+use crate::shard::{Shard, ShardExtents};
+use crate::slices::{Slices, SubRequest};
 
 /// The most slices queried for one reply, in addition to one of each shard. Bounds the work.
 const SLICES_MAX: usize = 16;
@@ -23,14 +24,6 @@ pub struct Extent {
     pub length: u64,
     /// True for data; a hole reads as zeros.
     pub data: bool,
-}
-
-/// The reply of a shard to a query about a run of blocks.
-pub(crate) struct ShardExtents {
-    /// Lengths in blocks of alternating extents; true for data.
-    pub(crate) extents: Vec<(u64, bool)>,
-    /// The first block after the run, within the bound of the query, that may hold data.
-    pub(crate) next: Option<u64>,
 }
 
 impl AttachedVolume {

@@ -150,7 +150,8 @@ mod tests {
 
     use super::*;
     use crate::fair::{RateLimiter, RateLimits};
-    use crate::volume::{Slices, VolumeUid};
+    use crate::slices::Slices;
+    use crate::volume_uid::VolumeUid;
 
     fn shared(id: VolumeId) -> Arc<VolumeShared> {
         Arc::new(VolumeShared {

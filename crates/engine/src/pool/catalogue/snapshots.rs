@@ -8,8 +8,8 @@ use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool, SEPARATOR, check_name, split_name};
 use crate::error::Result;
+use crate::join_all::join_all;
 use crate::shard::Shard;
-use crate::volume::join_all;
 
 impl Catalogue {
     /// Takes a snapshot, named `volume@snapshot`. It contains every write acknowledged before, and

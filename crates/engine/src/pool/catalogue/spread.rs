@@ -8,7 +8,7 @@ use format::{VolumeKind, VolumeSpread, VolumeState};
 
 use super::Catalogue;
 use crate::error::{Error, ErrorKind, Result};
-use crate::volume::Slices;
+use crate::slices::Slices;
 
 impl Catalogue {
     /// Returns a spread over `wanted` consecutive shards, the ones with the fewest assigned bytes;

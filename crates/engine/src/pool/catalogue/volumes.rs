@@ -13,7 +13,7 @@ use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
 use crate::shard::Shard;
-use crate::volume::VolumeUid;
+use crate::volume_uid::VolumeUid;
 
 /// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use reactor::{Reactor, Semaphore};
 use smallvec::SmallVec;
 
 use super::RepairQueue;
-use crate::control::ZoneGrant;
+use crate::control_link::ZoneGrant;
 use crate::error::Result;
 use crate::repair::RepairState;
 use crate::segments::Incomplete;
