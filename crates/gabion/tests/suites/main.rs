@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use home::{BenchHome, alive, cut, json, leftovers, results, text};
+use harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
 #[test]
 fn files_are_measured_alternately_and_overwritten_with_permission_only() {

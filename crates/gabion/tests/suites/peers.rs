@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::home::{BenchHome, alive, cut, json, leftovers, results, text};
+use crate::harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
 #[test]
 fn drives_behind_other_servers_are_measured() {

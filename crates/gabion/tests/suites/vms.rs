@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::home::{BenchHome, alive, cut, json, leftovers, results, text};
+use crate::harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
 /// Returns the kernel installed by `./run setup`.
 fn guest() -> Option<String> {
