@@ -1,4 +1,4 @@
-//! How a command ends: its exit status, and what is printed when it failed.
+//! Exit status of commands, and error output.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,25 +6,25 @@ use std::process::ExitCode;
 use api::types::ErrorResponse;
 use api::{Error, ErrorKind};
 
-/// How a command ended.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Done, and all is well.
-    Done,
-    /// Done, and what was looked at is not well.
-    Unwell,
+pub(crate) enum ExitReason {
+    /// Success; the examined object is healthy.
+    Success,
+    /// Success; the examined object is degraded or damaged.
+    Unhealthy,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<ExitReason> for ExitCode {
+    fn from(outcome: ExitReason) -> Self {
         match outcome {
-            Outcome::Done => Self::SUCCESS,
-            Outcome::Unwell => Self::from(3),
+            ExitReason::Success => Self::SUCCESS,
+            ExitReason::Unhealthy => Self::from(3),
         }
     }
 }
 
-/// The command line makes no sense, in a way that only shows later than its parsing.
+/// An invalid command line that is detected after parsing.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -36,31 +36,31 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Tells why a command failed, and gives its exit status.
+/// Prints the error of a command to standard error and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let status = if error.is::<Usage>() { 2 } else { 1 };
-    let of_machines = error.downcast_ref::<vm::Error>().map(known_of_machines);
-    let known = match error.downcast_ref::<Error>().cloned().or(of_machines) {
-        Some(known) => known,
+    let vm_error = error.downcast_ref::<vm::Error>().map(to_api_error);
+    let error_value = match error.downcast_ref::<Error>().cloned().or(vm_error) {
+        Some(error_value) => error_value,
         None => {
             let kind = if status == 2 { ErrorKind::Invalid } else { ErrorKind::Internal };
             Error::new(kind, format!("{error:#}"))
         }
     };
     if json {
-        let answer = ErrorResponse { error: known };
-        eprintln!("{}", serde_json::to_string(&answer).unwrap_or_else(|_| answer.error.to_string()));
+        let response = ErrorResponse { error: error_value };
+        eprintln!("{}", serde_json::to_string(&response).unwrap_or_else(|_| response.error.to_string()));
     } else {
-        eprintln!("gabion: {known}");
-        if let Some(hint) = known.hint_text() {
+        eprintln!("gabion: {error_value}");
+        if let Some(hint) = error_value.hint_text() {
             eprintln!("  hint: {hint}");
         }
     }
     ExitCode::from(status)
 }
 
-/// An error of a machine in the words of the API.
-fn known_of_machines(error: &vm::Error) -> Error {
+/// Converts an error of a machine operation to an API error.
+fn to_api_error(error: &vm::Error) -> Error {
     let kind = match error.kind() {
         vm::ErrorKind::Invalid => ErrorKind::Invalid,
         vm::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -68,9 +68,9 @@ fn known_of_machines(error: &vm::Error) -> Error {
         vm::ErrorKind::Busy => ErrorKind::Busy,
         vm::ErrorKind::Io | vm::ErrorKind::Qemu => ErrorKind::Io,
     };
-    let known = Error::new(kind, error.to_string());
+    let error_value = Error::new(kind, error.to_string());
     match error.hint_text() {
-        Some(hint) => known.hint(hint),
-        None => known,
+        Some(hint) => error_value.hint(hint),
+        None => error_value,
     }
 }

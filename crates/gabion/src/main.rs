@@ -1,14 +1,15 @@
-//! The command line.
+//! The `gabion` command.
 //!
-//! Owns words, tables and exit statuses. Always true: what a command prints on standard output is its result, in one
-//! JSON document if asked; everything else goes to standard error. Must not know: anything of storage but the API.
+//! Owns the command line, output tables and exit statuses. Always true: standard output holds only
+//! the result of a command, with `--json` as one JSON document; everything else is written to
+//! standard error. Must not know: storage internals; only the API.
 
+mod child_daemon;
 mod cli;
 mod commands;
 mod failure;
 mod image;
 mod output;
-mod own_daemon;
 mod progress;
 mod quickstart;
 mod suites;
@@ -21,7 +22,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let json = cli.global.json;
     match commands::run(cli) {
-        Ok(outcome) => outcome.into(),
+        Ok(reason) => reason.into(),
         Err(error) => failure::report(&error, json),
     }
 }

@@ -1,4 +1,4 @@
-//! Following an operation of the daemon to its end.
+//! Progress of daemon operations on the terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use api::client::Client;
 use api::types::Operation;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes longer than this is shown.
+/// Operations that take longer are progress.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Waits for the end of an operation, and shows its progress if it takes long.
@@ -16,33 +16,33 @@ const SHOWN_AFTER: Duration = Duration::from_secs(2);
 /// # Errors
 /// The error of the operation.
 pub(crate) async fn follow(client: &Client, operation: Operation, quiet: bool) -> Result<Operation> {
-    let mut shown = Shown::new(quiet);
-    let ended = client.wait(operation, |current| shown.update(current)).await;
-    shown.clear();
+    let mut progress = OperationProgress::new(quiet);
+    let ended = client.wait(operation, |current| progress.update(current)).await;
+    progress.clear();
     Ok(ended?)
 }
 
-/// One line that says how far something is that goes on by itself; gone when this is dropped.
-pub(crate) struct Line {
+/// A status line on the terminal, removed on drop.
+pub(crate) struct StatusLine {
     quiet: bool,
     started: Instant,
     bar: Option<ProgressBar>,
 }
 
-impl Line {
+impl StatusLine {
     pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet, started: Instant::now(), bar: None }
     }
 
-    /// Says it, if it takes long and somebody looks.
-    pub(crate) fn show(&mut self, what: &str) {
+    /// Shows a message if the command takes long and standard error is a terminal.
+    pub(crate) fn show(&mut self, message: &str) {
         if !self.quiet && self.started.elapsed() >= SHOWN_AFTER && std::io::stderr().is_terminal() {
-            self.bar.get_or_insert_with(new_bar).set_message(what.to_owned());
+            self.bar.get_or_insert_with(new_bar).set_message(message.to_owned());
         }
     }
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -50,34 +50,34 @@ impl Drop for Line {
     }
 }
 
-/// What is on the terminal.
-struct Shown {
+/// The displayed progress of an operation.
+struct OperationProgress {
     quiet: bool,
     started: Instant,
     bar: Option<ProgressBar>,
-    /// The step that was last printed where there is no terminal.
+    /// The last printed step, if standard error is not a terminal.
     printed: String,
 }
 
-impl Shown {
+impl OperationProgress {
     fn new(quiet: bool) -> Self {
         Self { quiet, started: Instant::now(), bar: None, printed: String::new() }
     }
 
-    fn update(&mut self, news: &Operation) {
+    fn update(&mut self, operation: &Operation) {
         if self.quiet || self.started.elapsed() < SHOWN_AFTER {
             return;
         }
         if !std::io::stderr().is_terminal() {
-            if self.printed != news.step {
-                eprintln!("{} {}: {}", news.kind, news.target, news.step);
-                self.printed.clone_from(&news.step);
+            if self.printed != operation.step {
+                eprintln!("{} {}: {}", operation.kind, operation.target, operation.step);
+                self.printed.clone_from(&operation.step);
             }
             return;
         }
         let bar = self.bar.get_or_insert_with(new_bar);
-        bar.set_message(format!("{} {}: {}", news.kind, news.target, news.step));
-        match (news.done, news.total) {
+        bar.set_message(format!("{} {}: {}", operation.kind, operation.target, operation.step));
+        match (operation.done, operation.total) {
             (Some(done), Some(total)) if total > 0 => {
                 bar.set_style(style("{spinner} {msg} [{bar:30}] {percent} % {elapsed}"));
                 bar.set_length(total);

@@ -1,4 +1,4 @@
-//! `gabion bench`: the engine and the codec alone; suites and disks over vhost-user are handed on.
+//! `gabion bench`: runs the engine and codec benchmarks, and dispatches to the others.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use bench::Sample;
 use indicatif::ProgressBar;
 
 use crate::cli::{BenchArgs, BenchCommand, Global};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::{output, suites};
 
-const ENGINE_PROMISES: &str = "\
-engine: one reactor core, memory drives, in-process load. Every read is verified against its checksum and compared with
-what was written; every write is logged with header, MAC, checksums and parity. Memory drives keep what they are given,
-so nothing is flushed.";
+const ENGINE_SETUP: &str = "\
+engine: one reactor core, memory drives, in-process load. Every read is verified by checksum and compared with the
+written data; every write is logged with header, MAC, checksums and parity. Memory drives have no volatile cache, so
+nothing is flushed.";
 
-const CODEC_PROMISES: &str = "\
-codec: one core. CRC-32C of a block, parity of a row of 64 KiB columns, and one lost column from the others; from memory
-that fits the second-level cache. Results are compared with known ones.";
+const CODEC_SETUP: &str = "\
+codec: one core. CRC-32C of a block, parity of a row of 64 KiB columns, and reconstruction of one column; the data fits
+the L2 cache. Results are compared with reference values.";
 
-/// Measures and prints.
+/// Runs a benchmark command and prints its result.
 ///
 /// # Errors
-/// When a benchmark cannot run, or a result was wrong.
-pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
+/// If a benchmark fails or reads wrong data.
+pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason> {
     match command {
-        BenchCommand::Engine(arguments) => alone(global, arguments, true),
-        BenchCommand::Codec(arguments) => alone(global, arguments, false),
+        BenchCommand::Engine(arguments) => run_in_memory(global, arguments, true),
+        BenchCommand::Codec(arguments) => run_in_memory(global, arguments, false),
         BenchCommand::Churn(arguments) => super::bench_churn::run(global, arguments),
         BenchCommand::Snapshots(arguments) => super::bench_snapshots::run(global, arguments),
         BenchCommand::Rebuild(arguments) => super::bench_rebuild::run(global, arguments),
@@ -44,18 +44,18 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<Outcome> {
     }
 }
 
-/// The engine or the codec alone.
-fn alone(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<Outcome> {
-    let promises = if engine { ENGINE_PROMISES } else { CODEC_PROMISES };
+/// Runs the engine or the codec benchmark.
+fn run_in_memory(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<ExitReason> {
+    let setup = if engine { ENGINE_SETUP } else { CODEC_SETUP };
     let table = !global.json && !global.quiet;
     if table {
-        super::print(&format!("{promises}\nmachine: {}\n\n{}", bench::machine(), output::sample_header()))?;
+        super::print(&format!("{setup}\nmachine: {}\n\n{}", bench::machine(), output::sample_header()))?;
     }
     let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner.set_message("measuring");
     let show = |sample: &Sample| {
-        // Lines appear as they are measured; who no longer listens is found out at the end.
+        // Lines are printed as they are measured. A closed output is reported at the end.
         if table {
             spinner.suspend(|| super::print(&output::sample(sample)).unwrap_or_default());
         }
@@ -67,7 +67,7 @@ fn alone(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<Outcome
     };
     spinner.finish_and_clear();
     if samples.is_empty() {
-        bail!("no job's name contains '{}'", arguments.only);
+        bail!("no job has '{}' in its name", arguments.only);
     }
     if global.json {
         super::print(&super::to_json(&samples)?)?;
@@ -75,7 +75,7 @@ fn alone(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<Outcome
     let wrong: Vec<&str> =
         samples.iter().filter(|sample| sample.wrong > 0).map(|sample| sample.op.as_str()).collect();
     if !wrong.is_empty() {
-        bail!("results were wrong, the figures mean nothing: {}", wrong.join(", "));
+        bail!("wrong data was read, the results are invalid: {}", wrong.join(", "));
     }
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }

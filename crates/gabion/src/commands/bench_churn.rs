@@ -3,24 +3,24 @@
 use anyhow::{Context, Result};
 use bench::churn::{ChurnOptions, ChurnStep, Distribution};
 
-use super::measuring::Measuring;
+use super::measurement::Measurement;
 use crate::cli::{ChurnArgs, DistributionArg, Global};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-const PROMISES: &str = "\
-churn: one reactor core, memory drives, in-process load. Every write is logged with header, MAC, checksums and parity; what the
-cleaner reads is verified against its checksum; at the end every block is read and looked at. Memory drives keep what they are
-given, so nothing is flushed. Columns from 'cleaning' on are blocks on the drives for each that was written.";
+const SETUP: &str = "\
+churn: one reactor core, memory drives, in-process load. Every write is logged with header, MAC, checksums and parity;
+reads of the cleaner are verified by checksum; at the end, every block is read and compared. Memory drives have no
+volatile cache, so nothing is flushed. Columns from 'cleaning' on: blocks written to the drives per user block.";
 
-/// Measures and prints.
+/// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// When the benchmark cannot run, or a block does not hold what was written.
-pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<Outcome> {
+/// If the benchmark fails, or a block has wrong contents.
+pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<ExitReason> {
     let options = ChurnOptions {
         scheme: arguments.scheme,
-        drive_bytes: usize::try_from(arguments.drive_size.0).context("the size of a drive")?,
+        drive_bytes: usize::try_from(arguments.drive_size.0).context("--drive-size")?,
         fill: f64::from(arguments.fill) / 100.0,
         distribution: match arguments.distribution {
             DistributionArg::Uniform => Distribution::Uniform,
@@ -30,23 +30,23 @@ pub(crate) fn run(global: &Global, arguments: &ChurnArgs) -> Result<Outcome> {
         queue_depth: arguments.depth,
         seed: arguments.seed,
     };
-    let measuring = Measuring::begin(global, PROMISES)?;
-    if measuring.table {
+    let measurement = Measurement::start(global, SETUP)?;
+    if measurement.table {
         super::print(&output::churn_header())?;
     }
-    measuring.tell("making the pool");
-    let tell = |step: ChurnStep<'_>| match step {
-        ChurnStep::Filling(share) => measuring.tell_share("filling the volume", share),
-        ChurnStep::Verifying(share) => measuring.tell_share("reading every block", share),
+    measurement.set_step("creating the pool");
+    let report = |step: ChurnStep<'_>| match step {
+        ChurnStep::Filling(share) => measurement.set_progress("filling the volume", share),
+        ChurnStep::Verifying(share) => measurement.set_progress("verifying", share),
         ChurnStep::Measured(window) => {
-            measuring.tell("overwriting");
-            // Lines appear as they are measured; who no longer listens is found out at the end.
-            if measuring.table {
+            measurement.set_step("overwriting");
+            // Lines are printed as they are measured. A closed output is reported at the end.
+            if measurement.table {
                 let line = output::churn_window(None, window);
-                measuring.spinner.suspend(|| super::print(&line).unwrap_or_default());
+                measurement.spinner.suspend(|| super::print(&line).unwrap_or_default());
             }
         }
     };
-    let churn = bench::churn::run(&options, tell).context("churning")?;
-    measuring.end(&churn, output::churn, churn.wrong)
+    let churn = bench::churn::run(&options, report).context("measuring steady-state overwrites")?;
+    measurement.finish(&churn, output::churn, churn.wrong)
 }

@@ -3,20 +3,20 @@
 use anyhow::{Context, Result};
 use bench::fairness::{Drives, FairnessOptions};
 
-use super::measuring::Measuring;
+use super::measurement::Measurement;
 use crate::cli::{FairnessArgs, Global};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-const PROMISES: &str = "\
-fairness: one reactor core, in-process load, two volumes of one pool. Every write is logged with header, MAC, checksums and parity, every
-read is verified against its checksum and looked at. Nobody asks for a flush.";
+const SETUP: &str = "\
+fairness: one reactor core, in-process load, two volumes of one pool. Every write is logged with header,
+MAC, checksums and parity; every read is verified by checksum and compared. The load sends no flushes.";
 
-/// Measures and prints.
+/// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// When the benchmark cannot run, or a block does not hold what was written.
-pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<Outcome> {
+/// If the benchmark fails, or a block has wrong contents.
+pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<ExitReason> {
     let drives = match &arguments.directory {
         Some(directory) => Drives::Files(directory.clone()),
         None => Drives::Paths(arguments.drives.clone()),
@@ -32,8 +32,8 @@ pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<Outcome> 
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };
-    let measuring = Measuring::begin(global, PROMISES)?;
-    let found = bench::fairness::run(&options, &mut |step| measuring.tell(step))
-        .context("measuring how volumes share")?;
-    measuring.end(&found, output::fairness, found.wrong)
+    let measurement = Measurement::start(global, SETUP)?;
+    let result = bench::fairness::run(&options, &mut |step| measurement.set_step(step))
+        .context("measuring the latency under contention")?;
+    measurement.finish(&result, output::fairness, result.wrong)
 }

@@ -3,20 +3,20 @@
 use anyhow::{Context, Result, bail};
 use bench::rebuild::{Drives, RebuildOptions};
 
-use super::measuring::Measuring;
+use super::measurement::Measurement;
 use crate::cli::{Global, RebuildArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-const PROMISES: &str = "\
-rebuild: one reactor core, in-process load. What is written anew is compared with the checksums of what it holds and flushed before it
-counts; every read of users is verified against its checksum and looked at.";
+const SETUP: &str = "\
+rebuild: one reactor core, in-process load. Rebuilt columns are verified by checksum and flushed before they
+count; every client read is verified by checksum and compared.";
 
-/// Measures and prints.
+/// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// When the benchmark cannot run, or a block does not hold what was written.
-pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
+/// If the benchmark fails, or a block has wrong contents.
+pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<ExitReason> {
     let drives = match &arguments.directory {
         _ if !arguments.drives.is_empty() => Drives::Paths(arguments.drives.clone()),
         Some(directory) => Drives::Files(directory.clone()),
@@ -28,14 +28,10 @@ pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
     };
     let width = usize::from(arguments.scheme.width());
     if count <= width {
-        bail!(
-            "{count} drives: {} needs at least {} for a lost one to be rebuilt",
-            arguments.scheme,
-            width + 1
-        );
+        bail!("{count} drives: {} needs at least {} to rebuild a failed drive", arguments.scheme, width + 1);
     }
     if arguments.scheme.parity() == 0 {
-        bail!("{} bears no loss: there is nothing to rebuild from", arguments.scheme);
+        bail!("{} has no parity: a failed drive cannot be rebuilt", arguments.scheme);
     }
     let options = RebuildOptions {
         scheme: arguments.scheme,
@@ -44,8 +40,8 @@ pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<Outcome> {
         drive_bytes: arguments.drive_size.0,
         rounds: arguments.rounds,
     };
-    let measuring = Measuring::begin(global, PROMISES)?;
-    let rebuilt =
-        bench::rebuild::run(&options, &mut |step| measuring.tell(step)).context("measuring a rebuild")?;
-    measuring.end(&rebuilt, output::rebuilt, rebuilt.wrong)
+    let measurement = Measurement::start(global, SETUP)?;
+    let result = bench::rebuild::run(&options, &mut |step| measurement.set_step(step))
+        .context("measuring a rebuild")?;
+    measurement.finish(&result, output::rebuild_result, result.wrong)
 }

@@ -3,24 +3,24 @@
 use anyhow::{Context, Result};
 use bench::snapshots::SnapshotOptions;
 
-use super::measuring::Measuring;
+use super::measurement::Measurement;
 use crate::cli::{Global, SnapshotsArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-const PROMISES: &str = "\
-snapshots: one reactor core, memory drives, in-process load. Every write is logged with header, MAC, checksums and parity, and so is what
-a snapshot is known by; every read is verified against its checksum and looked at. Memory drives keep what they are given,
-so nothing is flushed.";
+const SETUP: &str = "\
+snapshots: one reactor core, memory drives, in-process load. Writes and the metadata of snapshots are logged with
+header, MAC, checksums and parity; every read is verified by checksum and compared. Memory drives have no volatile
+cache, so nothing is flushed.";
 
 /// Bytes of each volume.
 const VOLUME: u64 = 128 << 20;
 
-/// Measures and prints.
+/// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// When the benchmark cannot run, or a block does not hold what was written.
-pub(crate) fn run(global: &Global, arguments: &SnapshotsArgs) -> Result<Outcome> {
+/// If the benchmark fails, or a block has wrong contents.
+pub(crate) fn run(global: &Global, arguments: &SnapshotsArgs) -> Result<ExitReason> {
     let options = SnapshotOptions {
         volume_bytes: VOLUME,
         snapshots: arguments.snapshots,
@@ -28,8 +28,8 @@ pub(crate) fn run(global: &Global, arguments: &SnapshotsArgs) -> Result<Outcome>
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };
-    let measuring = Measuring::begin(global, PROMISES)?;
-    let found =
-        bench::snapshots::run(&options, |part| measuring.tell(part)).context("measuring snapshots")?;
-    measuring.end(&found, output::snapshots_measured, found.wrong)
+    let measurement = Measurement::start(global, SETUP)?;
+    let result =
+        bench::snapshots::run(&options, |part| measurement.set_step(part)).context("measuring snapshots")?;
+    measurement.finish(&result, output::snapshots_result, result.wrong)
 }

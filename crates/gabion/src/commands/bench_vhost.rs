@@ -7,44 +7,44 @@ use bench::vhost::{Line, VhostOptions};
 use indicatif::ProgressBar;
 
 use crate::cli::{Global, VhostArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-const PROMISES: &str = "\
-vhost: a front end without a machine shares memory with the back end and polls the queues; medians of the rounds. Each
-block that is written carries its number, which is looked for when it is read. IOPS and round trips are the load's, cores
-the back end's. A ratio is the first back end's IOPS for one of this one's.";
+const SETUP: &str = "\
+vhost: a load generator acts as the front end: it shares memory with the back end and polls the queues. Each written
+block holds its number, which is compared on read. Medians over the rounds; IOPS and latencies are measured in the
+front end, 'cores' is the CPU time of the back end. 'ratio' is the first back end's IOPS divided by this one's.";
 
-const MEMORY_PROMISES: &str = "\
-memory drives: a pool of 4+1 in this process, on threads of its own. Every read is verified against its checksum; every
-write is logged with header, MAC, checksums and parity. Memory drives keep what they are given, so nothing is flushed.";
+const MEMORY_SETUP: &str = "\
+memory drives: a 4+1 pool in this process, on separate threads. Every read is verified by checksum; every write is
+logged with header, MAC, checksums and parity. Memory drives have no volatile cache, so nothing is flushed.";
 
-/// Time before a job counts.
+/// Warm-up time of a job.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Measures and prints.
+/// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// When a back end cannot be used, or a result was wrong.
-pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<Outcome> {
+/// If a back end cannot be used, or wrong data was read.
+pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<ExitReason> {
     let options = options(arguments)?;
     let table = !global.json && !global.quiet;
     if table {
-        let memory = if options.socket.is_none() { MEMORY_PROMISES } else { "" };
+        let memory = if options.socket.is_none() { MEMORY_SETUP } else { "" };
         let (machine, header) = (bench::machine(), output::line_header());
-        super::print(&format!("{PROMISES}\n{memory}\nmachine: {machine}\n\n{header}"))?;
+        super::print(&format!("{SETUP}\n{memory}\nmachine: {machine}\n\n{header}"))?;
     }
     let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     spinner.set_message("measuring");
-    // No ticking thread: it would take its time from what is measured.
+    // No ticking thread, which would take CPU time from the measurement.
     spinner.tick();
     let show = |line: &Line| {
-        // Lines appear as they are measured; who no longer listens is found out at the end.
+        // Lines are printed as they are measured. A closed output is reported at the end.
         if table {
             spinner.suspend(|| super::print(&output::line(line)).unwrap_or_default());
         }
     };
-    let report = bench::vhost::run(&options, show).context("measuring disks over vhost-user")?;
+    let report = bench::vhost::run(&options, show).context("measuring vhost-user disks")?;
     spinner.finish_and_clear();
     if global.json {
         super::print(&super::to_json(&report)?)?;
@@ -54,21 +54,21 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<Outcome> {
     let wrong: Vec<&str> =
         report.lines.iter().filter(|line| line.median.wrong > 0).map(|line| line.job.as_str()).collect();
     if !wrong.is_empty() {
-        bail!("results were wrong, the figures mean nothing: {}", wrong.join(", "));
+        bail!("wrong data was read, the results are invalid: {}", wrong.join(", "));
     }
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
     let jobs = match arguments.job.block {
-        Some(block) => vec![own_job(arguments, block.0)],
+        Some(block) => vec![user_job(arguments, block.0)],
         None => {
             let table = bench::vhost::table().jobs;
             table.into_iter().filter(|job| job.name.contains(&arguments.only)).collect()
         }
     };
     if jobs.is_empty() {
-        bail!("no job's name contains '{}'", arguments.only);
+        bail!("no job has '{}' in its name", arguments.only);
     }
     Ok(VhostOptions {
         socket: arguments.socket.clone(),
@@ -92,7 +92,7 @@ fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
     })
 }
 
-fn own_job(arguments: &VhostArgs, block_bytes: u64) -> bench::Job {
+fn user_job(arguments: &VhostArgs, block_bytes: u64) -> bench::Job {
     let job = &arguments.job;
     let order = if job.sequential { "sequential" } else { "random" };
     let name = match job.read_percent {

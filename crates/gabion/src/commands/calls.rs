@@ -1,10 +1,10 @@
-//! Calls that several commands share: volumes and their exports.
+//! Calls that several commands share: deletion of volumes, and exports.
 
 use anyhow::Result;
 use api::VolumeName;
 use api::types::{CreateExport, DeleteExportQuery, Export, Protocol};
 
-use super::Setting;
+use super::CommandContext;
 use crate::progress::follow;
 
 /// Options of an export.
@@ -14,7 +14,7 @@ pub(crate) struct ExportOptions {
     pub(crate) reactors: Vec<u32>,
 }
 
-impl Setting {
+impl CommandContext {
     /// Deletes a volume or snapshot, and waits for the end of the deletion.
     pub(crate) async fn delete_volume(&self, name: &VolumeName) -> Result<()> {
         let started = self.client.delete_volume(name).await?;
@@ -31,7 +31,7 @@ impl Setting {
     }
 
     /// Deletes an export.
-    pub(crate) async fn end_export(&self, export: &Export) -> Result<()> {
+    pub(crate) async fn delete_export(&self, export: &Export) -> Result<()> {
         let Export { pool, volume, id, .. } = export;
         let name = VolumeName { pool: pool.clone(), volume: volume.clone() };
         let request = DeleteExportQuery { id: Some(id.clone()), ..DeleteExportQuery::default() };

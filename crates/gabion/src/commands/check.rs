@@ -8,17 +8,17 @@ use indicatif::ProgressBar;
 use server::offline;
 
 use crate::cli::Global;
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-/// Verifies a pool.
+/// Verifies a closed pool.
 ///
 /// # Errors
-/// When it cannot be verified.
-pub(crate) fn run(global: &Global, drives: &[PathBuf]) -> Result<Outcome> {
+/// If the pool cannot be verified.
+pub(crate) fn run(global: &Global, drives: &[PathBuf]) -> Result<ExitReason> {
     let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     spinner.enable_steady_tick(Duration::from_millis(100));
-    spinner.set_message(format!("reading everything on {} drives", drives.len()));
+    spinner.set_message(format!("verifying {} drives", drives.len()));
     let checked = offline::check(drives);
     spinner.finish_and_clear();
     let report = checked.map_err(api::Error::from)?;
@@ -28,5 +28,5 @@ pub(crate) fn run(global: &Global, drives: &[PathBuf]) -> Result<Outcome> {
         (false, false) => output::check_report(&report),
     };
     super::print(&text)?;
-    Ok(if report.sound && !report.degraded { Outcome::Done } else { Outcome::Unwell })
+    Ok(if report.sound && !report.degraded { ExitReason::Success } else { ExitReason::Unhealthy })
 }

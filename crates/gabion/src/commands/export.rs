@@ -4,28 +4,28 @@ use anyhow::Result;
 use api::VolumeName;
 use api::types::{CreateExport, DeleteExportQuery, Protocol};
 
-use super::Setting;
+use super::CommandContext;
 use crate::cli::{CreateExportArgs, ExportCommand};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-/// Runs a command about exports.
+/// Runs a `gabion export` command.
 ///
 /// # Errors
-/// Why it failed.
-pub(crate) async fn run(setting: &Setting, command: ExportCommand) -> Result<Outcome> {
+/// The error of the command.
+pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<ExitReason> {
     match command {
-        ExportCommand::Create(arguments) => create(setting, arguments).await,
-        ExportCommand::List => list(setting).await,
+        ExportCommand::Create(arguments) => create(ctx, arguments).await,
+        ExportCommand::List => list(ctx).await,
         ExportCommand::Delete { name, id, protocol, force } => {
-            setting.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;
-            setting.done(&None::<()>, |_| format!("export of {name} deleted"))?;
-            Ok(Outcome::Done)
+            ctx.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;
+            ctx.done(&None::<()>, |_| format!("export of {name} deleted"))?;
+            Ok(ExitReason::Success)
         }
     }
 }
 
-async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcome> {
+async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<ExitReason> {
     let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, read_only, shared, queues, reactors } =
         arguments;
     let VolumeName { pool, volume } = name;
@@ -36,13 +36,13 @@ async fn create(setting: &Setting, arguments: CreateExportArgs) -> Result<Outcom
         _ => Protocol::Nbd,
     };
     let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors };
-    let created = setting.client.create_export(&request).await?;
-    setting.done(&created, |export| export.uris.join("\n"))?;
-    Ok(Outcome::Done)
+    let created = ctx.client.create_export(&request).await?;
+    ctx.done(&created, |export| export.uris.join("\n"))?;
+    Ok(ExitReason::Success)
 }
 
-async fn list(setting: &Setting) -> Result<Outcome> {
-    let exports = setting.client.list_exports().await?;
-    setting.list(&exports, |export| export.name.clone(), output::exports)?;
-    Ok(Outcome::Done)
+async fn list(ctx: &CommandContext) -> Result<ExitReason> {
+    let exports = ctx.client.list_exports().await?;
+    ctx.list(&exports, |export| export.name.clone(), output::exports)?;
+    Ok(ExitReason::Success)
 }

@@ -1,6 +1,7 @@
-//! `gabion volume export-image` and `import`, and the volumes that machines' images become.
+//! `gabion volume export-image` and `import`, and the copies of images into volumes of machines.
 //!
-//! Always true: what a command made on its way is taken back when it ends, whether it succeeded, failed or was interrupted.
+//! Always true: temporary snapshots and exports of a command are deleted when it ends, by success,
+//! failure or interruption.
 
 use std::path::{Path, PathBuf};
 
@@ -9,34 +10,34 @@ use api::types::{CreateSnapshot, CreateVolume, Protocol};
 use api::{Error, ErrorKind, Size, VolumeName};
 use serde::Serialize;
 
-use super::Setting;
+use super::CommandContext;
 use super::calls::ExportOptions;
 use crate::cli::{ExportImageArgs, ImportArgs};
-use crate::failure::Outcome;
-use crate::image::{self, Beside, Copied, Format, Image, Interrupt, Place};
+use crate::failure::ExitReason;
+use crate::image::{self, AtomicFile, Copied, Format, Image, Interrupt, NbdEndpoint};
 use crate::output;
 
-/// Volumes have whole blocks of this many bytes.
+/// Volume sizes are multiples of this many bytes.
 const BLOCK: u64 = 4096;
 
-/// An image and a volume of which one was made of the other.
+/// The result of a copy between an image and a volume.
 #[derive(Serialize)]
-pub(crate) struct Moved {
+pub(crate) struct ImageCopy {
     /// The volume or snapshot.
     pub(crate) volume: String,
     pub(crate) file: PathBuf,
     pub(crate) format: String,
     /// Bytes of the volume.
     pub(crate) size: u64,
-    /// Bytes that were copied; none if another program did that, which does not say.
+    /// Copied bytes; `None` if another program copied them, which does not report the number.
     pub(crate) data: Option<u64>,
-    /// Bytes that a new image takes where it is.
+    /// Bytes on disk of a new image.
     pub(crate) taken: Option<u64>,
     pub(crate) seconds: f64,
     pub(crate) bytes_per_second: Option<u64>,
 }
 
-impl Moved {
+impl ImageCopy {
     fn new(volume: &VolumeName, file: &Path, format: &str, size: u64, copied: Copied) -> Self {
         Self {
             volume: volume.to_string(),
@@ -51,151 +52,153 @@ impl Moved {
     }
 }
 
-/// Writes a volume or snapshot to an image.
-pub(super) async fn export(setting: &Setting, arguments: ExportImageArgs) -> Result<Outcome> {
+/// Runs `gabion volume export-image`.
+pub(super) async fn export(ctx: &CommandContext, arguments: ExportImageArgs) -> Result<ExitReason> {
     let ExportImageArgs { name, file, format, force } = arguments;
     let format = format.map_or_else(|| Format::to_write(&file), Ok)?;
-    let volume = setting.client.get_volume(&name).await?;
+    let volume = ctx.client.get_volume(&name).await?;
     image::can_write(format)?;
     let mut interrupt = Interrupt::new()?;
-    let beside = Beside::new(&file, force)?;
-    setting.say(|| format!("copying {name} ({}) to {}", Size(volume.size), file.display()));
+    let output_file = AtomicFile::new(&file, force)?;
+    ctx.print_step(|| format!("copying {name} ({}) to {}", Size(volume.size), file.display()));
     let (copied, size) = if volume.snapshot {
-        setting.export_snapshot(&name, &beside, format, &mut interrupt).await?
+        ctx.export_snapshot(&name, &output_file, format, &mut interrupt).await?
     } else {
-        let own = format!("image-{}", own_word()?);
-        let snapshot = VolumeName { pool: name.pool.clone(), volume: format!("{}@{own}", name.volume) };
-        setting.client.create_snapshot(&name, &CreateSnapshot { name: own }).await?;
-        let copied = setting.export_snapshot(&snapshot, &beside, format, &mut interrupt).await;
-        if let Err(error) = setting.delete_volume(&snapshot).await {
-            eprintln!("gabion: snapshot {snapshot} was taken for this and is left: {error}");
+        let suffix = format!("image-{}", random_suffix()?);
+        let snapshot = VolumeName { pool: name.pool.clone(), volume: format!("{}@{suffix}", name.volume) };
+        ctx.client.create_snapshot(&name, &CreateSnapshot { name: suffix }).await?;
+        let copied = ctx.export_snapshot(&snapshot, &output_file, format, &mut interrupt).await;
+        if let Err(error) = ctx.delete_volume(&snapshot).await {
+            eprintln!("gabion: temporary snapshot {snapshot} could not be deleted: {error}");
         }
         copied?
     };
-    let mut moved = Moved::new(&name, beside.target(), format.word(), size, copied);
-    moved.taken = Some(beside.taken()?);
-    // One that came after the copy.
+    let mut result = ImageCopy::new(&name, output_file.target(), format.name(), size, copied);
+    result.taken = Some(output_file.disk_usage()?);
+    // A signal that arrived after the copy.
     interrupt.or(async { Ok(()) }).await?;
-    beside.place()?;
-    setting.done(&moved, output::image_exported)?;
-    Ok(Outcome::Done)
+    output_file.persist()?;
+    ctx.done(&result, output::image_exported)?;
+    Ok(ExitReason::Success)
 }
 
-/// Makes a volume of an image.
-pub(super) async fn import(setting: &Setting, arguments: ImportArgs) -> Result<Outcome> {
+/// Runs `gabion volume import`.
+pub(super) async fn import(ctx: &CommandContext, arguments: ImportArgs) -> Result<ExitReason> {
     let ImportArgs { name, file, format, size, sector } = arguments;
-    let image = Image::look(&file, format)?;
+    let image = Image::inspect(&file, format)?;
     let size = match size.map(Size::bytes) {
         Some(size) if size < image.size => {
             let message =
-                format!("the image holds a disk of {} bytes, which does not fit {size}", image.size);
+                format!("--size {size} is smaller than the disk in the image ({} bytes)", image.size);
             return Err(Error::new(ErrorKind::Invalid, message)
-                .hint("leave --size out, or make it larger")
+                .hint("omit --size, or give a larger one")
                 .into());
         }
         Some(size) => size,
         None => image.size.next_multiple_of(BLOCK),
     };
     let mut interrupt = Interrupt::new()?;
-    let wanted = CreateVolume { sector: Some(sector), ..CreateVolume::new(&name.volume, size) };
-    let made = setting.client.create_volume(&name.pool, &wanted).await?;
-    let filled = match setting.fill(&image, &name, &mut interrupt).await {
+    let request = CreateVolume { sector: Some(sector), ..CreateVolume::new(&name.volume, size) };
+    let created = ctx.client.create_volume(&name.pool, &request).await?;
+    let result = match ctx.fill(&image, &name, &mut interrupt).await {
         Ok(copied) => interrupt.or(async { Ok(copied) }).await,
         Err(error) => Err(error),
     };
-    let copied = match filled {
+    let copied = match result {
         Ok(copied) => copied,
         Err(error) => {
-            if let Err(error) = setting.delete_volume(&name).await {
-                eprintln!("gabion: volume {name} was made, holds part of the image and is left: {error}");
+            if let Err(error) = ctx.delete_volume(&name).await {
+                eprintln!(
+                    "gabion: volume {name} holds a part of the image and could not be deleted: {error}"
+                );
             }
             return Err(error);
         }
     };
-    let moved = Moved::new(&name, &file, image.format(), made.size, copied);
-    setting.done(&moved, output::image_imported)?;
-    Ok(Outcome::Done)
+    let result = ImageCopy::new(&name, &file, image.format(), created.size, copied);
+    ctx.done(&result, output::image_imported)?;
+    Ok(ExitReason::Success)
 }
 
-/// A word that nobody else uses.
-fn own_word() -> Result<String> {
+/// Returns a random suffix for the name of a temporary snapshot.
+fn random_suffix() -> Result<String> {
     let path = "/proc/sys/kernel/random/uuid";
     let uuid = std::fs::read_to_string(path).with_context(|| format!("'{path}'"))?;
     Ok(uuid.chars().take_while(|c| *c != '-').collect())
 }
 
-impl Setting {
-    /// Tells what is done, to who wants to know.
-    fn say(&self, line: impl FnOnce() -> String) {
+impl CommandContext {
+    /// Prints the current step to standard error, unless `--quiet` is set.
+    fn print_step(&self, line: impl FnOnce() -> String) {
         if !self.quiet {
             eprintln!("{}", line());
         }
     }
 
-    /// Where an export is reached.
-    async fn place(&self, name: &VolumeName) -> Result<Place> {
+    /// Returns the address of an NBD export.
+    async fn nbd_endpoint(&self, name: &VolumeName) -> Result<NbdEndpoint> {
         let daemon = self.client.get_daemon().await?;
         let export = name.to_string();
         match (daemon.nbd_socket, daemon.nbd_listen.into_iter().next()) {
-            (Some(socket), _) => Ok(Place::Socket { path: socket.into(), export }),
-            (None, Some(address)) => Ok(Place::Address { address, export }),
+            (Some(socket), _) => Ok(NbdEndpoint::Socket { path: socket.into(), export }),
+            (None, Some(address)) => Ok(NbdEndpoint::Address { address, export }),
             (None, None) => {
-                let message = "images are copied by NBD, which the daemon serves nowhere";
+                let message = "images are copied over NBD, which the daemon does not serve";
                 Err(Error::new(ErrorKind::Invalid, message)
-                    .hint("set nbd.socket in its configuration and restart it")
+                    .hint("set nbd.socket in the daemon's configuration and restart it")
                     .into())
             }
         }
     }
 
-    /// Copies a snapshot, and tells its size.
+    /// Copies a snapshot. Returns its size in bytes as well.
     async fn export_snapshot(
         &self,
         name: &VolumeName,
-        to: &Beside,
+        to: &AtomicFile,
         format: Format,
         interrupt: &mut Interrupt,
     ) -> Result<(Copied, u64)> {
-        let place = self.place(name).await?;
+        let endpoint = self.nbd_endpoint(name).await?;
         let volume = self.client.get_volume(name).await?;
         let exports = self.client.list_exports().await?;
-        let place_name = name.to_string();
-        let there =
-            exports.iter().any(|export| export.protocol == Protocol::Nbd && export.name == place_name);
-        // Snapshots are read-only, so that another export by NBD is possible beside any other one.
-        let made = if there {
+        let export_name = name.to_string();
+        let exported =
+            exports.iter().any(|export| export.protocol == Protocol::Nbd && export.name == export_name);
+        // A snapshot is read-only, so a further NBD export is allowed next to any other export.
+        let temporary = if exported {
             None
         } else {
             let options = ExportOptions { protocol: Protocol::Nbd, read_only: true, reactors: Vec::new() };
             Some(self.export(name, options).await?)
         };
-        let copied = interrupt.or(image::export(&place, to, format, volume.size, self.quiet)).await;
-        if let Some(made) = made {
-            let ended = self.end_export(&made).await;
+        let copied = interrupt.or(image::export(&endpoint, to, format, volume.size, self.quiet)).await;
+        if let Some(temporary) = temporary {
+            let deleted = self.delete_export(&temporary).await;
             if copied.is_ok() {
-                ended?;
+                deleted?;
             }
         }
         Ok((copied?, volume.size))
     }
 
-    /// Copies an image into a new volume, which nobody else uses.
+    /// Copies an image into a new volume without other users.
     ///
     /// # Errors
-    /// When the copy fails; the volume holds part of it then, and is not exported.
+    /// If the copy fails; the volume then holds part of the image, and is not exported.
     pub(super) async fn fill(
         &self,
         image: &Image,
         name: &VolumeName,
         interrupt: &mut Interrupt,
     ) -> Result<Copied> {
-        let place = self.place(name).await?;
+        let endpoint = self.nbd_endpoint(name).await?;
         let options = ExportOptions { protocol: Protocol::Nbd, read_only: false, reactors: Vec::new() };
         let export = self.export(name, options).await?;
-        self.say(|| format!("copying {} into {name}", image.shown()));
-        let copied = interrupt.or(image::fill(image, &place, self.quiet)).await;
-        let ended = self.end_export(&export).await;
+        self.print_step(|| format!("copying {} into {name}", image.description()));
+        let copied = interrupt.or(image::fill(image, &endpoint, self.quiet)).await;
+        let deleted = self.delete_export(&export).await;
         let copied = copied?;
-        ended.map(|()| copied)
+        deleted.map(|()| copied)
     }
 }

@@ -9,29 +9,29 @@ use bench::lab::{Lab, LabPlan, down, models, up};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Global, LabCommand, LabUpArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
-/// Does what the command says.
+/// Runs a `gabion lab` command.
 ///
 /// # Errors
-/// Why it could not.
-pub(crate) fn run(global: &Global, command: LabCommand) -> Result<Outcome> {
+/// The error of the command.
+pub(crate) fn run(global: &Global, command: LabCommand) -> Result<ExitReason> {
     match command {
         LabCommand::Up(arguments) => {
-            let lab = make(arguments)?;
-            shown(global, &[lab])
+            let lab = create(arguments)?;
+            show(global, &[lab])
         }
         LabCommand::Down { name } => {
             let lab = down(&name)?;
             if global.json {
                 super::print(&super::to_json(&lab)?)?;
             } else if !global.quiet {
-                super::print(&format!("lab '{name}' is gone, with its {} drives", lab.drives.len()))?;
+                super::print(&format!("lab '{name}' removed, with its {} drives", lab.drives.len()))?;
             }
-            Ok(Outcome::Done)
+            Ok(ExitReason::Success)
         }
-        LabCommand::Status => shown(global, &Lab::all()?),
+        LabCommand::Status => show(global, &Lab::all()?),
         LabCommand::Models => {
             let models = models();
             let text = match (global.json, global.quiet) {
@@ -40,14 +40,14 @@ pub(crate) fn run(global: &Global, command: LabCommand) -> Result<Outcome> {
                 _ => output::lab_models(&models),
             };
             super::print(&text)?;
-            Ok(Outcome::Done)
+            Ok(ExitReason::Success)
         }
-        LabCommand::Run { lab, program } => become_program(&lab, &program),
+        LabCommand::Run { lab, program } => exec_program(&lab, &program),
     }
 }
 
-/// Makes it; a signal has it taken away again.
-fn make(arguments: LabUpArgs) -> Result<Lab> {
+/// Creates a lab. A signal aborts the creation and removes its parts.
+fn create(arguments: LabUpArgs) -> Result<Lab> {
     let plan = LabPlan {
         name: arguments.name,
         drives: arguments.drives,
@@ -56,16 +56,18 @@ fn make(arguments: LabUpArgs) -> Result<Lab> {
         drive_bytes: arguments.size.bytes(),
         directory: arguments.dir,
     };
-    let lab = until_signal(move |stop| up(&plan, stop))??;
+    let lab = run_until_signal(move |stop| up(&plan, stop))??;
     Ok(lab)
 }
 
-/// Runs something that blocks, and tells it when somebody wants it to end.
-pub(crate) fn until_signal<T: Send + 'static>(
+/// Runs a blocking function, and sets its stop flag on SIGINT and SIGTERM.
+pub(crate) fn run_until_signal<T: Send + 'static>(
     work: impl FnOnce(&Arc<AtomicBool>) -> T + Send + 'static,
 ) -> Result<T> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -74,7 +76,7 @@ pub(crate) fn until_signal<T: Send + 'static>(
         let mut work = tokio::task::spawn_blocking(move || work(&shared));
         loop {
             tokio::select! {
-                result = &mut work => return result.context("it ended early"),
+                result = &mut work => return result.context("the task ended early"),
                 _ = interrupt.recv() => stop.store(true, Ordering::Relaxed),
                 _ = terminate.recv() => stop.store(true, Ordering::Relaxed),
             }
@@ -82,19 +84,19 @@ pub(crate) fn until_signal<T: Send + 'static>(
     })
 }
 
-fn shown(global: &Global, labs: &[Lab]) -> Result<Outcome> {
+fn show(global: &Global, labs: &[Lab]) -> Result<ExitReason> {
     let text = match (global.json, global.quiet) {
         (true, _) => super::to_json(&labs)?,
-        // Devices alone: for the command line of a pool.
+        // Only device paths, for the command line of a pool.
         (_, true) => labs.iter().flat_map(Lab::devices).map(|path| format!("{}\n", path.display())).collect(),
-        _ if labs.is_empty() => "there is no lab: 'gabion lab up' makes one".into(),
+        _ if labs.is_empty() => "no labs; 'gabion lab up' creates one".into(),
         _ => output::labs(labs),
     };
     super::print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-fn become_program(name: &str, program: &[String]) -> Result<Outcome> {
+fn exec_program(name: &str, program: &[String]) -> Result<ExitReason> {
     let lab = Lab::find(name)?.ok_or_else(|| bench::lab::LabError::Unknown(name.into()))?;
     lab.throttle.join(std::process::id())?;
     let (first, rest) = program.split_first().context("no program")?;

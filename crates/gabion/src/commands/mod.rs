@@ -15,7 +15,7 @@ mod export;
 mod identify;
 pub(crate) mod image;
 pub(crate) mod lab;
-mod measuring;
+mod measurement;
 mod pool;
 mod salvage;
 mod scrub;
@@ -35,10 +35,10 @@ use clap::CommandFactory;
 use serde::Serialize;
 
 use crate::cli::{Cli, Command, Global};
-use crate::failure::{Outcome, Usage};
+use crate::failure::{ExitReason, Usage};
 
-/// The context of a command that talks to the daemon.
-pub(crate) struct Setting {
+/// The context of a command that uses the daemon.
+pub(crate) struct CommandContext {
     client: Client,
     json: bool,
     quiet: bool,
@@ -47,23 +47,17 @@ pub(crate) struct Setting {
 /// Runs a command.
 ///
 /// # Errors
-/// Why it failed.
-pub(crate) fn run(cli: Cli) -> Result<Outcome> {
+/// The error of the command.
+pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
     let Cli { global, command } = cli;
     match command {
         Command::Quickstart(arguments) => crate::quickstart::run(&global, &arguments),
         Command::Serve(arguments) => serve::run(&global, &arguments),
-        Command::Pool(command) => with_daemon(&global, async |setting| pool::run(&setting, command).await),
-        Command::Volume(command) => {
-            with_daemon(&global, async |setting| volume::run(&setting, command).await)
-        }
+        Command::Pool(command) => with_daemon(&global, async |ctx| pool::run(&ctx, command).await),
+        Command::Volume(command) => with_daemon(&global, async |ctx| volume::run(&ctx, command).await),
         Command::Drive(command) => drive::run(&global, command),
-        Command::Export(command) => {
-            with_daemon(&global, async |setting| export::run(&setting, command).await)
-        }
-        Command::Vm(command) => {
-            with_daemon(&global, async |setting| vm::run(&setting, &global, command).await)
-        }
+        Command::Export(command) => with_daemon(&global, async |ctx| export::run(&ctx, command).await),
+        Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),
         Command::Check { drives } => check::run(&global, &drives),
         Command::Salvage(arguments) => salvage::run(&global, arguments),
         Command::Bench(command) => bench::run(&global, &command),
@@ -72,33 +66,35 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         Command::Completions { shell } => {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "gabion", &mut std::io::stdout());
-            Ok(Outcome::Done)
+            Ok(ExitReason::Success)
         }
     }
 }
 
-/// Runs a command that talks to the daemon.
-fn with_daemon<F: Future<Output = Result<Outcome>>>(
+/// Runs a command that uses the daemon.
+fn with_daemon<F: Future<Output = Result<ExitReason>>>(
     global: &Global,
-    work: impl FnOnce(Setting) -> F,
-) -> Result<Outcome> {
+    work: impl FnOnce(CommandContext) -> F,
+) -> Result<ExitReason> {
     let socket = serve::socket(global);
-    let setting = Setting { client: Client::unix(socket), json: global.json, quiet: global.quiet };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    runtime.block_on(work(setting))
+    let ctx = CommandContext { client: Client::unix(socket), json: global.json, quiet: global.quiet };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    runtime.block_on(work(ctx))
 }
 
-impl Setting {
+impl CommandContext {
     /// Prints a result: as JSON with `--json`, else as text.
-    fn print<T: Serialize>(&self, result: &T, for_people: impl FnOnce(&T) -> String) -> Result<()> {
-        let text = if self.json { to_json(result)? } else { for_people(result) };
+    fn print<T: Serialize>(&self, result: &T, to_text: impl FnOnce(&T) -> String) -> Result<()> {
+        let text = if self.json { to_json(result)? } else { to_text(result) };
         print(&text)
     }
 
     /// Prints the result of a change, unless `--quiet` is set.
-    fn done<T: Serialize>(&self, result: &T, sentence: impl FnOnce(&T) -> String) -> Result<()> {
-        if self.quiet && !self.json { Ok(()) } else { self.print(result, sentence) }
+    fn done<T: Serialize>(&self, result: &T, to_text: impl FnOnce(&T) -> String) -> Result<()> {
+        if self.quiet && !self.json { Ok(()) } else { self.print(result, to_text) }
     }
 
     /// Prints a list; only names with `--quiet`.
@@ -131,22 +127,25 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Asks for confirmation before data is destroyed, unless `yes` is set.
+/// Asks for confirmation before data is destroyed, unless `yes` is set. `effect` is the predicate
+/// of "this command", for example "erases 5 of 5 drives".
 ///
 /// # Errors
-/// `Usage` without a terminal; another error if the answer is not "yes".
-fn confirm(yes: bool, warning: &str) -> Result<()> {
+/// `Usage` if standard input is not a terminal; another error if the answer is not "yes".
+fn confirm(yes: bool, effect: &str) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(Usage(format!("add --yes to confirm, as there is no terminal to ask: {warning}")).into());
+        let message =
+            format!("--yes is required: standard input is not a terminal, and this command {effect}");
+        return Err(Usage(message).into());
     }
-    eprint!("{warning} Type 'yes' to continue: ");
+    eprint!("This command {effect}. Type 'yes' to continue: ");
     std::io::stderr().flush().context("asking for confirmation")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("reading the answer")?;
-    if answer.trim() == "yes" { Ok(()) } else { Err(anyhow::anyhow!("nothing was changed")) }
+    if answer.trim() == "yes" { Ok(()) } else { Err(anyhow::anyhow!("not confirmed: nothing was changed")) }
 }
 
 /// Returns absolute paths, because the daemon has another working directory.

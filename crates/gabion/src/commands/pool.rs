@@ -10,35 +10,33 @@ use api::types::{
     OpenPool, Pool, PoolState,
 };
 
-use super::{Setting, absolute, absolute_one, confirm, events, scrub};
+use super::{CommandContext, absolute, absolute_one, confirm, events, scrub};
 use crate::cli::{CreatePoolArgs, PoolCommand};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 use crate::progress::follow;
 
-/// Pause between two looks of `--watch`.
-const WATCH: Duration = Duration::from_secs(2);
+/// Refresh interval of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs a command about pools.
+/// Runs a `gabion pool` command.
 ///
 /// # Errors
-/// Why it failed.
-pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outcome> {
+/// The error of the command.
+pub(crate) async fn run(ctx: &CommandContext, command: PoolCommand) -> Result<ExitReason> {
     match command {
-        PoolCommand::Create(arguments) => create(setting, arguments).await,
-        PoolCommand::List => list(setting).await,
-        PoolCommand::Status { pools, watch: false } => status(setting, &pools).await,
-        PoolCommand::Status { pools, watch: true } => watch(setting, &pools).await,
+        PoolCommand::Create(arguments) => create(ctx, arguments).await,
+        PoolCommand::List => list(ctx).await,
+        PoolCommand::Status { pools, watch: false } => status(ctx, &pools).await,
+        PoolCommand::Status { pools, watch: true } => watch(ctx, &pools).await,
         PoolCommand::Open { name, drives, degraded, accept_stale } => {
             let request = OpenPool { drives: absolute(&drives)?, degraded, accept_stale };
-            open(setting, &name, &request).await
+            open(ctx, &name, &request).await
         }
-        PoolCommand::Close { name, force, forget } => {
-            close(setting, &name, ClosePool { force, forget }).await
-        }
-        PoolCommand::Events { name, last, follow } => events::show(setting, &name, last, follow).await,
+        PoolCommand::Close { name, force, forget } => close(ctx, &name, ClosePool { force, forget }).await,
+        PoolCommand::Events { name, last, follow } => events::show(ctx, &name, last, follow).await,
         PoolCommand::Rebuild { name, pause, resume, rate_limit } => {
-            rebuild(setting, &name, pause, resume, rate_limit).await
+            rebuild(ctx, &name, pause, resume, rate_limit).await
         }
         PoolCommand::Scrub { name, wait, rate_limit, pause, resume, cancel, every } => {
             let change = ChangeScrub {
@@ -46,13 +44,13 @@ pub(crate) async fn run(setting: &Setting, command: PoolCommand) -> Result<Outco
                 rate_limit: rate_limit.map(Size::bytes),
                 every,
             };
-            scrub::run(setting, &name, change, scrub::ScrubOptions { wait, cancel }).await
+            scrub::run(ctx, &name, change, scrub::ScrubOptions { wait, cancel }).await
         }
-        PoolCommand::Destroy { name, yes } => destroy(setting, &name, yes).await,
+        PoolCommand::Destroy { name, yes } => destroy(ctx, &name, yes).await,
     }
 }
 
-async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome> {
+async fn create(ctx: &CommandContext, arguments: CreatePoolArgs) -> Result<ExitReason> {
     let drives = absolute(&arguments.drives)?;
     let files = match (&arguments.files, arguments.file_size, arguments.count) {
         (Some(directory), Some(size), Some(count)) => {
@@ -61,7 +59,7 @@ async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome>
         _ => None,
     };
     if arguments.wipe && !arguments.yes {
-        confirm_wipe(setting, &drives).await?;
+        confirm_wipe(ctx, &drives).await?;
     }
     let request = CreatePool {
         name: arguments.name,
@@ -72,58 +70,58 @@ async fn create(setting: &Setting, arguments: CreatePoolArgs) -> Result<Outcome>
         wipe: arguments.wipe,
         shards: arguments.shards,
     };
-    let started = setting.client.create_pool(&request).await?;
-    follow(&setting.client, started, setting.quiet).await?;
-    let pool = setting.client.get_pool(&request.name).await?;
-    setting.done(&pool, |pool| {
+    let started = ctx.client.create_pool(&request).await?;
+    follow(&ctx.client, started, ctx.quiet).await?;
+    let pool = ctx.client.get_pool(&request.name).await?;
+    ctx.done(&pool, |pool| {
         let name = &pool.name;
-        let room = pool
-            .space
-            .as_ref()
-            .map(|space| format!(" with room for {}", Size(space.free)))
-            .unwrap_or_default();
-        format!("pool '{name}' created{room}; 'gabion volume create {name}/NAME --size SIZE' makes a volume")
+        let free =
+            pool.space.as_ref().map(|space| format!(", {} free", Size(space.free))).unwrap_or_default();
+        format!(
+            "pool '{name}' created{free}; 'gabion volume create {name}/NAME --size SIZE' creates a volume"
+        )
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Shows what would be destroyed, and asks.
-pub(super) async fn confirm_wipe(setting: &Setting, drives: &[String]) -> Result<()> {
+/// Shows the data that would be erased, and asks for confirmation.
+pub(super) async fn confirm_wipe(ctx: &CommandContext, drives: &[String]) -> Result<()> {
     let request = IdentifyDrives { drives: drives.to_vec() };
-    let found = setting.client.identify_drives(&request).await?;
-    let full: Vec<IdentifiedDrive> = found.into_iter().filter(|drive| !drive.contents.is_empty()).collect();
+    let identified = ctx.client.identify_drives(&request).await?;
+    let full: Vec<IdentifiedDrive> =
+        identified.into_iter().filter(|drive| !drive.contents.is_empty()).collect();
     if full.is_empty() {
         return Ok(());
     }
     eprintln!("{}", output::identified(&full));
-    confirm(false, &format!("Everything on {} of {} drives will be lost.", full.len(), drives.len()))
+    confirm(false, &format!("erases {} of {} drives", full.len(), drives.len()))
 }
 
-async fn list(setting: &Setting) -> Result<Outcome> {
-    let pools = setting.client.list_pools().await?;
-    setting.list(&pools, |pool| pool.name.clone(), output::pools)?;
-    Ok(Outcome::Done)
+async fn list(ctx: &CommandContext) -> Result<ExitReason> {
+    let pools = ctx.client.list_pools().await?;
+    ctx.list(&pools, |pool| pool.name.clone(), output::pools)?;
+    Ok(ExitReason::Success)
 }
 
-async fn fetch(setting: &Setting, names: &[String]) -> Result<Vec<Pool>> {
+async fn fetch(ctx: &CommandContext, names: &[String]) -> Result<Vec<Pool>> {
     if names.is_empty() {
-        return Ok(setting.client.list_pools().await?);
+        return Ok(ctx.client.list_pools().await?);
     }
     let mut pools = Vec::new();
     for name in names {
-        pools.push(setting.client.get_pool(name).await?);
+        pools.push(ctx.client.get_pool(name).await?);
     }
     Ok(pools)
 }
 
-async fn status(setting: &Setting, names: &[String]) -> Result<Outcome> {
-    let pools = fetch(setting, names).await?;
+async fn status(ctx: &CommandContext, names: &[String]) -> Result<ExitReason> {
+    let pools = fetch(ctx, names).await?;
     let brief = |pool: &Pool| format!("{} {}", pool.name, output::word(&pool.health));
-    setting.list(&pools, brief, output::pool_statuses)?;
-    Ok(if pools.iter().all(is_well) { Outcome::Done } else { Outcome::Unwell })
+    ctx.list(&pools, brief, output::pool_statuses)?;
+    Ok(if pools.iter().all(is_healthy) { ExitReason::Success } else { ExitReason::Unhealthy })
 }
 
-fn is_well(pool: &Pool) -> bool {
+fn is_healthy(pool: &Pool) -> bool {
     match pool.state {
         PoolState::Open => pool.health == Health::Healthy,
         PoolState::Closed | PoolState::Changing => true,
@@ -131,69 +129,69 @@ fn is_well(pool: &Pool) -> bool {
     }
 }
 
-async fn watch(setting: &Setting, names: &[String]) -> Result<Outcome> {
+async fn watch(ctx: &CommandContext, names: &[String]) -> Result<ExitReason> {
     loop {
-        let pools = fetch(setting, names).await?;
-        let text = if setting.json { serde_json::to_string(&pools)? } else { output::pool_statuses(&pools) };
-        if std::io::stdout().is_terminal() && !setting.json {
-            // Home, and clear what is left of the last look.
+        let pools = fetch(ctx, names).await?;
+        let text = if ctx.json { serde_json::to_string(&pools)? } else { output::pool_statuses(&pools) };
+        if std::io::stdout().is_terminal() && !ctx.json {
+            // Moves the cursor home and clears the screen.
             print!("\x1b[H\x1b[2J");
         }
         println!("{text}");
         std::io::stdout().flush().context("writing to standard output")?;
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
 
-async fn open(setting: &Setting, name: &str, request: &OpenPool) -> Result<Outcome> {
-    let started = setting.client.open_pool(name, request).await?;
-    follow(&setting.client, started, setting.quiet).await?;
-    let pool = setting.client.get_pool(name).await?;
-    setting.done(&pool, |pool| {
-        let how = pool.opened.as_ref().map(output::opening).unwrap_or_default();
-        format!("pool '{name}' is open: {}; {how}", output::word(&pool.health))
+async fn open(ctx: &CommandContext, name: &str, request: &OpenPool) -> Result<ExitReason> {
+    let started = ctx.client.open_pool(name, request).await?;
+    follow(&ctx.client, started, ctx.quiet).await?;
+    let pool = ctx.client.get_pool(name).await?;
+    ctx.done(&pool, |pool| {
+        let report = pool.opened.as_ref().map(output::opening).unwrap_or_default();
+        format!("pool '{name}' opened: {}; {report}", output::word(&pool.health))
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn close(setting: &Setting, name: &str, request: ClosePool) -> Result<Outcome> {
-    let started = setting.client.close_pool(name, &request).await?;
-    let ended = follow(&setting.client, started, setting.quiet).await?;
-    setting.done(&ended, |_| {
-        let after = if request.forget { " and forgotten" } else { "" };
-        format!("pool '{name}' is closed{after}")
+async fn close(ctx: &CommandContext, name: &str, request: ClosePool) -> Result<ExitReason> {
+    let started = ctx.client.close_pool(name, &request).await?;
+    let ended = follow(&ctx.client, started, ctx.quiet).await?;
+    ctx.done(&ended, |_| {
+        let after = if request.forget { "; its record was deleted" } else { "" };
+        format!("pool '{name}' closed{after}")
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 async fn rebuild(
-    setting: &Setting,
+    ctx: &CommandContext,
     name: &str,
     pause: bool,
     resume: bool,
     rate_limit: Option<Size>,
-) -> Result<Outcome> {
+) -> Result<ExitReason> {
     let paused = (pause || resume).then_some(pause);
     let request = ChangeRebuild { paused, rate_limit: rate_limit.map(Size::bytes) };
-    let pool = setting.client.change_rebuild(name, &request).await?;
-    setting.done(&pool, |pool| {
+    let pool = ctx.client.change_rebuild(name, &request).await?;
+    ctx.done(&pool, |pool| {
         let settings = pool.rebuild.as_ref().map(output::rebuild_settings).unwrap_or_default();
         format!("rebuild of pool '{name}': {settings}")
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn destroy(setting: &Setting, name: &str, yes: bool) -> Result<Outcome> {
+async fn destroy(ctx: &CommandContext, name: &str, yes: bool) -> Result<ExitReason> {
     if !yes {
-        let pool = setting.client.get_pool(name).await?;
-        let holds = pool.space.as_ref().map_or_else(
-            || "Everything in it".to_owned(),
+        let pool = ctx.client.get_pool(name).await?;
+        let contents = pool.space.as_ref().map_or_else(
+            || "all its data".to_owned(),
             |space| format!("{} in {} volumes", Size(space.stored), space.volumes),
         );
-        confirm(false, &format!("Pool '{name}' will be destroyed. {holds} will be lost."))?;
+        confirm(false, &format!("destroys pool '{name}' with {contents}"))?;
     }
-    let started = setting.client.destroy_pool(name).await?;
-    let ended = follow(&setting.client, started, setting.quiet).await?;
-    setting.done(&ended, |_| format!("pool '{name}' is destroyed"))?;
-    Ok(Outcome::Done)
+    let started = ctx.client.destroy_pool(name).await?;
+    let ended = follow(&ctx.client, started, ctx.quiet).await?;
+    ctx.done(&ended, |_| format!("pool '{name}' destroyed"))?;
+    Ok(ExitReason::Success)
 }

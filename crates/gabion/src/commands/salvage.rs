@@ -12,23 +12,25 @@ use indicatif::ProgressBar;
 use server::salvage::Salvage;
 
 use crate::cli::{Global, SalvageArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::image::{Interrupt, salvage_image};
 use crate::output;
 
 /// Runs `gabion salvage`.
 ///
 /// # Errors
-/// When nothing can be read, or an image cannot be written.
-pub(crate) fn run(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+/// If no volume can be read, or an image cannot be written.
+pub(crate) fn run(global: &Global, arguments: SalvageArgs) -> Result<ExitReason> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     runtime.block_on(salvage(global, arguments))
 }
 
-async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
+async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<ExitReason> {
     let mut interrupt = Interrupt::new()?;
-    let spinner = Spinner::new(global, format!("looking at {} drives", arguments.drives.len()));
+    let spinner = Spinner::new(global, format!("reading {} drives", arguments.drives.len()));
     let open = async {
         Ok(Salvage::open(&arguments.drives, arguments.accept_stale).await.map_err(api::Error::from)?)
     };
@@ -41,10 +43,10 @@ async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
         drop(spinner);
         return write(global, &pool, &arguments, target, &mut interrupt).await;
     }
-    let mut found = pool.report().clone();
-    found.verified = arguments.verify;
-    for volume in &mut found.volumes {
-        spinner.say(format!("looking at {}", volume.name));
+    let mut report = pool.report().clone();
+    report.verified = arguments.verify;
+    for volume in &mut report.volumes {
+        spinner.set_message(format!("examining {}", volume.name));
         let survey = async {
             let survey = pool.survey(&volume.name, arguments.verify, Arc::<AtomicU64>::default());
             Ok(survey.await.map_err(api::Error::from)?)
@@ -52,21 +54,26 @@ async fn salvage(global: &Global, arguments: SalvageArgs) -> Result<Outcome> {
         *volume = interrupt.or(survey).await?;
     }
     drop(spinner);
-    show(global, &found)?;
-    Ok(if found.is_whole() { Outcome::Done } else { Outcome::Unwell })
+    show(global, &report)?;
+    Ok(if report.is_whole() { ExitReason::Success } else { ExitReason::Unhealthy })
 }
 
-fn show(global: &Global, found: &SalvageReport) -> Result<()> {
+fn show(global: &Global, report: &SalvageReport) -> Result<()> {
     let text = match (global.json, global.quiet) {
-        (true, _) => super::to_json(found)?,
-        (false, true) => found.volumes.iter().map(|volume| format!("{}\n", volume.name)).collect(),
-        (false, false) => output::salvaged(found),
+        (true, _) => super::to_json(report)?,
+        (false, true) => report.volumes.iter().map(|volume| format!("{}\n", volume.name)).collect(),
+        (false, false) => output::salvaged(report),
     };
     super::print(&text)
 }
 
-/// Serves the volumes until a signal comes.
-async fn serve(global: &Global, pool: &Salvage, socket: &Path, interrupt: &mut Interrupt) -> Result<Outcome> {
+/// Exports the volumes over NBD until a signal arrives.
+async fn serve(
+    global: &Global,
+    pool: &Salvage,
+    socket: &Path,
+    interrupt: &mut Interrupt,
+) -> Result<ExitReason> {
     let socket = std::path::absolute(socket).with_context(|| format!("'{}'", socket.display()))?;
     let serving = pool.serve_nbd(&socket).await.map_err(api::Error::from)?;
     if global.json || !global.quiet {
@@ -78,19 +85,19 @@ async fn serve(global: &Global, pool: &Salvage, socket: &Path, interrupt: &mut I
     }
     interrupt.wait().await;
     serving.shut_down().await;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Writes images.
+/// Writes images of the selected volumes.
 async fn write(
     global: &Global,
     pool: &Arc<Salvage>,
     arguments: &SalvageArgs,
     target: &Path,
     interrupt: &mut Interrupt,
-) -> Result<Outcome> {
+) -> Result<ExitReason> {
     let mut images: Vec<SalvagedImage> = Vec::new();
-    for (name, path) in wanted(pool.report(), arguments, target)? {
+    for (name, path) in selected(pool.report(), arguments, target)? {
         if !global.quiet {
             eprintln!("copying {name} to {}", path.display());
         }
@@ -109,25 +116,33 @@ async fn write(
     }
     let whole = images.iter().all(|image| image.lost_bytes == 0 && image.stale_bytes == 0);
     let all_found = !arguments.all || pool.report().unowned_layers == 0;
-    Ok(if whole && all_found { Outcome::Done } else { Outcome::Unwell })
+    Ok(if whole && all_found { ExitReason::Success } else { ExitReason::Unhealthy })
 }
 
-/// The volumes to be written, with the paths of their images.
-fn wanted(found: &SalvageReport, arguments: &SalvageArgs, target: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// Returns the selected volumes, with the paths of their images.
+fn selected(
+    report: &SalvageReport,
+    arguments: &SalvageArgs,
+    target: &Path,
+) -> Result<Vec<(String, PathBuf)>> {
     if let Some(name) = &arguments.volume {
-        // The pool's name may stand before it, as with other commands.
-        let own = name.strip_prefix(&found.pool).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
-        if found.volumes.iter().all(|volume| volume.name != own) {
-            let message = format!("no volume or snapshot '{own}' is left of pool '{}'", found.pool);
+        // The name may start with the pool, as in other commands.
+        let volume_name =
+            name.strip_prefix(&report.pool).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
+        if report.volumes.iter().all(|volume| volume.name != volume_name) {
+            let message = format!(
+                "no volume or snapshot '{volume_name}' could be recovered from pool '{}'",
+                report.pool
+            );
             return Err(Error::new(ErrorKind::NotFound, message)
-                .hint("'gabion salvage --drives ...' lists what is left")
+                .hint("'gabion salvage --drives ...' lists the remaining volumes")
                 .into());
         }
-        return Ok(vec![(own.to_owned(), target.to_owned())]);
+        return Ok(vec![(volume_name.to_owned(), target.to_owned())]);
     }
     std::fs::create_dir_all(target)
-        .with_context(|| format!("cannot make the directory {}", target.display()))?;
-    let names = found.volumes.iter().map(|volume| volume.name.clone());
+        .with_context(|| format!("cannot create the directory {}", target.display()))?;
+    let names = report.volumes.iter().map(|volume| volume.name.clone());
     Ok(names.map(|name| (name.clone(), target.join(format!("{name}.img")))).collect())
 }
 
@@ -135,15 +150,15 @@ fn wanted(found: &SalvageReport, arguments: &SalvageArgs, target: &Path) -> Resu
 struct Spinner(ProgressBar);
 
 impl Spinner {
-    fn new(global: &Global, what: String) -> Self {
+    fn new(global: &Global, message: String) -> Self {
         let bar = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.enable_steady_tick(Duration::from_millis(100));
-        bar.set_message(what);
+        bar.set_message(message);
         Self(bar)
     }
 
-    fn say(&self, what: String) {
-        self.0.set_message(what);
+    fn set_message(&self, message: String) {
+        self.0.set_message(message);
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use api::types::{ChangeScrub, RebuildState};
 
-use super::Setting;
-use crate::failure::Outcome;
+use super::CommandContext;
+use crate::failure::ExitReason;
 use crate::output;
-use crate::progress::Line;
+use crate::progress::StatusLine;
 
 /// Interval between two requests for the state of a scrub.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -24,43 +24,43 @@ pub(super) struct ScrubOptions {
 /// # Errors
 /// The error of the daemon.
 pub(super) async fn run(
-    setting: &Setting,
+    ctx: &CommandContext,
     name: &str,
     change: ChangeScrub,
     options: ScrubOptions,
-) -> Result<Outcome> {
+) -> Result<ExitReason> {
     if options.cancel {
-        let pool = setting.client.cancel_scrub(name).await?;
-        setting.done(&pool, |_| format!("scrub of pool '{name}' cancelled"))?;
-        return Ok(Outcome::Done);
+        let pool = ctx.client.cancel_scrub(name).await?;
+        ctx.done(&pool, |_| format!("scrub of pool '{name}' cancelled"))?;
+        return Ok(ExitReason::Success);
     }
     let mut changed = None;
     if change != ChangeScrub::default() {
-        changed = Some(setting.client.change_scrub(name, &change).await?);
+        changed = Some(ctx.client.change_scrub(name, &change).await?);
     }
     if let Some(pool) = changed.filter(|_| !options.wait) {
-        setting.done(&pool, |pool| {
+        ctx.done(&pool, |pool| {
             let shown = pool.scrub.as_ref().map(output::scrub_settings).unwrap_or_default();
             format!("scrubbing of pool '{name}': {shown}")
         })?;
-        return Ok(Outcome::Done);
+        return Ok(ExitReason::Success);
     }
-    let pool = setting.client.start_scrub(name).await?;
+    let pool = ctx.client.start_scrub(name).await?;
     if options.wait {
-        return until_finished(setting, name).await;
+        return until_finished(ctx, name).await;
     }
-    setting.done(&pool, |_| {
+    ctx.done(&pool, |_| {
         format!("scrub of pool '{name}' started; 'gabion pool status {name}' shows the progress")
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 /// Waits until a scrub has ended and damaged blocks are rewritten, or until there is no progress.
-async fn until_finished(setting: &Setting, name: &str) -> Result<Outcome> {
-    let mut line = Line::new(setting.quiet);
+async fn until_finished(ctx: &CommandContext, name: &str) -> Result<ExitReason> {
+    let mut line = StatusLine::new(ctx.quiet);
     loop {
-        let pool = setting.client.get_pool(name).await?;
-        let Some(scrub) = &pool.scrub else { anyhow::bail!("pool '{name}' is not open any more") };
+        let pool = ctx.client.get_pool(name).await?;
+        let Some(scrub) = &pool.scrub else { anyhow::bail!("pool '{name}' was closed during the scrub") };
         if scrub.current.is_some() && scrub.paused {
             anyhow::bail!("the scrub is paused: 'gabion pool scrub {name} --resume'");
         }
@@ -72,12 +72,12 @@ async fn until_finished(setting: &Setting, name: &str) -> Result<Outcome> {
         if scrub.current.is_none() && !repairs {
             drop(line);
             let lost = scrub.last.as_ref().map_or(0, |last| last.lost);
-            let well = scrub.unrepaired == 0 && lost == 0;
-            setting.done(&pool, |pool| {
+            let healthy = scrub.unrepaired == 0 && lost == 0;
+            ctx.done(&pool, |pool| {
                 let shown = pool.scrub.as_ref().map(output::scrub).unwrap_or_default();
                 format!("scrub of pool '{name}': {shown}")
             })?;
-            return Ok(if well { Outcome::Done } else { Outcome::Unwell });
+            return Ok(if healthy { ExitReason::Success } else { ExitReason::Unhealthy });
         }
         line.show(&output::scrub(scrub));
         tokio::time::sleep(POLL_INTERVAL).await;

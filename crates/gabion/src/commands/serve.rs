@@ -9,21 +9,21 @@ use server::config::{Config, ConfigError, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Global, ServeArgs};
-use crate::failure::{Outcome, Usage};
+use crate::failure::{ExitReason, Usage};
 
 /// Runs the daemon.
 ///
 /// # Errors
-/// When it cannot start, or did not end in order.
-pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<Outcome> {
-    let config = load(global, arguments).map_err(|error| explain(&error))?;
+/// If the daemon cannot start, or fails during shutdown.
+pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<ExitReason> {
+    let config = load(global, arguments).map_err(|error| to_user_error(&error))?;
     if arguments.print_config {
         super::print(&config.to_file())?;
-        return Ok(Outcome::Done);
+        return Ok(ExitReason::Success);
     }
     start_log(&config)?;
     server::serve(&config).map_err(api::Error::from)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 fn load(global: &Global, arguments: &ServeArgs) -> Result<Config, ConfigError> {
@@ -36,24 +36,24 @@ fn load(global: &Global, arguments: &ServeArgs) -> Result<Config, ConfigError> {
     Config::load(config.as_deref(), &|name| std::env::var(name).ok(), &flags)
 }
 
-fn explain(error: &ConfigError) -> anyhow::Error {
+fn to_user_error(error: &ConfigError) -> anyhow::Error {
     match error {
         ConfigError::Value { place, .. } if place.starts_with("--") => Usage(error.to_string()).into(),
         _ => Error::new(ErrorKind::Invalid, error.to_string())
-            .hint("'gabion serve --print-config' prints every setting, explained")
+            .hint("'gabion serve --print-config' prints all settings with comments")
             .into(),
     }
 }
 
-/// Where the daemon serves, as every other command finds it.
+/// Returns the path of the daemon's socket.
 pub(crate) fn socket(global: &Global) -> PathBuf {
-    // What is wrong with the configuration is the daemon's to say: the commands only look for its socket.
+    // Errors in the configuration are reported by the daemon; other commands only need its socket.
     let configured = load(global, &ServeArgs::default()).map(|config| config.socket);
     let given = || global.socket.clone().or_else(|| std::env::var_os("GABION_SOCKET").map(PathBuf::from));
     configured.unwrap_or_else(|_| given().unwrap_or_else(|| Config::defaults().socket))
 }
 
-/// Where the daemon keeps its state, and the commands what they keep, as every other command finds it.
+/// Returns the state directory of the daemon, which also holds the definitions of machines.
 pub(crate) fn state_dir(global: &Global) -> PathBuf {
     let configured = load(global, &ServeArgs::default()).map(|config| config.state_dir);
     let given = || std::env::var_os("GABION_STATE_DIR").map(PathBuf::from);
@@ -68,5 +68,5 @@ fn start_log(config: &Config) -> Result<()> {
         LogFormat::Text => log.with_ansi(colour).with_target(false).try_init(),
         LogFormat::Json => log.json().flatten_event(true).with_current_span(false).try_init(),
     };
-    started.map_err(|error| anyhow::anyhow!("cannot log: {error}"))
+    started.map_err(|error| anyhow::anyhow!("cannot set up the log: {error}"))
 }

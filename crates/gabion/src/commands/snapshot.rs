@@ -6,8 +6,8 @@ use anyhow::Result;
 use api::types::{CloneSnapshot, CreateSnapshot, DiffQuery, RollbackVolume, Volume, VolumeUsage};
 use api::{Error, ErrorKind};
 
-use super::{Setting, confirm};
-use crate::failure::Outcome;
+use super::{CommandContext, confirm};
+use crate::failure::ExitReason;
 use crate::output;
 use api::VolumeName;
 
@@ -20,16 +20,16 @@ fn split(name: &VolumeName) -> Result<(VolumeName, String)> {
     Ok((split.0, split.1.to_owned()))
 }
 
-pub(super) async fn create(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
+pub(super) async fn create(ctx: &CommandContext, name: &VolumeName) -> Result<ExitReason> {
     let (volume, own) = split(name)?;
-    let created = setting.client.create_snapshot(&volume, &CreateSnapshot { name: own }).await?;
-    setting.done(&created, |_| {
+    let created = ctx.client.create_snapshot(&volume, &CreateSnapshot { name: own }).await?;
+    ctx.done(&created, |_| {
         format!("snapshot {name} created; 'gabion volume rollback {name}' rolls the volume back to it")
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-pub(super) async fn clone(setting: &Setting, snapshot: &VolumeName, name: String) -> Result<Outcome> {
+pub(super) async fn clone(ctx: &CommandContext, snapshot: &VolumeName, name: String) -> Result<ExitReason> {
     split(snapshot)?;
     // The new name may include the pool.
     let name = match name.split_once('/') {
@@ -40,30 +40,30 @@ pub(super) async fn clone(setting: &Setting, snapshot: &VolumeName, name: String
         }
         None => name,
     };
-    let cloned = setting.client.clone_snapshot(snapshot, &CloneSnapshot { name }).await?;
-    setting.done(&cloned, |volume| {
+    let cloned = ctx.client.clone_snapshot(snapshot, &CloneSnapshot { name }).await?;
+    ctx.done(&cloned, |volume| {
         format!("volume {}/{} cloned from snapshot {snapshot}", volume.pool, volume.name)
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 pub(super) async fn roll_back(
-    setting: &Setting,
+    ctx: &CommandContext,
     snapshot: &VolumeName,
     force: bool,
     yes: bool,
-) -> Result<Outcome> {
+) -> Result<ExitReason> {
     let (volume, _) = split(snapshot)?;
-    let warning = format!("Data written to {volume} since snapshot {snapshot} will be lost.");
-    confirm(yes, &warning)?;
-    let rolled_back = setting.client.rollback_volume(snapshot, &RollbackVolume { force }).await?;
-    setting.done(&rolled_back, |_| format!("volume {volume} rolled back to {snapshot}"))?;
-    Ok(Outcome::Done)
+    let effect = format!("discards all data written to {volume} since snapshot {snapshot}");
+    confirm(yes, &effect)?;
+    let rolled_back = ctx.client.rollback_volume(snapshot, &RollbackVolume { force }).await?;
+    ctx.done(&rolled_back, |_| format!("volume {volume} rolled back to {snapshot}"))?;
+    Ok(ExitReason::Success)
 }
 
-pub(super) async fn usage(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
+pub(super) async fn usage(ctx: &CommandContext, name: &VolumeName) -> Result<ExitReason> {
     let volume = name.base();
-    let all = setting.client.list_volumes(&name.pool).await?;
+    let all = ctx.client.list_volumes(&name.pool).await?;
     let mine = |other: &&Volume| {
         let of = other.name.split_once('@').is_some_and(|(of, _)| of == volume);
         !other.deleting && (other.name == name.volume || name.volume == volume && of)
@@ -71,17 +71,17 @@ pub(super) async fn usage(setting: &Setting, name: &VolumeName) -> Result<Outcom
     let mut usages: Vec<VolumeUsage> = Vec::new();
     for found in all.iter().filter(mine) {
         let of = VolumeName { pool: found.pool.clone(), volume: found.name.clone() };
-        usages.push(setting.client.get_volume_usage(&of).await?);
+        usages.push(ctx.client.get_volume_usage(&of).await?);
     }
     if usages.is_empty() {
         // Returns the error for a missing volume.
-        setting.client.get_volume(name).await?;
+        ctx.client.get_volume(name).await?;
     }
-    setting.list(&usages, |usage| format!("{}/{}", usage.pool, usage.name), output::usages)?;
-    Ok(Outcome::Done)
+    ctx.list(&usages, |usage| format!("{}/{}", usage.pool, usage.name), output::usages)?;
+    Ok(ExitReason::Success)
 }
 
-pub(super) async fn diff(setting: &Setting, from: &VolumeName, to: &VolumeName) -> Result<Outcome> {
+pub(super) async fn diff(ctx: &CommandContext, from: &VolumeName, to: &VolumeName) -> Result<ExitReason> {
     if from.pool != to.pool {
         return Err(Error::new(ErrorKind::Invalid, format!("{from} and {to} are in different pools")).into());
     }
@@ -89,9 +89,9 @@ pub(super) async fn diff(setting: &Setting, from: &VolumeName, to: &VolumeName) 
     let mut out = std::io::stdout().lock();
     while let Some(offset) = next {
         let query = DiffQuery { from: from.volume.clone(), offset };
-        let diff = setting.client.get_volume_diff(to, &query).await?;
+        let diff = ctx.client.get_volume_diff(to, &query).await?;
         for range in &diff.ranges {
-            if setting.json {
+            if ctx.json {
                 writeln!(out, "{}", serde_json::to_string(range)?)?;
             } else {
                 let content = if range.data { "data" } else { "zeros" };
@@ -100,5 +100,5 @@ pub(super) async fn diff(setting: &Setting, from: &VolumeName, to: &VolumeName) 
         }
         next = diff.next;
     }
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }

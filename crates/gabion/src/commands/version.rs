@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use crate::cli::Global;
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 
-/// Prints the release.
+/// Prints the versions.
 ///
 /// # Errors
-/// When nothing can be printed.
-pub(crate) fn run(global: &Global) -> Result<Outcome> {
+/// If standard output cannot be written.
+pub(crate) fn run(global: &Global) -> Result<ExitReason> {
     let version = server::version();
     let text = if global.json {
         super::to_json(&version)?
@@ -19,5 +19,5 @@ pub(crate) fn run(global: &Global) -> Result<Outcome> {
         format!("gabion {} (API {}, on-disk format {})", version.version, version.api, version.format)
     };
     super::print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }

@@ -5,88 +5,88 @@ use api::Size;
 use api::VolumeName;
 use api::types::{CreateVolume, PoolState, QosLimits, ResizeVolume, Volume};
 
-use super::{Setting, confirm, image, snapshot};
+use super::{CommandContext, confirm, image, snapshot};
 use crate::cli::{Limit, QosArgs, VolumeCommand};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 use crate::progress::follow;
 
-/// Runs a command about volumes.
+/// Runs a `gabion volume` command.
 ///
 /// # Errors
-/// Why it failed.
-pub(crate) async fn run(setting: &Setting, command: VolumeCommand) -> Result<Outcome> {
+/// The error of the command.
+pub(crate) async fn run(ctx: &CommandContext, command: VolumeCommand) -> Result<ExitReason> {
     match command {
         VolumeCommand::Create { name, size, sector, thick, shards } => {
             let sector = Some(sector);
             let wanted =
                 CreateVolume { sector, thick, shards, ..CreateVolume::new(&name.volume, size.bytes()) };
-            create(setting, &name, &wanted).await
+            create(ctx, &name, &wanted).await
         }
-        VolumeCommand::List { pool, snapshots } => list(setting, pool, snapshots).await,
-        VolumeCommand::Show { name } => show(setting, &name).await,
-        VolumeCommand::Resize { name, size, shrink } => resize(setting, &name, size, shrink).await,
-        VolumeCommand::Set { name, qos } => set(setting, &name, qos).await,
-        VolumeCommand::Snapshot { name } => snapshot::create(setting, &name).await,
-        VolumeCommand::Clone { snapshot, name } => snapshot::clone(setting, &snapshot, name).await,
+        VolumeCommand::List { pool, snapshots } => list(ctx, pool, snapshots).await,
+        VolumeCommand::Show { name } => show(ctx, &name).await,
+        VolumeCommand::Resize { name, size, shrink } => resize(ctx, &name, size, shrink).await,
+        VolumeCommand::Set { name, qos } => set(ctx, &name, qos).await,
+        VolumeCommand::Snapshot { name } => snapshot::create(ctx, &name).await,
+        VolumeCommand::Clone { snapshot, name } => snapshot::clone(ctx, &snapshot, name).await,
         VolumeCommand::Rollback { snapshot, force, yes } => {
-            snapshot::roll_back(setting, &snapshot, force, yes).await
+            snapshot::roll_back(ctx, &snapshot, force, yes).await
         }
-        VolumeCommand::Usage { name } => snapshot::usage(setting, &name).await,
-        VolumeCommand::Diff { from, to } => snapshot::diff(setting, &from, &to).await,
-        VolumeCommand::ExportImage(arguments) => image::export(setting, arguments).await,
-        VolumeCommand::Import(arguments) => image::import(setting, arguments).await,
-        VolumeCommand::Delete { name, yes } => delete(setting, &name, yes).await,
+        VolumeCommand::Usage { name } => snapshot::usage(ctx, &name).await,
+        VolumeCommand::Diff { from, to } => snapshot::diff(ctx, &from, &to).await,
+        VolumeCommand::ExportImage(arguments) => image::export(ctx, arguments).await,
+        VolumeCommand::Import(arguments) => image::import(ctx, arguments).await,
+        VolumeCommand::Delete { name, yes } => delete(ctx, &name, yes).await,
     }
 }
 
-async fn create(setting: &Setting, name: &VolumeName, wanted: &CreateVolume) -> Result<Outcome> {
-    let created = setting.client.create_volume(&name.pool, wanted).await?;
-    setting.done(&created, |volume| {
+async fn create(ctx: &CommandContext, name: &VolumeName, wanted: &CreateVolume) -> Result<ExitReason> {
+    let created = ctx.client.create_volume(&name.pool, wanted).await?;
+    ctx.done(&created, |volume| {
         format!(
             "volume {name} created with {}; 'gabion export create {name} --nbd' exports it",
             Size(volume.size)
         )
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn list(setting: &Setting, pool: Option<String>, snapshots: bool) -> Result<Outcome> {
+async fn list(ctx: &CommandContext, pool: Option<String>, snapshots: bool) -> Result<ExitReason> {
     let pools = match pool {
         Some(pool) => vec![pool],
         None => {
-            let pools = setting.client.list_pools().await?;
+            let pools = ctx.client.list_pools().await?;
             let open = pools.into_iter().filter(|pool| pool.state == PoolState::Open);
             open.map(|pool| pool.name).collect()
         }
     };
     let mut volumes: Vec<Volume> = Vec::new();
     for pool in pools {
-        let found = setting.client.list_volumes(&pool).await?;
+        let found = ctx.client.list_volumes(&pool).await?;
         volumes.extend(found.into_iter().filter(|volume| snapshots || !volume.snapshot));
     }
-    setting.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
-    Ok(Outcome::Done)
+    ctx.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
+    Ok(ExitReason::Success)
 }
 
-async fn show(setting: &Setting, name: &VolumeName) -> Result<Outcome> {
-    let volume = setting.client.get_volume(name).await?;
-    setting.print(&volume, output::volume)?;
-    Ok(Outcome::Done)
+async fn show(ctx: &CommandContext, name: &VolumeName) -> Result<ExitReason> {
+    let volume = ctx.client.get_volume(name).await?;
+    ctx.print(&volume, output::volume)?;
+    Ok(ExitReason::Success)
 }
 
-async fn resize(setting: &Setting, name: &VolumeName, size: Size, shrink: bool) -> Result<Outcome> {
+async fn resize(ctx: &CommandContext, name: &VolumeName, size: Size, shrink: bool) -> Result<ExitReason> {
     let request = ResizeVolume { size: size.bytes(), shrink };
-    let resized = setting.client.resize_volume(name, &request).await?;
-    setting.done(&resized, |volume| {
+    let resized = ctx.client.resize_volume(name, &request).await?;
+    ctx.done(&resized, |volume| {
         let again = if volume.exported { "; NBD clients see the new size when they reconnect" } else { "" };
         format!("volume {name} resized to {}{again}", Size(volume.size))
     })?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn set(setting: &Setting, name: &VolumeName, wanted: QosArgs) -> Result<Outcome> {
-    let before = setting.client.get_volume(name).await?.qos;
+async fn set(ctx: &CommandContext, name: &VolumeName, wanted: QosArgs) -> Result<ExitReason> {
+    let before = ctx.client.get_volume(name).await?.qos;
     let qos = QosLimits {
         iops: wanted.iops.map_or(before.iops, |Limit(iops)| iops),
         bandwidth: wanted
@@ -96,24 +96,24 @@ async fn set(setting: &Setting, name: &VolumeName, wanted: QosArgs) -> Result<Ou
         weight: wanted.weight.unwrap_or(before.weight),
         thick: wanted.thick || before.thick && !wanted.thin,
     };
-    let set = setting.client.set_volume_qos(name, &qos).await?;
-    setting.done(&set, |volume| format!("volume {name}: limits {}", output::qos(&volume.qos)))?;
-    Ok(Outcome::Done)
+    let set = ctx.client.set_volume_qos(name, &qos).await?;
+    ctx.done(&set, |volume| format!("volume {name}: limits {}", output::qos(&volume.qos)))?;
+    Ok(ExitReason::Success)
 }
 
-async fn delete(setting: &Setting, name: &VolumeName, yes: bool) -> Result<Outcome> {
+async fn delete(ctx: &CommandContext, name: &VolumeName, yes: bool) -> Result<ExitReason> {
     if !yes {
-        let volume = setting.client.get_volume(name).await?;
-        let warning = if volume.snapshot {
-            format!("Snapshot {name} and its exclusive data will be lost.")
+        let volume = ctx.client.get_volume(name).await?;
+        let effect = if volume.snapshot {
+            format!("deletes snapshot {name} and its exclusive data")
         } else {
-            format!("Volume {name} with {} of data will be lost.", Size(volume.stored))
+            format!("deletes volume {name} with {} of data", Size(volume.stored))
         };
-        confirm(false, &warning)?;
+        confirm(false, &effect)?;
     }
-    let started = setting.client.delete_volume(name).await?;
-    let ended = follow(&setting.client, started, setting.quiet).await?;
+    let started = ctx.client.delete_volume(name).await?;
+    let ended = follow(&ctx.client, started, ctx.quiet).await?;
     let noun = if name.volume.contains('@') { "snapshot" } else { "volume" };
-    setting.done(&ended, |_| format!("{noun} {name} deleted"))?;
-    Ok(Outcome::Done)
+    ctx.done(&ended, |_| format!("{noun} {name} deleted"))?;
+    Ok(ExitReason::Success)
 }

@@ -1,4 +1,4 @@
-//! Where the data of an export or a file is, in pieces.
+//! Data extents of an export or a file, in chunks.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,53 +12,53 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::nbd::Connection;
-use super::progress::Counted;
+use super::progress::CopyCounters;
 
-/// The most bytes of a piece: it is moved by one request.
-pub(super) const PIECE: u64 = 1 << 20;
-/// Zeros of at least this many bytes, aligned, are left out.
+/// Maximum size of a chunk in bytes; a chunk is copied by one request.
+pub(super) const CHUNK: u64 = 1 << 20;
+/// Aligned zero blocks of this size are skipped.
 pub(super) const BLOCK: usize = 4096;
 
-/// What is copied, and who says where its data is.
+/// The source of a copy, which reports its data extents.
 pub(super) enum Source {
-    /// An export, which is asked in stretches.
-    Export { client: Connection, told: VecDeque<Extent> },
-    /// A file, whose system knows its holes.
+    /// An export, with reported extents that are not processed yet.
+    Export { client: Connection, pending: VecDeque<Extent> },
+    /// A file, with SEEK_DATA and SEEK_HOLE.
     File(File),
 }
 
-/// The pieces of a source that are not holes, from its beginning to its end.
-pub(super) struct Pieces {
+/// Iterates over the data of a source in chunks, in ascending order.
+pub(super) struct ChunkIter {
     source: Source,
     size: u64,
-    /// All before this was given out or is holes.
+    /// Offset of the next chunk.
     at: u64,
-    /// Data reaches from `at` to here.
+    /// End of the data extent at `at`.
     data_end: u64,
-    counted: Arc<Counted>,
+    counters: Arc<CopyCounters>,
 }
 
-impl Pieces {
-    /// What has been given out, and the holes between, is counted as done.
-    pub(super) fn new(source: Source, size: u64, counted: Arc<Counted>) -> Self {
-        Self { source, size, at: 0, data_end: 0, counted }
+impl ChunkIter {
+    /// Returns an iterator that counts returned chunks and skipped holes as done.
+    pub(super) fn new(source: Source, size: u64, counters: Arc<CopyCounters>) -> Self {
+        Self { source, size, at: 0, data_end: 0, counters }
     }
 
-    /// The next piece.
+    /// Returns the next chunk.
     ///
     /// # Errors
-    /// When the source cannot be asked.
+    /// If the extents of the source cannot be read.
     pub(super) async fn next(&mut self) -> io::Result<Option<Range<u64>>> {
         while self.at == self.data_end {
             if self.at == self.size {
                 return Ok(None);
             }
             let data = match &mut self.source {
-                Source::Export { client, told } => {
-                    if told.is_empty() {
-                        told.extend(client.extents(self.at).await?);
+                Source::Export { client, pending } => {
+                    if pending.is_empty() {
+                        pending.extend(client.extents(self.at).await?);
                     }
-                    match told.pop_front() {
+                    match pending.pop_front() {
                         Some(extent) => {
                             let end = self.at.saturating_add(extent.length);
                             if extent.data { self.at..end } else { end..end }
@@ -70,39 +70,39 @@ impl Pieces {
             };
             self.at = data.start.min(self.size);
             self.data_end = data.end.min(self.size);
-            self.counted.done.store(self.at, Ordering::Relaxed);
+            self.counters.done.store(self.at, Ordering::Relaxed);
         }
-        let end = self.data_end.min((self.at / PIECE + 1) * PIECE);
-        let piece = self.at..end;
+        let end = self.data_end.min((self.at / CHUNK + 1) * CHUNK);
+        let chunk = self.at..end;
         self.at = end;
-        self.counted.done.store(self.at, Ordering::Relaxed);
-        Ok(Some(piece))
+        self.counters.done.store(self.at, Ordering::Relaxed);
+        Ok(Some(chunk))
     }
 }
 
-/// The first data of a file from `at` on.
+/// Returns the first data extent of a file from `at` on.
 fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
-        // None up to the end.
+        // No data up to the end.
         Err(Errno::NXIO) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     Ok(Some(start..seek(file, SeekFrom::Hole(start))?))
 }
 
-/// The stretches of some bytes that have blocks that are not all zeros.
-pub(super) fn not_zero(bytes: &[u8]) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
+/// Returns the ranges of blocks that are not all zeros.
+pub(super) fn nonzero_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     for (index, block) in bytes.chunks(BLOCK).enumerate() {
         if block.iter().all(|byte| *byte == 0) {
             continue;
         }
         let (start, end) = (index * BLOCK, index * BLOCK + block.len());
-        match found.last_mut() {
+        match ranges.last_mut() {
             Some(last) if last.end == start => last.end = end,
-            _ => found.push(start..end),
+            _ => ranges.push(start..end),
         }
     }
-    found
+    ranges
 }

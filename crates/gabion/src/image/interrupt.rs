@@ -1,4 +1,4 @@
-//! Ctrl-C, noticed where work can be broken off and taken back.
+//! Interruption of commands by signals, at points where their changes can be rolled back.
 
 use std::future::Future;
 
@@ -6,18 +6,18 @@ use anyhow::{Context, Result};
 use api::{Error, ErrorKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask a command to end. From its making on they end nothing by themselves.
+/// Handlers of SIGINT, SIGTERM and SIGHUP, which no longer end the process directly.
 pub(crate) struct Interrupt {
     signals: [Signal; 3],
 }
 
 impl Interrupt {
-    /// Notices signals from now on.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// When the system does not allow it.
+    /// If the operating system refuses.
     pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
+        let listen = |kind| signal(kind).context("installing signal handlers");
         let (interrupt, terminate, hangup) =
             (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
         Ok(Self { signals: [listen(interrupt)?, listen(terminate)?, listen(hangup)?] })
@@ -33,20 +33,20 @@ impl Interrupt {
         }
     }
 
-    /// Does something, unless a signal came or comes: then it is dropped where it is.
+    /// Runs a future until it completes or a signal arrives; a signal drops the future.
     ///
     /// # Errors
-    /// Its own; or that it was broken off.
+    /// The error of the future, or an error for the interruption.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let [interrupt, terminate, hangup] = &mut self.signals;
         tokio::select! {
-            // Signals first: one that came before is noticed, whatever the work is.
+            // Signals first, so that an earlier one is noticed in any case.
             biased;
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hangup.recv() => {}
             done = work => return done,
         }
-        Err(Error::new(ErrorKind::Io, "interrupted; what was begun is taken back").into())
+        Err(Error::new(ErrorKind::Io, "interrupted; all changes were rolled back").into())
     }
 }

@@ -1,18 +1,19 @@
-//! Disk images: what they are, and copying them into and out of exports.
+//! Disk images: detection of formats, and copies between images and exports.
 //!
-//! Raw images are copied over the NBD client of `export`, all others by qemu-img(1).
+//! Raw images are copied with the NBD client of `export`, all others with qemu-img(1).
 //!
-//! Always true: an image that names other files is refused, since what those hold would end in the volume; a copy that
-//! returns without an error is durable. Must not know: volumes, snapshots, the API.
+//! Always true: an image that refers to other files is refused, because the content of those would
+//! be copied into the volume; a copy that returns without an error is durable. Must not know:
+//! volumes, snapshots, the API.
 
-mod beside;
+mod atomic_file;
 mod copy;
 mod extents;
 mod interrupt;
 mod nbd;
-mod program;
 mod progress;
-mod salvaged;
+mod qemu_img;
+mod salvage;
 #[cfg(test)]
 mod tests;
 
@@ -22,17 +23,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use api::{Error, ErrorKind, Size};
 
-pub(crate) use beside::Beside;
+pub(crate) use atomic_file::AtomicFile;
 pub(crate) use copy::{Copied, can_write, export, fill};
 pub(crate) use interrupt::Interrupt;
-pub(crate) use nbd::Place;
-pub(crate) use salvaged::salvage_image;
+pub(crate) use nbd::NbdEndpoint;
+pub(crate) use salvage::salvage_image;
 
-/// The format that is copied without any other program.
+/// The format that is copied without another program.
 const RAW: &str = "raw";
-/// Formats of images that are one file.
+/// Image formats that consist of one file.
 const FORMATS: [&str; 4] = ["qcow2", RAW, "vhdx", "vdi"];
-/// How images begin that are not raw; the last of them is found a little further on.
+/// Signatures of formats other than raw, with their offsets.
 const MAGICS: [(usize, &[u8]); 11] = [
     (0, b"QFI\xfb"),
     (0, b"vhdxfile"),
@@ -46,37 +47,37 @@ const MAGICS: [(usize, &[u8]); 11] = [
     (0, b"WithouFreSpacExt"),
     (64, b"\x7f\x10\xda\xbe"),
 ];
-/// Bytes of an image that are looked at.
-const LOOKED_AT: usize = 512;
+/// Bytes of an image that are searched for signatures.
+const HEADER_BYTES: usize = 512;
 
-/// An image that can be copied.
+/// A disk image that can be copied.
 #[derive(Debug)]
 pub(crate) struct Image {
     path: PathBuf,
     format: String,
-    /// Bytes of the disk that it holds.
+    /// Size of the disk in the image, in bytes.
     pub(crate) size: u64,
 }
 
-/// A format that images are written in.
+/// A format of written images.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// The disk's bytes, with holes where nothing was written
+    /// The bytes of the disk, with holes
     Raw,
-    /// QEMU's format, by qemu-img
+    /// QEMU's format; needs qemu-img
     Qcow2,
 }
 
 impl Format {
-    /// The word for it.
-    pub(crate) fn word(self) -> &'static str {
+    /// Returns the name of the format.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raw => RAW,
             Self::Qcow2 => "qcow2",
         }
     }
 
-    /// What a file of this name is expected to hold.
+    /// Returns the format that a file extension stands for.
     fn of_name(path: &Path) -> Option<&'static str> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
@@ -89,18 +90,18 @@ impl Format {
         }
     }
 
-    /// The format of a new image of this name: raw, unless its extension says otherwise.
+    /// Returns the format of a new image by its file extension; raw for others.
     ///
     /// # Errors
-    /// When it is named like a format that is not written.
+    /// If the extension stands for a format that cannot be written.
     pub(crate) fn to_write(path: &Path) -> Result<Self> {
         match Self::of_name(path) {
             None | Some(RAW) => Ok(Self::Raw),
             Some("qcow2") => Ok(Self::Qcow2),
             Some(other) => {
-                let message = format!("{}: images of the format '{other}' are not written", path.display());
+                let message = format!("{}: cannot write images of the format '{other}'", path.display());
                 Err(invalid(message)
-                    .hint("write qcow2, and convert that with qemu-img; or say --format raw")
+                    .hint("write a qcow2 image and convert it with qemu-img, or give --format raw")
                     .into())
             }
         }
@@ -111,7 +112,7 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// An error of a file's, with its name.
+/// Returns the API error of a file operation, with the path.
 fn of_file(path: &Path, error: &std::io::Error) -> Error {
     let kind = match error.kind() {
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -123,50 +124,50 @@ fn of_file(path: &Path, error: &std::io::Error) -> Error {
 }
 
 impl Image {
-    /// Looks at an image. Its format is that which is given, or what its first bytes say.
+    /// Inspects an image. The format is the given one, or detected by signature.
     ///
     /// # Errors
-    /// When it is none, or needs other files.
-    pub(crate) fn look(path: &Path, format: Option<Format>) -> Result<Self> {
-        let shown = path.display();
+    /// If the file is not an image, or refers to other files.
+    pub(crate) fn inspect(path: &Path, format: Option<Format>) -> Result<Self> {
+        let shown_path = path.display();
         let file = std::fs::File::open(path).map_err(|error| of_file(path, &error))?;
-        let about = file.metadata().map_err(|error| of_file(path, &error))?;
-        if !about.is_file() {
-            return Err(invalid(format!("{shown} is not a file"))
-                .hint("images are files; 'qemu-img convert' makes one of a device")
+        let metadata = file.metadata().map_err(|error| of_file(path, &error))?;
+        if !metadata.is_file() {
+            return Err(invalid(format!("{shown_path} is not a file"))
+                .hint("'qemu-img convert' copies a device to an image file")
                 .into());
         }
-        // Absolute: a name that begins like a protocol is none then.
-        let absolute = std::path::absolute(path).with_context(|| format!("'{shown}'"))?;
-        let mut start = Vec::with_capacity(LOOKED_AT);
-        file.take(LOOKED_AT as u64).read_to_end(&mut start).map_err(|error| of_file(path, &error))?;
+        // An absolute path cannot be mistaken for a protocol prefix.
+        let absolute = std::path::absolute(path).with_context(|| format!("'{shown_path}'"))?;
+        let mut start = Vec::with_capacity(HEADER_BYTES);
+        file.take(HEADER_BYTES as u64).read_to_end(&mut start).map_err(|error| of_file(path, &error))?;
         let raw = match format {
             Some(format) => format == Format::Raw,
             None => !has_magic(&start),
         };
         if !raw {
-            return program::look(&absolute, format);
+            return qemu_img::inspect(&absolute, format);
         }
         if let (None, Some(other)) = (format, Format::of_name(path).filter(|named| *named != RAW)) {
             return Err(invalid(format!(
-                "{shown} is named like an image of the format '{other}', and is none"
+                "{shown_path} has the extension of the format '{other}' but not its signature"
             ))
-            .hint("--format raw takes its bytes as they are")
+            .hint("--format raw imports the bytes of the file unchanged")
             .into());
         }
-        if about.len() == 0 {
-            return Err(invalid(format!("{shown} is empty")).into());
+        if metadata.len() == 0 {
+            return Err(invalid(format!("{shown_path} is empty")).into());
         }
-        Ok(Self { path: absolute, format: RAW.to_owned(), size: about.len() })
+        Ok(Self { path: absolute, format: RAW.to_owned(), size: metadata.len() })
     }
 
-    /// Its format.
+    /// Returns the name of the format.
     pub(crate) fn format(&self) -> &str {
         &self.format
     }
 
-    /// Where it is, and how much it holds, to be shown.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns path, format and size as text.
+    pub(crate) fn description(&self) -> String {
         format!("{} ({}, {})", self.path.display(), self.format, Size(self.size))
     }
 }

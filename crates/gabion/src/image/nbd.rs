@@ -10,12 +10,12 @@ use export::nbd::client::{Client, ClientError, Replies, Transport};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Longest time without an answer.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The address of an export.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum NbdEndpoint {
     /// On a Unix socket.
     Socket { path: PathBuf, export: String },
     /// At a TCP address.
@@ -42,7 +42,7 @@ pub(super) struct Connection {
     client: Client<TokioTransport>,
 }
 
-impl Place {
+impl NbdEndpoint {
     fn export(&self) -> &str {
         match self {
             Self::Socket { export, .. } | Self::Address { export, .. } => export,
@@ -65,7 +65,7 @@ impl Place {
     /// Connects, with structured replies and block status.
     ///
     /// # Errors
-    /// When nothing listens there, or there is no such export.
+    /// If nothing listens there, or the export does not exist.
     pub(super) async fn connect(&self) -> io::Result<Connection> {
         let connect = async {
             let socket: Box<dyn Socket> = match self {
@@ -82,9 +82,9 @@ impl Place {
     }
 }
 
-/// Fails work that takes longer than any answer may.
+/// Runs a request with a timeout.
 async fn with_timeout<T>(work: impl Future<Output = Result<T, ClientError>>) -> io::Result<T> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {TIMEOUT:?}"));
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no reply within {TIMEOUT:?}"));
     Ok(tokio::time::timeout(TIMEOUT, work).await.map_err(late)??)
 }
 

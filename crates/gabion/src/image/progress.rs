@@ -1,4 +1,4 @@
-//! How far a copy is, and how fast.
+//! Progress and rate of a copy.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 use api::Size;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes longer than this is shown.
+/// Copies that take longer are shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
-/// Between two looks.
-const EVERY: Duration = Duration::from_millis(200);
-/// Where there is no terminal: a line each time that so much more is done, in percent.
+/// Refresh interval.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
+/// Without a terminal, a line is printed after each step of this many percent.
 const STEP: u64 = 10;
 
-/// What a copy counts.
+/// The counters of a copy.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
-    /// Bytes of the disk that are dealt with: holes too.
+pub(super) struct CopyCounters {
+    /// Processed bytes of the disk, including holes.
     pub(super) done: AtomicU64,
-    /// Bytes that were moved.
+    /// Copied bytes.
     pub(super) moved: AtomicU64,
 }
 
-impl Counted {
+impl CopyCounters {
     pub(super) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    fn line(&self, what: &str, size: u64, started: Instant) -> String {
+    fn line(&self, operation: &str, size: u64, started: Instant) -> String {
         let done = self.done.load(Ordering::Relaxed).min(size);
         let percent = percent(done, size);
-        let (copied, how) = match self.moved() {
-            // Another program copies, which says only how far it is.
-            0 => (done, ", holes counted"),
+        let (copied, remark) = match self.moved() {
+            // The copying program reports only its progress.
+            0 => (done, ", including holes"),
             moved => (moved, ""),
         };
         let rate = per_second(copied, started.elapsed());
-        format!("{what}: {percent} %, {} copied{how}, {}/s", Size(copied), Size(rate))
+        format!("{operation}: {percent} %, {} copied{remark}, {}/s", Size(copied), Size(rate))
     }
 }
 
@@ -46,24 +46,28 @@ fn percent(done: u64, size: u64) -> u64 {
     u64::try_from(u128::from(done) * 100 / u128::from(size.max(1))).unwrap_or(100)
 }
 
-/// Bytes in each second.
+/// Returns bytes per second.
 pub(super) fn per_second(bytes: u64, time: Duration) -> u64 {
     let nanoseconds = time.as_nanos().max(1);
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Shows how far a copy of a disk of `size` bytes is, until it is dropped.
-pub(super) async fn show(what: &str, size: u64, counted: Arc<Counted>) -> std::convert::Infallible {
+/// Shows the progress of a copy of a disk of `size` bytes until it is dropped.
+pub(super) async fn show(
+    operation: &str,
+    size: u64,
+    counters: Arc<CopyCounters>,
+) -> std::convert::Infallible {
     let started = Instant::now();
     tokio::time::sleep(SHOWN_AFTER).await;
-    let bar = std::io::stderr().is_terminal().then(|| Bar::new(size));
+    let bar = std::io::stderr().is_terminal().then(|| CopyBar::new(size));
     let mut printed = 0;
     loop {
-        let done = counted.done.load(Ordering::Relaxed).min(size);
+        let done = counters.done.load(Ordering::Relaxed).min(size);
         let percent = percent(done, size);
-        let line = counted.line(what, size, started);
+        let line = counters.line(operation, size, started);
         match &bar {
-            Some(Bar(bar)) => {
+            Some(CopyBar(bar)) => {
                 bar.set_position(done);
                 bar.set_message(line);
             }
@@ -73,14 +77,14 @@ pub(super) async fn show(what: &str, size: u64, counted: Arc<Counted>) -> std::c
             }
             None => {}
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(REFRESH_INTERVAL).await;
     }
 }
 
-/// A bar that goes when it is no longer wanted.
-struct Bar(ProgressBar);
+/// A progress bar, removed on drop.
+struct CopyBar(ProgressBar);
 
-impl Bar {
+impl CopyBar {
     fn new(size: u64) -> Self {
         let bar = ProgressBar::new(size);
         let style = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {elapsed}, {eta} left");
@@ -89,7 +93,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for CopyBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

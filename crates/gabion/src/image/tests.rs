@@ -1,4 +1,4 @@
-//! Which format an image is taken for.
+//! Tests of the detection of image formats.
 
 use super::*;
 
@@ -10,22 +10,22 @@ fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn what_begins_like_no_other_format_is_raw() {
+fn a_file_without_a_signature_is_raw() {
     let (_directory, path) = file("disk", &[7; 1000]);
-    let image = Image::look(&path, None).unwrap();
+    let image = Image::inspect(&path, None).unwrap();
     assert_eq!((image.format(), image.size), ("raw", 1000));
 }
 
 #[test]
-fn what_it_is_named_and_what_it_is_must_agree() {
+fn extension_and_signature_must_match() {
     let (_directory, path) = file("disk.qcow2", &[7; 1000]);
-    let error = Image::look(&path, None).unwrap_err().to_string();
-    assert!(error.contains("named like an image of the format 'qcow2'"), "{error}");
-    assert_eq!(Image::look(&path, Some(Format::Raw)).unwrap().size, 1000);
+    let error = Image::inspect(&path, None).unwrap_err().to_string();
+    assert!(error.contains("has the extension of the format 'qcow2'"), "{error}");
+    assert_eq!(Image::inspect(&path, Some(Format::Raw)).unwrap().size, 1000);
 }
 
 #[test]
-fn a_magic_is_found_where_it_belongs() {
+fn signatures_are_detected_at_their_offsets() {
     assert!(has_magic(b"QFI\xfb and more"));
     assert!(!has_magic(b"QFI"));
     assert!(!has_magic(b" QFI\xfb"));
@@ -36,14 +36,14 @@ fn a_magic_is_found_where_it_belongs() {
 }
 
 #[test]
-fn files_without_bytes_and_what_is_no_file_are_refused() {
+fn empty_files_and_directories_are_refused() {
     let (directory, path) = file("disk.img", &[]);
-    assert!(Image::look(&path, None).unwrap_err().to_string().contains("is empty"));
-    assert!(Image::look(directory.path(), None).unwrap_err().to_string().contains("is not a file"));
+    assert!(Image::inspect(&path, None).unwrap_err().to_string().contains("is empty"));
+    assert!(Image::inspect(directory.path(), None).unwrap_err().to_string().contains("is not a file"));
 }
 
 #[test]
-fn a_new_images_name_says_its_format() {
+fn the_extension_determines_the_format_of_a_new_image() {
     for (name, format) in [("a", Format::Raw), ("a.img", Format::Raw), ("a.b.QCOW2", Format::Qcow2)] {
         assert_eq!(Format::to_write(Path::new(name)).unwrap(), format, "{name}");
     }
@@ -51,7 +51,7 @@ fn a_new_images_name_says_its_format() {
 }
 
 #[test]
-fn what_another_program_says_of_its_progress_is_understood() {
+fn progress_output_of_qemu_img_is_parsed() {
     for (text, hundredths) in [
         ("    (0.00/100%)\r", Some(0)),
         ("    (12.34/100%)\r    (56.78/100%)\r    (9", Some(5678)),
@@ -60,16 +60,16 @@ fn what_another_program_says_of_its_progress_is_understood() {
         ("(x.34/100%)", None),
         ("", None),
     ] {
-        assert_eq!(program::hundredths(text), hundredths, "{text}");
+        assert_eq!(qemu_img::hundredths(text), hundredths, "{text}");
     }
 }
 
 #[test]
-fn blocks_of_zeros_are_left_out() {
+fn zero_blocks_are_skipped() {
     let mut bytes = vec![0; 5 * 4096 + 100];
-    assert!(extents::not_zero(&bytes).is_empty());
+    assert!(extents::nonzero_ranges(&bytes).is_empty());
     for at in [4096, 3 * 4096 - 1, 5 * 4096 + 99] {
         bytes[at] = 1;
     }
-    assert_eq!(extents::not_zero(&bytes), [4096..3 * 4096, 5 * 4096..5 * 4096 + 100]);
+    assert_eq!(extents::nonzero_ranges(&bytes), [4096..3 * 4096, 5 * 4096..5 * 4096 + 100]);
 }

@@ -1,8 +1,8 @@
-//! Measured lines.
+//! Formatting of `bench engine` and `bench codec`.
 
 use bench::Sample;
 
-/// The titles above the lines.
+/// Returns the column headers.
 pub(crate) fn sample_header() -> String {
     format!(
         "{:<34} {:<6} {:>9} {:>5} {:>11} {:>9} {:>10} {:>10} {:>10}",
@@ -10,7 +10,7 @@ pub(crate) fn sample_header() -> String {
     )
 }
 
-/// One measured line.
+/// Formats the result of a job.
 pub(crate) fn sample(sample: &Sample) -> String {
     format!(
         "{:<34} {:<6} {:>9} {:>5} {:>11.0} {:>9.2} {:>10.2} {:>10.2} {:>10.2}",

@@ -1,8 +1,8 @@
-//! What `bench churn` measured, for people.
+//! Formatting of `bench churn`.
 
 use bench::churn::{Churn, ChurnWindow, Distribution};
 
-/// The titles above the lines.
+/// Returns the column headers.
 pub(crate) fn churn_header() -> String {
     format!(
         "{:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7}",
@@ -22,7 +22,8 @@ pub(crate) fn churn_header() -> String {
     )
 }
 
-/// A line for a stretch of the load, called by how often the volume was written over then or by a name.
+/// Formats a window of the load. The first column is `name`, or else the number of overwrites by
+/// the end of the window.
 pub(crate) fn churn_window(name: Option<&str>, window: &ChurnWindow) -> String {
     let number = format!("{:.2}", window.written);
     let written = &window.amplification;
@@ -44,25 +45,22 @@ pub(crate) fn churn_window(name: Option<&str>, window: &ChurnWindow) -> String {
     )
 }
 
-/// The outcome.
+/// Formats the result.
 pub(crate) fn churn(churn: &Churn) -> String {
     let (fresh, steady) = (&churn.fresh, &churn.steady);
-    let how = match churn.distribution {
+    let distribution = match churn.distribution {
         Distribution::Uniform => "uniform",
         Distribution::Zipf => "zipf 0.99",
     };
     let cleaning = steady.amplification.cleaning();
-    let settled = if churn.settled {
-        ""
-    } else {
-        "\nIt has not settled yet: more --overwrites give its lasting figures."
-    };
+    let settled = if churn.settled { "" } else { "\nNot in a steady state yet: use more --overwrites." };
     let segments: Vec<String> = churn.segments.iter().map(u64::to_string).collect();
     format!(
         "\n{}\n{}\n\n\
-         {how} at {:.0} % fill: {cleaning:.3} blocks written and moved for each that was written, {:.2} times the {:.3} of an ideal greedy \
-         cleaner\nunder a uniform load at this fill ({:.3} at the {:.0} % of all that the drives hold); {:.3} blocks on the drives altogether. p99.9 is {:.1} times that of the new pool; the longest \
-         pause was {:.1} ms.\nSegments by what lives of them, none, then by tenths: {}.{settled}\n",
+         {distribution}, {:.0} % fill: write amplification {cleaning:.3} by cleaning, {:.2} times that of an ideal greedy cleaner\n\
+         under a uniform load ({:.3} at this fill, {:.3} at {:.0} % of the raw capacity); {:.3} in total with map, headers,\n\
+         padding and parity. p99.9 is {:.1} times that of the new pool. Longest pause: {:.1} ms.\n\
+         Segments by live data (none, then tenths): {}.{settled}\n",
         churn_window(Some("new pool"), fresh),
         churn_window(Some("last"), steady),
         churn.fill * 100.0,

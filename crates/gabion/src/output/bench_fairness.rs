@@ -1,22 +1,22 @@
-//! What `bench fairness` measured, for people.
+//! Formatting of `bench fairness`.
 
 use bench::fairness::Fairness;
 
-/// All of it.
-pub(crate) fn fairness(found: &Fairness) -> String {
+/// Formats the result.
+pub(crate) fn fairness(result: &Fairness) -> String {
     let mut lines = vec![format!(
         "{:<7} {:<7} {:>11} {:>11} {:>11} {:>11} {:>6}  {:>10} {:>10}",
-        "of one",
-        "beside",
+        "quiet",
+        "busy",
         "p50 alone",
         "p99 alone",
-        "p50 beside",
-        "p99 beside",
-        "times",
+        "p50 cont.",
+        "p99 cont.",
+        "ratio",
         "busy alone",
-        "beside"
+        "busy cont."
     )];
-    lines.extend(found.pairs.iter().map(|pair| {
+    lines.extend(result.pairs.iter().map(|pair| {
         format!(
             "{:<7} {:<7} {:>8.1} us {:>8.1} us {:>8.1} us {:>8.1} us {:>6.2}  {:>8.0}/s {:>8.0}/s",
             super::word(&pair.quiet),
@@ -31,8 +31,9 @@ pub(crate) fn fairness(found: &Fairness) -> String {
         )
     }));
     lines.push(format!(
-        "of one: one operation of 4 KiB at a time; beside: {} of another volume under way; times: p99 beside to p99 alone, of the same round",
-        found.depth
+        "quiet: operations of 4 KiB, one at a time; busy: operations of another volume, {} in flight; cont.: under contention;\n\
+         ratio: p99 under contention to p99 alone, median of the rounds",
+        result.depth
     ));
     lines.join("\n")
 }

@@ -1,32 +1,32 @@
-//! What `bench rebuild` measured, for people.
+//! Formatting of `bench rebuild`.
 
 use api::Size;
 use bench::rebuild::RebuildResult;
 
-/// All of it.
+/// Formats the result.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn rebuilt(found: &RebuildResult) -> String {
+pub(crate) fn rebuild_result(result: &RebuildResult) -> String {
     let rate = |bytes: f64| format!("{}/s", Size(bytes as u64));
     let mut lines = vec![
         format!(
-            "{} of columns of {} on {} drives, nobody using the pool:  {}, {:.0} % of what the drives allow ({})",
-            Size(found.bytes),
-            found.scheme,
-            found.drives,
-            rate(found.bytes_per_s),
-            found.share * 100.0,
-            rate(found.bound_bytes_per_s),
+            "rebuild of {} ({} on {} drives) without client I/O:  {}, {:.0} % of the limit of the drives ({})",
+            Size(result.bytes),
+            result.scheme,
+            result.drives,
+            rate(result.bytes_per_s),
+            result.share * 100.0,
+            rate(result.bound_bytes_per_s),
         ),
         format!(
-            "random reads of 4 KiB, {} under way:  p99 {:.1} us with nothing to rebuild",
-            found.users, found.quiet_p99_us
+            "client reads of 4 KiB, random, {} in flight:  p99 {:.1} us without a rebuild",
+            result.users, result.quiet_p99_us
         ),
     ];
-    if found.bytes_per_s_used > 0.0 {
+    if result.bytes_per_s_used > 0.0 {
         lines.push(format!(
-            "  while another drive is rebuilt:  p99 {:.1} us; it is rebuilt at {}, as much as users hardly notice",
-            found.rebuilding_p99_us,
-            rate(found.bytes_per_s_used),
+            "  during a rebuild:  p99 {:.1} us; the rebuild runs at {}",
+            result.rebuilding_p99_us,
+            rate(result.bytes_per_s_used),
         ));
     }
     lines.join("\n")

@@ -1,16 +1,16 @@
-//! What `bench map` and `bench recovery` measured, for people.
+//! Formatting of `bench map` and `bench recovery`.
 
 use bench::scale::{MapCost, Recovery};
 
 use api::Size;
 
-/// A large map.
+/// Formats the result of `bench map`.
 pub(crate) fn map_cost(cost: &MapCost) -> String {
     format!(
-        "{} blocks of 4 KiB anywhere in {}, {} under way:  {:.0} a second, p50 {:.1} us, p99.9 {:.1} us
-map: {} of memory used, {} wanted, {} for all of it;  {:.2} blocks of it written for each of users', {} checkpoints
-no write ended for {:.2} ms at most, of which the thread computed {:.2} ms at most
-read back, one at a time:  {:.0} a second",
+        "{} random writes of 4 KiB in {}, {} in flight:  {:.0} IOPS, p50 {:.1} us, p99.9 {:.1} us
+map: {} of memory used, limit {}, {} for the whole map;  {:.2} map blocks written per user block, {} checkpoints
+longest time without a completed write: {:.2} ms; longest CPU time of the thread in such a pause: {:.2} ms
+reads, one at a time:  {:.0} IOPS",
         cost.writes,
         Size(cost.volume_bytes),
         cost.queue_depth,
@@ -28,10 +28,10 @@ read back, one at a time:  {:.0} a second",
     )
 }
 
-/// An opening after a crash.
+/// Formats the result of `bench recovery`.
 pub(crate) fn recovery(recovery: &Recovery) -> String {
     format!(
-        "{} written in blocks of 4 KiB since the last checkpoint, {} records:  open again after {:.2} s",
+        "{} written in blocks of 4 KiB since the last checkpoint, {} records:  opened in {:.2} s",
         Size(recovery.log_bytes),
         recovery.records,
         recovery.seconds,

@@ -1,13 +1,13 @@
-//! What `bench vhost` measured, for people.
+//! Formatting of `bench vhost`.
 
 use bench::vhost::{Line, Share};
 
-/// Characters of a job's name.
+/// Column width of job names.
 const JOB: usize = 35;
-/// Characters of a back end's name: the end of it.
+/// Column width of back-end names; longer names are cut at the start.
 const SYSTEM: usize = 20;
 
-/// The titles above the lines.
+/// Returns the column headers.
 pub(crate) fn line_header() -> String {
     format!(
         "{:<JOB$} {:<SYSTEM$} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}",
@@ -15,13 +15,13 @@ pub(crate) fn line_header() -> String {
     )
 }
 
-/// One line: a job on a back end.
+/// Formats the result of a job on a back end.
 pub(crate) fn line(line: &Line) -> String {
     let figures = &line.median;
     format!(
         "{:<JOB$} {:<SYSTEM$} {:>10.0} {:>7.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>6} {:>6}",
         line.job,
-        end_of(&line.system),
+        last_characters(&line.system),
         figures.iops,
         figures.bytes_per_s / 1e9,
         figures.mean_us,
@@ -29,12 +29,12 @@ pub(crate) fn line(line: &Line) -> String {
         figures.p99_us,
         figures.p999_us,
         figures.p9999_us,
-        maybe(figures.cores, 2),
-        maybe(line.first_is_times, 2),
+        optional(figures.cores, 2),
+        optional(line.first_is_times, 2),
     )
 }
 
-/// Processor time at parts of the peak.
+/// Formats the CPU time at fractions of the peak load.
 pub(crate) fn shares(shares: &[Share]) -> String {
     let mut text = format!(
         "\n{:<20} {:<SYSTEM$} {:>10} {:>7} {:>15} {:>8} {:>8} {:>8}\n",
@@ -45,10 +45,10 @@ pub(crate) fn shares(shares: &[Share]) -> String {
         text += &format!(
             "{:<20} {:<SYSTEM$} {:>10.0} {:>7} {:>15} {:>8.2} {:>8.2} {:>8.2}\n",
             share.load,
-            end_of(&share.system),
+            last_characters(&share.system),
             figures.iops,
-            maybe(figures.cores, 4),
-            maybe(share.cores_per_100k, 3),
+            optional(figures.cores, 4),
+            optional(share.cores_per_100k, 3),
             figures.mean_us,
             figures.p50_us,
             figures.p99_us,
@@ -57,12 +57,12 @@ pub(crate) fn shares(shares: &[Share]) -> String {
     text
 }
 
-fn maybe(figure: Option<f64>, digits: usize) -> String {
+fn optional(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".into(), |figure| format!("{figure:.digits$}"))
 }
 
-/// The end of a name, which tells sockets apart.
-fn end_of(name: &str) -> String {
+/// Returns the last characters of a name, which distinguish socket paths.
+fn last_characters(name: &str) -> String {
     let skip = name.chars().count().saturating_sub(SYSTEM);
     name.chars().skip(skip).collect()
 }

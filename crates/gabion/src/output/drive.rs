@@ -4,7 +4,7 @@ use api::Size;
 use api::types::{CheckReport, Damage, IdentifiedDrive, PoolDrive};
 
 use super::table::table;
-use super::time::{length, utc};
+use super::time::{format_duration, utc};
 use super::{size, word};
 
 /// Findings of a check that are listed.
@@ -135,7 +135,7 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
         Size(report.meta_bytes),
         report.segments,
         report.rows,
-        length(report.seconds)
+        format_duration(report.seconds)
     ));
     if !report.findings.is_empty() {
         lines.push(String::new());

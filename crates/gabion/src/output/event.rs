@@ -1,10 +1,10 @@
-//! Events of pools.
+//! Formatting of the event log.
 
 use api::types::{Event, Severity};
 
 use super::time::utc;
 
-/// A list of events, oldest first.
+/// Formats events, oldest first.
 pub(crate) fn events(events: &[Event]) -> String {
     if events.is_empty() {
         return "no events".into();
@@ -12,7 +12,7 @@ pub(crate) fn events(events: &[Event]) -> String {
     events.iter().map(event).collect::<Vec<_>>().join("\n")
 }
 
-/// An event on a line.
+/// Formats an event on one line. A warning is marked with `!`, an error with `X`.
 pub(crate) fn event(event: &Event) -> String {
     let mark = match event.severity {
         Severity::Info => ' ',

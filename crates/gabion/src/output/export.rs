@@ -1,13 +1,13 @@
-//! Exports.
+//! Formatting of exports.
 
 use api::types::{Export, ExportState};
 
 use super::table::table;
 
-/// A list of exports.
+/// Formats exports as a table.
 pub(crate) fn exports(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return "no exports; 'gabion export create POOL/VOLUME --nbd', '--vhost-user', '--fuse' or '--ublk' makes one"
+        return "no exports; 'gabion export create POOL/VOLUME --nbd' creates one (also --vhost-user, --fuse, --ublk)"
             .into();
     }
     let row = |export: &Export| {

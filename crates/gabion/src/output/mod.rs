@@ -1,4 +1,4 @@
-//! How results look to people.
+//! Formatting of results as text.
 
 mod bench;
 mod bench_churn;
@@ -24,9 +24,9 @@ use serde::Serialize;
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
 pub(crate) use bench_fairness::fairness;
-pub(crate) use bench_rebuild::rebuilt;
+pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
-pub(crate) use bench_snapshots::snapshots_measured;
+pub(crate) use bench_snapshots::snapshots_result;
 pub(crate) use bench_vhost::{line, line_header, shares};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};
@@ -35,10 +35,10 @@ pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
-pub(crate) use vm::{host, machine, machine_made, machine_started, machines, templates};
+pub(crate) use vm::{host, machine, machine_created, machine_started, machines, templates};
 pub(crate) use volume::{image_exported, image_imported, qos, usages, volume, volumes};
 
-/// The word by which the API calls a state.
+/// Returns the API's name of a state, with spaces for underscores.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {
     match serde_json::to_value(state) {
         Ok(serde_json::Value::String(word)) => word.replace('_', " "),
@@ -46,7 +46,7 @@ pub(crate) fn word<T: Serialize>(state: &T) -> String {
     }
 }
 
-/// A size, or a dash for what is not known.
+/// Formats a size; `-` if it is unknown.
 fn size(bytes: Option<u64>) -> String {
     bytes.map_or("-".into(), |bytes| api::Size(bytes).to_string())
 }

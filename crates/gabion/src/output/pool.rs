@@ -1,4 +1,4 @@
-//! Pools.
+//! Formatting of pools.
 
 use api::Size;
 use api::types::{
@@ -7,10 +7,10 @@ use api::types::{
 
 use super::drive::drives_of_pool;
 use super::table::table;
-use super::time::{length, utc};
+use super::time::{format_duration, utc};
 use super::word;
 
-/// A list of pools.
+/// Formats pools as a table.
 pub(crate) fn pools(pools: &[Pool]) -> String {
     if pools.is_empty() {
         return "no pools; 'gabion pool create' creates one, 'gabion pool open NAME --drives ...' opens one from its drives"
@@ -34,7 +34,7 @@ pub(crate) fn pools(pools: &[Pool]) -> String {
     table(&["POOL", "STATE", "SCHEME", ">DRIVES", ">CAPACITY", ">FREE", ">VOLUMES"], pools.iter().map(row))
 }
 
-/// Returns the health of an open pool, or the state of another one.
+/// Returns the health of an open pool, or the state of any other pool.
 fn state(pool: &Pool) -> String {
     match (pool.state, &pool.activity) {
         (PoolState::Open, _) => word(&pool.health),
@@ -94,7 +94,7 @@ fn pool_status(pool: &Pool) -> String {
         line("opened", format!("{}: {}", utc(opened.time), opening(opened)));
     }
     if let Some(counters) = &pool.counters {
-        line("since then", counted(counters));
+        line("since open", format_counters(counters));
     }
     text.push('\n');
     text.push_str(&drives_of_pool(&pool.drives));
@@ -125,7 +125,7 @@ fn latency(latency: &RecentLatency) -> String {
 /// Formats the progress of a rebuild.
 pub(crate) fn rebuild(rebuild: &Rebuild) -> String {
     let progress = || format!("{} % done, {} remaining", rebuild.percent, Size(rebuild.remaining));
-    let mut words = vec![match rebuild.state {
+    let mut parts = vec![match rebuild.state {
         RebuildState::Idle => "no missing data".to_owned(),
         RebuildState::Working => progress(),
         RebuildState::Paused => format!("paused: {}", progress()),
@@ -136,23 +136,23 @@ pub(crate) fn rebuild(rebuild: &Rebuild) -> String {
         }
     }];
     if rebuild.bytes_per_second > 0 {
-        words.push(format!("{}/s", Size(rebuild.bytes_per_second)));
+        parts.push(format!("{}/s", Size(rebuild.bytes_per_second)));
     }
     if let Some(seconds) = rebuild.seconds_left {
         #[allow(clippy::cast_precision_loss)]
-        words.push(format!("{} left", length(seconds as f64)));
+        parts.push(format!("{} left", format_duration(seconds as f64)));
     }
     if rebuild.rate_limit > 0 {
-        words.push(format!("limited to {}/s", Size(rebuild.rate_limit)));
+        parts.push(format!("limited to {}/s", Size(rebuild.rate_limit)));
     }
     if rebuild.damaged_rows > 0 {
-        words.push(format!(
+        parts.push(format!(
             "{} row{} not reconstructed: other columns are damaged",
             rebuild.damaged_rows,
             plural(rebuild.damaged_rows)
         ));
     }
-    words.join(", ")
+    parts.join(", ")
 }
 
 /// Formats the settings of the rebuild.
@@ -182,79 +182,75 @@ fn fill(space: &PoolSpace) -> String {
 
 /// Formats the findings of an open.
 pub(crate) fn opening(report: &OpenReport) -> String {
-    let mut words = Vec::new();
+    let mut parts = Vec::new();
     if report.clean {
-        words.push("after a clean close".to_owned());
+        parts.push("after a clean close".to_owned());
     } else {
-        words.push(format!(
+        parts.push(format!(
             "recovered after a crash: {} log record{} replayed",
             report.replayed,
             plural(report.replayed)
         ));
         if report.discarded > 0 {
-            words.push(format!("{} incomplete and never acknowledged discarded", report.discarded));
+            parts.push(format!("{} incomplete and never acknowledged discarded", report.discarded));
         }
         if report.completed > 0 {
-            words.push(format!("{} block{} completed", report.completed, plural(report.completed)));
+            parts.push(format!("{} block{} completed", report.completed, plural(report.completed)));
         }
     }
     if !report.missing.is_empty() {
-        words.push(format!("without {}", report.missing.join(", ")));
+        parts.push(format!("without {}", report.missing.join(", ")));
     }
     if !report.returned.is_empty() {
-        words.push(format!("{} returned", report.returned.join(", ")));
+        parts.push(format!("{} returned", report.returned.join(", ")));
     }
     if !report.stale.is_empty() {
-        words.push(format!("{} outdated and rebuilt", report.stale.join(", ")));
+        parts.push(format!("{} outdated and rebuilt", report.stale.join(", ")));
     }
     if !report.shrunk.is_empty() {
-        words.push(format!("without {}, smaller than before", report.shrunk.join(", ")));
+        parts.push(format!("without {}, smaller than before", report.shrunk.join(", ")));
     }
     if !report.copies.is_empty() {
-        words.push(format!("without {}, a copy of another drive", report.copies.join(", ")));
+        parts.push(format!("without {}, a copy of another drive", report.copies.join(", ")));
     }
     if !report.damaged_superblocks.is_empty() {
-        words.push(format!(
+        parts.push(format!(
             "damaged superblock copies rewritten on {}",
             report.damaged_superblocks.join(", ")
         ));
     }
-    words.push(format!("in {}", length(report.seconds)));
-    words.join(", ")
+    parts.push(format!("in {}", format_duration(report.seconds)));
+    parts.join(", ")
 }
 
-fn counted(counters: &PoolCounters) -> String {
+fn format_counters(counters: &PoolCounters) -> String {
     const BLOCK: u64 = 4096;
     let user = counters.user_blocks;
     let own = counters.map_blocks + counters.freeing_blocks + counters.moved_blocks + counters.header_blocks;
     let redundant = counters.padding_blocks + counters.parity_blocks;
-    let mut words = vec![format!("{} written by volumes", Size(user * BLOCK))];
+    let mut parts = vec![format!("{} written by volumes", Size(user * BLOCK))];
     if user > 0 {
         let all = user + own + redundant;
-        words.push(format!(
+        parts.push(format!(
             "{} to the drives ({}.{:02} times)",
             Size(all * BLOCK),
             all / user,
             all * 100 / user % 100
         ));
     }
-    words.push(format!("{} checkpoint{}", counters.checkpoints, plural(counters.checkpoints)));
+    parts.push(format!("{} checkpoint{}", counters.checkpoints, plural(counters.checkpoints)));
     if counters.checkpoints_refused > 0 {
-        words.push(format!(
-            "{} without space for {}",
-            counters.checkpoints_refused,
-            if counters.checkpoints_refused == 1 { "it" } else { "them" }
-        ));
+        parts.push(format!("{} postponed for lack of space", counters.checkpoints_refused));
     }
-    words.push(format!("map {} in memory", Size(counters.map_bytes)));
+    parts.push(format!("map {} in memory", Size(counters.map_bytes)));
     if counters.repaired_blocks > 0 {
-        words.push(format!(
-            "{} block{} given back by other drives",
+        parts.push(format!(
+            "{} damaged block{} repaired",
             counters.repaired_blocks,
             plural(counters.repaired_blocks)
         ));
     }
-    words.join(", ")
+    parts.join(", ")
 }
 
 fn plural(count: u64) -> &'static str {

@@ -1,4 +1,4 @@
-//! The remains of a pool that is salvaged.
+//! Formatting of salvage reports.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use api::types::{ByteRange, SalvageReport, SalvagedImage, SalvagedVolume};
 use serde::Serialize;
 
 use super::table::table;
-use super::time::length;
+use super::time::format_duration;
 
-/// Problems and ranges of one volume that are shown one by one.
+/// Maximum number of listed problems, and of listed ranges of one volume.
 const SHOWN: usize = 20;
 
-/// The list of volumes, with the problems of the pool.
-pub(crate) fn salvaged(found: &SalvageReport) -> String {
-    let mut lines = vec![headline(found)];
-    for drive in found.drives.iter().filter(|drive| !drive.present) {
+/// Formats the volumes, and the problems of the pool.
+pub(crate) fn salvaged(report: &SalvageReport) -> String {
+    let mut lines = vec![headline(report)];
+    for drive in report.drives.iter().filter(|drive| !drive.present) {
         lines.push(format!("  drive {} is missing: {}", drive.index, drive.path));
     }
-    let problems = found.problems.iter().map(|problem| format!("  ! {}", problem.message));
-    lines.extend(shortened(problems, "problems"));
+    let problems = report.problems.iter().map(|problem| format!("  ! {}", problem.message));
+    lines.extend(truncated(problems, "problems"));
     lines.push(String::new());
-    if found.volumes.is_empty() {
-        lines.push("no volume is left".into());
+    if report.volumes.is_empty() {
+        lines.push("no volume could be recovered".into());
         return lines.join("\n") + "\n";
     }
     let row = |volume: &SalvagedVolume| {
@@ -35,35 +35,35 @@ pub(crate) fn salvaged(found: &SalvageReport) -> String {
             bytes(volume.lost_bytes),
         ]
     };
-    lines.push(table(&["VOLUME", ">SIZE", ">READABLE", ">STALE", ">LOST"], found.volumes.iter().map(row)));
-    for volume in found.volumes.iter().filter(|volume| volume.lost_bytes > 0) {
-        lines.push(format!("'{}' cannot be read at", volume.name));
+    lines.push(table(&["VOLUME", ">SIZE", ">READABLE", ">STALE", ">LOST"], report.volumes.iter().map(row)));
+    for volume in report.volumes.iter().filter(|volume| volume.lost_bytes > 0) {
+        lines.push(format!("unreadable ranges of '{}':", volume.name));
         lines.extend(ranges(&volume.lost));
     }
-    lines.extend(advice(found));
+    lines.extend(notes(report));
     lines.join("\n") + "\n"
 }
 
-fn headline(found: &SalvageReport) -> String {
-    let closed = if found.clean { "closed cleanly" } else { "not closed cleanly" };
+fn headline(report: &SalvageReport) -> String {
+    let closed = if report.clean { "closed cleanly" } else { "not closed cleanly" };
     format!(
-        "pool '{}' ({}, {}), {closed}, as of opening {}",
-        found.pool, found.id, found.scheme, found.opening
+        "pool '{}' ({}, {}), {closed}, open number {}",
+        report.pool, report.id, report.scheme, report.opening
     )
 }
 
-/// Notes on the list.
-fn advice(found: &SalvageReport) -> Vec<String> {
+/// Returns the notes below the list.
+fn notes(report: &SalvageReport) -> Vec<String> {
     let mut lines = Vec::new();
-    let stale = found.volumes.iter().any(|volume| volume.stale || volume.stale_bytes > 0);
-    if stale && !found.accepts_stale {
+    let stale = report.volumes.iter().any(|volume| volume.stale || volume.stale_bytes > 0);
+    if stale && !report.accepts_stale {
         lines.push(
-            "stale: may be older than the newest write, or deleted since; read with --accept-stale only"
+            "STALE: may be older than the newest write, or deleted since; readable only with --accept-stale"
                 .into(),
         );
     }
-    if !found.verified {
-        lines.push("by the map and the drives that are there; --verify reads everything to find out".into());
+    if !report.verified {
+        lines.push("assumes that the present drives are intact; --verify reads and verifies all data".into());
     }
     lines
 }
@@ -72,30 +72,30 @@ fn ranges(ranges: &[ByteRange]) -> Vec<String> {
     let shown = ranges.iter().map(|range| {
         format!("  bytes {} to {} ({})", range.offset, range.offset + range.length - 1, Size(range.length))
     });
-    shortened(shown, "ranges")
+    truncated(shown, "ranges")
 }
 
-/// The first of some lines, and how many more there are.
-fn shortened(lines: impl ExactSizeIterator<Item = String>, what: &str) -> Vec<String> {
+/// Returns the first lines, and the number of further ones.
+fn truncated(lines: impl ExactSizeIterator<Item = String>, noun: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(SHOWN);
     let mut shown: Vec<String> = lines.take(SHOWN).collect();
     if more > 0 {
-        shown.push(format!("  ... and {more} more {what}: --json shows all"));
+        shown.push(format!("  ... and {more} more {noun}: --json shows all"));
     }
     shown
 }
 
-/// The result of one image.
+/// Formats the result of one image.
 pub(crate) fn salvaged_image(image: &SalvagedImage) -> String {
     let mut lines = vec![format!(
         "{}: {} of {} written in {}",
         image.file,
         Size(image.written_bytes),
         Size(image.size),
-        length(image.seconds)
+        format_duration(image.seconds)
     )];
     if image.lost_bytes > 0 {
-        lines.push(format!("{} cannot be read and are holes in the image:", Size(image.lost_bytes)));
+        lines.push(format!("{} unreadable, holes in the image:", Size(image.lost_bytes)));
         let shown = image.lost.iter().map(|range| {
             format!(
                 "  bytes {} to {} ({}): {}",
@@ -105,37 +105,37 @@ pub(crate) fn salvaged_image(image: &SalvagedImage) -> String {
                 range.reason
             )
         });
-        lines.extend(shortened(shown, "ranges"));
+        lines.extend(truncated(shown, "ranges"));
     }
     if image.stale_bytes > 0 {
-        lines.push(format!("{} may be older than the newest write:", Size(image.stale_bytes)));
+        lines.push(format!("{} possibly older than the newest write:", Size(image.stale_bytes)));
         lines.extend(ranges(&image.stale_ranges));
     }
     lines.join("\n") + "\n"
 }
 
-/// The URI of a volume.
+/// The NBD URI of a volume.
 #[derive(Serialize)]
 pub(crate) struct SalvageUri {
     volume: String,
     uri: String,
 }
 
-/// The URIs of the volumes.
-pub(crate) fn salvage_uris(found: &SalvageReport, socket: &Path) -> Vec<SalvageUri> {
+/// Returns the NBD URIs of the volumes.
+pub(crate) fn salvage_uris(report: &SalvageReport, socket: &Path) -> Vec<SalvageUri> {
     let uri = |volume: &SalvagedVolume| SalvageUri {
         volume: volume.name.clone(),
-        uri: format!("nbd+unix:///{}/{}?socket={}", found.pool, volume.name, socket.display()),
+        uri: format!("nbd+unix:///{}/{}?socket={}", report.pool, volume.name, socket.display()),
     };
-    found.volumes.iter().map(uri).collect()
+    report.volumes.iter().map(uri).collect()
 }
 
-/// The same, for people.
-pub(crate) fn salvage_served(found: &SalvageReport, socket: &Path) -> String {
-    let mut lines = vec![headline(found)];
-    let problems = found.problems.iter().map(|problem| format!("  ! {}", problem.message));
-    lines.extend(shortened(problems, "problems"));
-    lines.push("served read-only until interrupted:".into());
-    lines.extend(salvage_uris(found, socket).into_iter().map(|served| format!("  {}", served.uri)));
+/// Formats the NBD URIs of the volumes.
+pub(crate) fn salvage_served(report: &SalvageReport, socket: &Path) -> String {
+    let mut lines = vec![headline(report)];
+    let problems = report.problems.iter().map(|problem| format!("  ! {}", problem.message));
+    lines.extend(truncated(problems, "problems"));
+    lines.push("exported read-only until interrupted:".into());
+    lines.extend(salvage_uris(report, socket).into_iter().map(|served| format!("  {}", served.uri)));
     lines.join("\n") + "\n"
 }

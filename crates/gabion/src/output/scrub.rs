@@ -3,7 +3,7 @@
 use api::Size;
 use api::types::{Scrub, ScrubResult};
 
-use super::time::{length, utc};
+use super::time::{format_duration, utc};
 
 /// Formats the progress or the last result of scrubbing, and its settings.
 pub(crate) fn scrub(scrub: &Scrub) -> String {
@@ -21,9 +21,9 @@ pub(crate) fn scrub(scrub: &Scrub) -> String {
         }
         if let Some(seconds) = scrub.seconds_left {
             #[allow(clippy::cast_precision_loss)]
-            words.push(format!("{} left", length(seconds as f64)));
+            words.push(format!("{} left", format_duration(seconds as f64)));
         }
-        words.push(found(current));
+        words.push(format_findings(current));
     } else if let Some(last) = &scrub.last {
         words.push(result(last));
         if last.damaged > 0 && last.lost == 0 && scrub.unrepaired == 0 {
@@ -45,16 +45,16 @@ pub(crate) fn scrub(scrub: &Scrub) -> String {
 /// Formats the result of a complete scrub.
 fn result(last: &ScrubResult) -> String {
     let ended = last.finished.unwrap_or(last.started);
-    // Whole seconds are kept of when it began and ended.
+    // Start and end are stored in whole seconds.
     #[allow(clippy::cast_precision_loss)]
-    let took = match ended.saturating_sub(last.started) {
+    let duration = match ended.saturating_sub(last.started) {
         0 => "less than 1 s".to_owned(),
-        seconds => length(seconds as f64),
+        seconds => format_duration(seconds as f64),
     };
-    format!("finished {}: {} read in {took}, {}", utc(ended), Size(last.bytes), found(last))
+    format!("finished {}: {} read in {duration}, {}", utc(ended), Size(last.bytes), format_findings(last))
 }
 
-fn found(result: &ScrubResult) -> String {
+fn format_findings(result: &ScrubResult) -> String {
     let lost = match result.lost {
         0 => String::new(),
         1 => ", 1 row LOST".into(),
@@ -85,7 +85,7 @@ pub(crate) fn settings(scrub: &Scrub) -> String {
 mod tests {
     use super::*;
 
-    /// A scrub that found this, and what is not healed.
+    /// Formats a scrub with this result and number of unrepaired places.
     fn shown(damaged: u64, lost: u64, unrepaired: u64) -> String {
         let last = ScrubResult { started: 0, finished: Some(0), bytes: 3 << 20, damaged, lost };
         let scrub_of = Scrub {
@@ -104,15 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn repaired_and_unrepaired_damage_is_told_apart() {
-        let began = "finished 1970-01-01 00:00:00 UTC: 3 MiB read in less than 1 s, ";
-        for (found, says) in [
+    fn repaired_and_unrepaired_damage_are_distinguished() {
+        let start = "finished 1970-01-01 00:00:00 UTC: 3 MiB read in less than 1 s, ";
+        for (counts, expected) in [
             ((0, 0, 0), "nothing damaged, every day"),
             ((1, 0, 0), "1 damaged block, all rewritten, every day"),
             ((2, 0, 1), "2 damaged blocks, 1 damaged place not rewritten yet, every day"),
             ((2, 1, 0), "2 damaged blocks, 1 row LOST, every day"),
         ] {
-            assert_eq!(shown(found.0, found.1, found.2), format!("{began}{says}"));
+            assert_eq!(shown(counts.0, counts.1, counts.2), format!("{start}{expected}"));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Tables: no lines, one space of air, numbers to the right.
+//! Text tables without borders; numbers are right-aligned.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// A table with these columns; those that start with `>` hold numbers.
+/// Formats a table. Columns whose header starts with `>` hold numbers.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

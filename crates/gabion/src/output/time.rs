@@ -1,15 +1,15 @@
-//! Times and durations as people read them.
+//! Formatting of times and durations.
 
 use bench::human::Utc;
 
-/// Seconds since 1970 as a date and time of day, in UTC.
+/// Formats seconds since 1970 as a UTC date and time.
 pub(super) fn utc(seconds: u64) -> String {
     let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A length of time.
-pub(super) fn length(seconds: f64) -> String {
+/// Formats a duration in seconds.
+pub(super) fn format_duration(seconds: f64) -> String {
     if seconds < 1.0 {
         format!("{:.0} ms", seconds * 1000.0)
     } else if seconds < 120.0 {
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_counted_as_the_calendar_does() {
+    fn leap_years_and_units_are_formatted() {
         for (seconds, shown) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399, "2000-02-28 23:59:59 UTC"),
@@ -35,7 +35,7 @@ mod tests {
             assert_eq!(utc(seconds), shown);
         }
         assert_eq!(
-            (length(0.0123), length(3.21), length(130.0)),
+            (format_duration(0.0123), format_duration(3.21), format_duration(130.0)),
             ("12 ms".into(), "3.2 s".into(), "2 min 10 s".into())
         );
     }

@@ -1,18 +1,18 @@
-//! Machines, templates, and the processors that machines run on.
+//! Formatting of machines, templates and the CPUs of the host.
 
 use api::Size;
 use vm::{Boot, CpuList, Network, Pages, Template};
 
 use super::table::table;
 use super::time::utc;
-use crate::commands::vm::{Host, HostCpu, Shown};
+use crate::commands::vm::{Host, HostCpu, MachineStatus};
 
-/// A list of machines.
-pub(crate) fn machines(machines: &[Shown]) -> String {
+/// Formats machines as a table.
+pub(crate) fn machines(machines: &[MachineStatus]) -> String {
     if machines.is_empty() {
-        return "no machines; 'gabion vm create --help' says how to make one".into();
+        return "no machines; 'gabion vm create --help' describes the creation of one".into();
     }
-    let row = |shown: &Shown| {
+    let row = |shown: &MachineStatus| {
         let machine = &shown.machine;
         let disks: Vec<&str> = machine.disks.iter().map(|disk| disk.volume.as_str()).collect();
         vec![
@@ -39,8 +39,8 @@ fn network(network: &Network) -> String {
     }
 }
 
-/// One machine, in full.
-pub(crate) fn machine(shown: &Shown) -> String {
+/// Formats all properties of a machine.
+pub(crate) fn machine(shown: &MachineStatus) -> String {
     let machine = &shown.machine;
     let mut text = format!("machine '{}': {}\n\n", machine.name, shown.state);
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<11}{value}\n"));
@@ -52,81 +52,82 @@ pub(crate) fn machine(shown: &Shown) -> String {
     line("cpus", format!("{}, pinned: {}", machine.cpus, machine.pin));
     line("memory", format!("{}{pages}", Size(machine.memory.bytes)));
     match &machine.boot {
-        Boot::Disk => line("starts", "from its first disk".into()),
-        Boot::Kernel { kernel, append, .. } => line("starts", format!("{} {append}", kernel.display())),
+        Boot::Disk => line("boot", "first disk".into()),
+        Boot::Kernel { kernel, append, .. } => line("boot", format!("{} {append}", kernel.display())),
     }
     for disk in &machine.disks {
-        let made = if disk.made { "" } else { ", not made for it" };
+        let made = if disk.made { ", created with the machine" } else { "" };
         let access = if disk.read_only { ", read-only" } else { "" };
         line("disk", format!("{}{access}{made}", disk.volume));
     }
     let mac = machine.network.mac().map(|mac| format!(", {mac}")).unwrap_or_default();
     line("network", format!("{}{mac}", network(&machine.network)));
-    let told = &machine.cloud_init;
+    let cloud_init = &machine.cloud_init;
     let named = [
-        ("user data", &told.user_data),
-        ("network data", &told.network_data),
-        ("meta data", &told.meta_data),
+        ("user data", &cloud_init.user_data),
+        ("network data", &cloud_init.network_data),
+        ("meta data", &cloud_init.meta_data),
     ];
     let named: Vec<String> =
-        named.into_iter().filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?))).collect();
+        named.into_iter().filter_map(|(kind, name)| Some(format!("{kind} {}", name.as_ref()?))).collect();
     if !named.is_empty() {
         line("cloud-init", named.join(", "));
     }
     line("created", utc(machine.created));
     if let Some(running) = &shown.running {
         let by = super::word(&running.accelerator).to_uppercase();
-        line("process", format!("{}, by {by}, since {}", running.pid, utc(running.since)));
-        line("runs", places(&running.placement));
+        line("process", format!("{} ({by}), since {}", running.pid, utc(running.since)));
+        line("placement", placement(&running.placement));
         if let Some(instead) = &running.instead {
-            line("not by KVM", instead.clone());
+            line("no KVM", instead.clone());
         }
     }
     line("console", shown.console_log.clone());
     text
 }
 
-fn places(placement: &vm::Placement) -> String {
+fn placement(placement: &vm::Placement) -> String {
     if placement.cpus.is_empty() {
         return placement.why.clone();
     }
     let each: Vec<String> = placement.cpus.iter().map(CpuList::to_string).collect();
-    format!("on processors {}: {}", each.join(" "), placement.why)
+    format!("on CPUs {}: {}", each.join(" "), placement.why)
 }
 
-/// A machine that was made.
-pub(crate) fn machine_made(shown: &Shown) -> String {
-    format!("machine '{0}' is made; 'gabion vm start {0}' starts it", shown.machine.name)
+/// Formats the creation of a machine.
+pub(crate) fn machine_created(shown: &MachineStatus) -> String {
+    format!("machine '{0}' created; 'gabion vm start {0}' starts it", shown.machine.name)
 }
 
-/// A machine that was started.
-pub(crate) fn machine_started(shown: &Shown) -> String {
+/// Formats the start of a machine.
+pub(crate) fn machine_started(shown: &MachineStatus) -> String {
     let name = &shown.machine.name;
     match &shown.running {
         Some(running) => {
             let by = super::word(&running.accelerator).to_uppercase();
-            let by = if running.instead.is_some() { format!("{by}, since KVM does not do here") } else { by };
+            let by =
+                if running.instead.is_some() { format!("{by}, because KVM is not available") } else { by };
             format!(
-                "machine '{name}' runs by {by}, {}; 'gabion vm console {name}' is its console",
-                places(&running.placement)
+                "machine '{name}' started with {by}, {}; 'gabion vm console {name}' connects to its console",
+                placement(&running.placement)
             )
         }
         None => format!(
-            "machine '{name}' has ended already; 'gabion vm console {name} --log' prints what it said"
+            "machine '{name}' has already exited; 'gabion vm console {name} --log' prints its console output"
         ),
     }
 }
 
-/// A list of templates.
+/// Formats templates as a table.
 pub(crate) fn templates(templates: &[Template]) -> String {
     let row = |template: &Template| {
-        let from = if template.built_in { "with the program" } else { "yours" };
-        vec![template.kind.name().into(), template.name.clone(), from.into(), template.places.join(" ")]
+        let source = if template.built_in { "built-in" } else { "user" };
+        vec![template.kind.name().into(), template.name.clone(), source.into(), template.places.join(" ")]
     };
-    table(&["FOR", "TEMPLATE", "COMES", "WANTS"], templates.iter().map(row))
+    table(&["KIND", "TEMPLATE", "SOURCE", "PLACEHOLDERS"], templates.iter().map(row))
 }
 
-/// The processors of this host.
+/// Formats the CPUs of the host as a table.
 pub(crate) fn host(host: &Host) -> String {
     let row = |cpu: &HostCpu| {
         let reactors: Vec<String> = cpu.reactors.iter().map(|index| format!("reactor {index}")).collect();
@@ -141,15 +142,11 @@ pub(crate) fn host(host: &Host) -> String {
         ]
     };
     let mut text = table(&[">CPU", ">CORE", ">CACHE", ">NODE", "RUNS"], host.cpus.iter().map(row));
-    text.push_str(
-        "\nCORE and CACHE: the lowest processor that shares the core, and the last level of cache.\n",
-    );
+    text.push_str("\nCORE and CACHE: the lowest CPU that shares the core, and the last-level cache.\n");
     if !host.daemon {
-        text.push_str("No daemon said where its reactors are.\n");
+        text.push_str("No daemon is running: the CPUs of its reactor threads are unknown.\n");
     } else if host.cpus.iter().all(|cpu| cpu.reactors.is_empty()) {
-        text.push_str(
-            "The daemon's reactors are not tied to processors: 'gabion serve --cores' ties them.\n",
-        );
+        text.push_str("The daemon's reactor threads are not pinned: 'gabion serve --cores' pins them.\n");
     }
     text
 }

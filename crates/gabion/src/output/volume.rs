@@ -1,16 +1,16 @@
-//! Volumes.
+//! Formatting of volumes.
 
 use api::Size;
 use api::types::{QosLimits, Volume, VolumeUsage};
 
 use super::table::table;
 use super::time::utc;
-use crate::commands::image::Moved;
+use crate::commands::image::ImageCopy;
 
-/// A list of volumes.
+/// Formats volumes as a table.
 pub(crate) fn volumes(volumes: &[Volume]) -> String {
     if volumes.is_empty() {
-        return "no volumes; 'gabion volume create POOL/NAME --size SIZE' makes one".into();
+        return "no volumes; 'gabion volume create POOL/NAME --size SIZE' creates one".into();
     }
     let row = |volume: &Volume| {
         vec![
@@ -50,25 +50,25 @@ pub(crate) fn usages(usages: &[VolumeUsage]) -> String {
 
 /// Formats the quality of service of a volume.
 pub(crate) fn qos(qos: &QosLimits) -> String {
-    let mut words = Vec::new();
-    words.extend(qos.iops.map(|iops| format!("{iops} IOPS")));
-    words.extend(qos.bandwidth.map(|bytes| format!("{}/s", Size(bytes))));
-    if words.is_empty() {
-        words.push("none".into());
+    let mut parts = Vec::new();
+    parts.extend(qos.iops.map(|iops| format!("{iops} IOPS")));
+    parts.extend(qos.bandwidth.map(|bytes| format!("{}/s", Size(bytes))));
+    if parts.is_empty() {
+        parts.push("none".into());
     } else if qos.burst_ms > 0 {
-        words.push(format!("burst {} s", f64::from(qos.burst_ms) / 1000.0));
+        parts.push(format!("burst {} s", f64::from(qos.burst_ms) / 1000.0));
     }
-    words.push(format!("weight {}", qos.weight));
+    parts.push(format!("weight {}", qos.weight));
     if qos.thick {
-        words.push("thick".into());
+        parts.push("thick".into());
     }
-    words.join(", ")
+    parts.join(", ")
 }
 
-/// One volume, in full.
+/// Formats all properties of a volume.
 pub(crate) fn volume(volume: &Volume) -> String {
     format!(
-        "{} {}/{}: {}\n\nsize     {} ({} bytes), in sectors of {} bytes\nstored   {} of its own{}\n\
+        "{} {}/{}: {}\n\nsize     {} ({} bytes), sectors of {} bytes\nstored   {}, without data of its snapshots{}\n\
          created  {}\nshards   {}\nlimits   {}\n",
         if volume.snapshot { "snapshot" } else { "volume" },
         volume.pool,
@@ -91,31 +91,37 @@ pub(crate) fn volume(volume: &Volume) -> String {
 fn shards(volume: &Volume) -> String {
     match volume.shards {
         1 => format!("1, number {}", volume.first_shard),
-        many => format!("{many}, from number {} on", volume.first_shard),
+        many => format!("{many}, starting at number {}", volume.first_shard),
     }
 }
 
-/// An image that was written.
-pub(crate) fn image_exported(moved: &Moved) -> String {
-    let taken = moved.taken.map(|taken| format!(", takes {}", Size(taken))).unwrap_or_default();
+/// Formats the result of `volume export-image`.
+pub(crate) fn image_exported(copy: &ImageCopy) -> String {
+    let taken = copy.taken.map(|taken| format!(", {} on disk", Size(taken))).unwrap_or_default();
     format!(
-        "{} is {} of {}, {}{taken}; {}",
-        moved.file.display(),
-        moved.volume,
-        Size(moved.size),
-        moved.format,
-        pace(moved)
+        "{}: image of {}, {}, {}{taken}; {}",
+        copy.file.display(),
+        copy.volume,
+        Size(copy.size),
+        copy.format,
+        throughput(copy)
     )
 }
 
-/// A volume that was made of an image.
-pub(crate) fn image_imported(moved: &Moved) -> String {
-    format!("volume {} of {} holds {}; {}", moved.volume, Size(moved.size), moved.file.display(), pace(moved))
+/// Formats the result of `volume import`.
+pub(crate) fn image_imported(copy: &ImageCopy) -> String {
+    format!(
+        "volume {} ({}) created from {}; {}",
+        copy.volume,
+        Size(copy.size),
+        copy.file.display(),
+        throughput(copy)
+    )
 }
 
-fn pace(moved: &Moved) -> String {
-    let seconds = moved.seconds;
-    match (moved.data, moved.bytes_per_second) {
+fn throughput(copy: &ImageCopy) -> String {
+    let seconds = copy.seconds;
+    match (copy.data, copy.bytes_per_second) {
         (Some(data), Some(rate)) => {
             format!("{} of data copied in {seconds:.1} s ({}/s)", Size(data), Size(rate))
         }

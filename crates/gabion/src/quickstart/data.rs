@@ -1,4 +1,4 @@
-//! Real data through a real client: what is written, how, and whether it comes back.
+//! Test data, written and verified with an NBD client.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,40 +7,40 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use bench::nbd;
 
-/// Bytes that are written and verified.
+/// Size of the test data in bytes.
 pub(super) const BYTES: u64 = 64 << 20;
-/// Bytes of one request of the client of our own.
-const PIECE: usize = 1 << 20;
+/// Request size of the built-in client in bytes.
+const CHUNK: usize = 1 << 20;
 
-/// Who moves the data.
+/// The NBD client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mover {
+pub(super) enum NbdTool {
     Nbdcopy,
     QemuImg,
     BuiltIn,
 }
 
-/// The data, and where it goes.
-pub(super) struct Data {
-    /// The file that holds it.
+/// The test data and its export.
+pub(super) struct TestData {
+    /// File with the test data.
     pub(super) file: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) export: String,
-    pub(super) mover: Mover,
+    pub(super) tool: NbdTool,
 }
 
-impl Mover {
-    /// The best that is there.
+impl NbdTool {
+    /// Returns the preferred installed client.
     pub(super) fn find(built_in: bool) -> Self {
-        let there = |program: &str| {
-            let ran =
+        let is_installed = |program: &str| {
+            let run =
                 Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            ran.is_ok_and(|status| status.success())
+            run.is_ok_and(|status| status.success())
         };
         match () {
             () if built_in => Self::BuiltIn,
-            () if there("nbdcopy") => Self::Nbdcopy,
-            () if there("qemu-img") => Self::QemuImg,
+            () if is_installed("nbdcopy") => Self::Nbdcopy,
+            () if is_installed("qemu-img") => Self::QemuImg,
             () => Self::BuiltIn,
         }
     }
@@ -49,31 +49,32 @@ impl Mover {
         match self {
             Self::Nbdcopy => "nbdcopy",
             Self::QemuImg => "qemu-img",
-            Self::BuiltIn => "the client of its own (install libnbd-bin for nbdcopy)",
+            Self::BuiltIn => "the built-in client (install libnbd-bin for nbdcopy)",
         }
     }
 }
 
-/// Makes a file of [`BYTES`] bytes out of this very program: real, and hardly compressible to holes.
-pub(super) fn make(file: &Path) -> Result<()> {
+/// Writes a file of [`BYTES`] bytes that repeats the bytes of this program: barely compressible
+/// data without zero blocks.
+pub(super) fn generate(file: &Path) -> Result<()> {
     let program = std::env::current_exe().and_then(std::fs::read).context("reading this program")?;
     let length = usize::try_from(BYTES)?;
     let bytes: Vec<u8> = program.iter().copied().cycle().take(length).collect();
     std::fs::write(file, bytes).with_context(|| file.display().to_string())
 }
 
-impl Data {
-    /// The export's URI.
+impl TestData {
+    /// Returns the URI of the export.
     pub(super) fn uri(&self) -> String {
         format!("nbd+unix:///{}?socket={}", self.export, self.socket.display())
     }
 
-    /// Writes the data, durably.
+    /// Writes the data and flushes it.
     pub(super) fn write(&self) -> Result<()> {
         let file = self.file.display().to_string();
-        match self.mover {
-            Mover::Nbdcopy => ran(Command::new("nbdcopy").args(["--flush", &file, &self.uri()])),
-            Mover::QemuImg => ran(Command::new("qemu-img").args([
+        match self.tool {
+            NbdTool::Nbdcopy => run(Command::new("nbdcopy").args(["--flush", &file, &self.uri()])),
+            NbdTool::QemuImg => run(Command::new("qemu-img").args([
                 "convert",
                 "-n",
                 "-f",
@@ -85,31 +86,31 @@ impl Data {
                 &file,
                 &self.uri(),
             ])),
-            Mover::BuiltIn => {
+            NbdTool::BuiltIn => {
                 let mut client = self.connect()?;
                 let bytes = std::fs::read(&self.file)?;
-                for (index, piece) in bytes.chunks(PIECE).enumerate() {
-                    client.write((index * PIECE) as u64, piece).context("writing by NBD")?;
+                for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+                    client.write((index * CHUNK) as u64, chunk).context("writing over NBD")?;
                 }
-                client.flush().context("flushing by NBD")
+                client.flush().context("flushing over NBD")
             }
         }
     }
 
-    /// Reads everything back and compares it.
+    /// Reads the data and compares it with the file.
     ///
     /// # Errors
-    /// When it cannot be read or is not what was written.
+    /// If the data cannot be read or differs.
     pub(super) fn verify(&self) -> Result<()> {
-        match self.mover {
-            Mover::Nbdcopy => {
+        match self.tool {
+            NbdTool::Nbdcopy => {
                 let mut child = Command::new("nbdcopy")
                     .args([&self.uri(), "-"])
                     .stdin(Stdio::null())
                     .stdout(Stdio::piped())
                     .spawn()
                     .context("starting nbdcopy")?;
-                let Some(out) = child.stdout.take() else { bail!("nbdcopy gives no output") };
+                let Some(out) = child.stdout.take() else { bail!("nbdcopy has no output") };
                 let same = compare(out, std::fs::File::open(&self.file)?);
                 let status = child.wait().context("waiting for nbdcopy")?;
                 if !status.success() {
@@ -117,19 +118,19 @@ impl Data {
                 }
                 same
             }
-            Mover::QemuImg => {
+            NbdTool::QemuImg => {
                 let file = self.file.display().to_string();
-                ran(Command::new("qemu-img").args(["compare", "-f", "raw", "-F", "raw", &file, &self.uri()]))
+                run(Command::new("qemu-img").args(["compare", "-f", "raw", "-F", "raw", &file, &self.uri()]))
             }
-            Mover::BuiltIn => {
+            NbdTool::BuiltIn => {
                 let mut client = self.connect()?;
                 let bytes = std::fs::read(&self.file)?;
-                let mut read = vec![0; PIECE];
-                for (index, piece) in bytes.chunks(PIECE).enumerate() {
-                    let Some(into) = read.get_mut(..piece.len()) else { continue };
-                    client.read((index * PIECE) as u64, into).context("reading by NBD")?;
-                    if into != piece {
-                        bail!("what was read back at {} MiB is not what was written", index);
+                let mut read = vec![0; CHUNK];
+                for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+                    let Some(into) = read.get_mut(..chunk.len()) else { continue };
+                    client.read((index * CHUNK) as u64, into).context("reading over NBD")?;
+                    if into != chunk {
+                        bail!("the data read at offset {} MiB differs from the written data", index);
                     }
                 }
                 Ok(())
@@ -143,8 +144,8 @@ impl Data {
     }
 }
 
-/// Runs a client to its end.
-fn ran(command: &mut Command) -> Result<()> {
+/// Runs a client and waits for its success.
+fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {name}"))?;
     if !output.status.success() {
@@ -156,12 +157,12 @@ fn ran(command: &mut Command) -> Result<()> {
 }
 
 fn compare(mut left: impl Read, mut right: impl Read) -> Result<()> {
-    let (mut a, mut b) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut a, mut b) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut at = 0u64;
     loop {
         let length = fill(&mut left, &mut a)?;
         if fill(&mut right, &mut b)? != length || a.get(..length) != b.get(..length) {
-            bail!("what was read back is not what was written, within the MiB from byte {at} on");
+            bail!("the data read in the MiB at byte {at} differs from the written data");
         }
         if length == 0 {
             return Ok(());
@@ -170,11 +171,11 @@ fn compare(mut left: impl Read, mut right: impl Read) -> Result<()> {
     }
 }
 
-/// Reads until the buffer is full or there is no more.
+/// Reads until the buffer is full or the input ends.
 fn fill(from: &mut impl Read, into: &mut [u8]) -> Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match from.read(rest).context("reading back")? {
+        match from.read(rest).context("reading the data")? {
             0 => break,
             length => filled += length,
         }

@@ -1,52 +1,55 @@
-//! `gabion quickstart`: from nothing to a served, measured, damaged and verified pool, in one command.
+//! `gabion quickstart`: a guided demonstration of a pool in one command.
 //!
-//! Owns the order of the steps and what is said of them. Everything is done as a user would do it: by the API and real
-//! clients. Always true: when it ends, however it ends, its daemon has ended, and its directory is gone unless kept.
+//! Owns the order of the steps and their output. All steps use the API and real clients, as a user
+//! would. Always true: at the end, also after a failure or signal, the daemon is stopped, and the
+//! directory is removed unless it is kept.
 
 mod data;
-mod place;
 mod report;
 mod steps;
+mod work_dir;
 
 use anyhow::{Context, Result, bail};
 use bench::Suite;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Global, QuickstartArgs};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 
-/// Runs it.
+/// Runs `gabion quickstart`.
 ///
 /// # Errors
-/// What went wrong; nothing is left behind then.
-pub(crate) fn run(global: &Global, arguments: &QuickstartArgs) -> Result<Outcome> {
+/// The error of a step; the daemon is stopped and the files are removed then.
+pub(crate) fn run(global: &Global, arguments: &QuickstartArgs) -> Result<ExitReason> {
     if global.socket.is_some() {
-        bail!("a quickstart has a daemon of its own: --socket means nothing to it");
+        bail!("--socket has no effect: the quickstart starts a separate daemon");
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     let result = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            result = steps::all(global, arguments) => result,
+            result = steps::run_all(global, arguments) => result,
             _ = interrupt.recv() => Err(interrupted()),
             _ = terminate.recv() => Err(interrupted()),
         }
     });
-    // A client that was started may still be at it; its export is gone, and so is it in a moment.
+    // A running client is not waited for: it fails because its export is gone.
     runtime.shutdown_background();
     let (report, text) = result?;
     let text = if global.json { crate::commands::to_json(&report)? } else { text };
     crate::commands::print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
 fn interrupted() -> anyhow::Error {
-    anyhow::anyhow!("interrupted: the daemon has ended, the files are gone")
+    anyhow::anyhow!("interrupted: the daemon was stopped and the files were removed")
 }
 
-/// The workload that it runs.
+/// Returns the suite of the demonstration.
 fn suite() -> Suite {
     Suite::raid_vm()
 }

@@ -1,40 +1,41 @@
-//! The quickstart's result: the reference document's table, with what was measured here in front.
+//! The result of the quickstart: the table of the reference document, with the measured results
+//! first.
 
 use bench::{DirectionFigures, Job, JobResult, Published, Suite};
 use serde::Serialize;
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) suite: String,
     pub(super) machine: String,
-    /// What ran the jobs.
+    /// Load generator.
     pub(super) runner: String,
-    /// Bytes of each drive file, and how many there are.
+    /// Bytes of each drive file.
     pub(super) drive_bytes: u64,
     pub(super) drives: u16,
     pub(super) scheme: String,
     pub(super) seconds: u64,
-    /// One plain file of the same file system, without protection, by the same jobs.
+    /// Results of the same jobs on a plain file of the same file system, without protection.
     pub(super) raw: Vec<JobResult>,
     pub(super) gabion: Vec<JobResult>,
 }
 
-/// What the document gives for all its machines together.
+/// Returns the published results for the total over all instances.
 fn published(suite: &Suite) -> Vec<&Published> {
     suite.published_for(suite.instances.first().copied().unwrap_or(1)).collect()
 }
 
-/// The table, under its titles.
+/// Formats the table of results.
 pub(super) fn table(report: &Report, suite: &Suite) -> String {
     let published = published(suite);
     let mut lines = vec![format!(
         "{:<31} {:>16} {:>12} {:>12} {:>14}   {:>14} {:>14}",
         "",
-        "Gabion, here",
+        "Gabion",
         "mean us",
         "99.95 % us",
-        "raw file, here",
+        "plain file",
         published.first().map_or("", |of| of.system.as_str()),
         published.get(1).map_or("", |of| of.system.as_str()),
     )];
@@ -58,16 +59,16 @@ pub(super) fn table(report: &Report, suite: &Suite) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What every column means, and what each side promises.
+/// Explains the columns and the guarantees of each side.
 pub(super) fn notes(report: &Report, suite: &Suite) -> String {
     format!(
-        "K: thousands of operations a second. Mixed: reads, then writes.\n\
-         Gabion, here: {} on {} file drives of {}, by NBD on a Unix socket; {}, {} s a job, scaled down.\n\
-         \x20 Every read is verified against its checksum; parity and log are on; flushes reach the files. The volume was\n\
-         \x20 written from end to end before the 4k jobs, and again before the 1M jobs.\n\
-         raw file, here: one plain file of the same file system, direct I/O: no parity, no checksums.\n\
-         {} (16 VMs, figures of the document): {}.\n\
-         \x20 Other hardware altogether: the columns show the form of the document, not a race.\n\
+        "K: thousands of operations per second. Mixed jobs: reads / writes.\n\
+         Gabion: {} on {} file drives of {} on this host, over NBD on a Unix socket; {}, {} s per job, scaled down.\n\
+         \x20 Every read is verified by checksum, with parity and log; flushes reach the files. The volume was filled\n\
+         \x20 before the 4k jobs, and again before the 1M jobs.\n\
+         plain file: one file of the same file system on this host, direct I/O, no parity, no checksums.\n\
+         {} (16 VMs, published results): {}.\n\
+         \x20 Measured on different hardware: not comparable with the results of this host.\n\
          machine: {}",
         report.scheme,
         report.drives,
@@ -80,7 +81,7 @@ pub(super) fn notes(report: &Report, suite: &Suite) -> String {
     )
 }
 
-/// A job's rate as the document gives it.
+/// Formats a job's rate in the unit of the document.
 pub(super) fn rate(job: &Job, result: &JobResult) -> String {
     join(result.figures().map(|side| {
         if job.is_bandwidth() {

@@ -1,4 +1,4 @@
-//! The steps of a quickstart, one after the other.
+//! The steps of the quickstart, in order.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -14,55 +14,55 @@ use bench::{Job, JobResult, fio, nbd};
 use indicatif::{ProgressBar, ProgressStyle};
 use server::offline;
 
-use super::data::{self, Data, Mover};
-use super::place::{self, Found, Place};
+use super::data::{self, NbdTool, TestData};
 use super::report::{self, Report};
+use super::work_dir::{self, EarlierRun, WorkDir};
+use crate::child_daemon::ChildDaemon;
 use crate::cli::{Global, QuickstartArgs};
-use crate::own_daemon::Daemon;
 use crate::progress::follow;
 
 const POOL: &str = "quick";
 const DRIVES: u16 = 5;
 const SCHEME: &str = "4+1";
-/// The drive that fails.
-const VICTIM: u16 = 2;
-/// Bytes that the jobs work on, at most.
+/// Index of the drive that is marked as failed.
+const FAILED_DRIVE: u16 = 2;
+/// Maximum size of the benchmark volume in bytes.
 const BENCH_MAX: u64 = 1 << 30;
-/// Bytes of the plain file that the same jobs run on.
+/// Maximum size of the plain file in bytes.
 const RAW_MAX: u64 = 512 << 20;
-/// Threads of a job, at most: the document's six are for servers.
+/// Maximum number of threads per job. The document's six are for servers.
 const THREADS: u32 = 2;
 
-/// Says what goes on.
-struct Talk {
+/// Prints the steps to standard error.
+struct StepPrinter {
     quiet: bool,
     step: u32,
 }
 
 const STEPS: u32 = 9;
 
-impl Talk {
-    fn say(&self, text: &str) {
+impl StepPrinter {
+    fn print(&self, text: &str) {
         if !self.quiet {
             eprintln!("{text}");
         }
     }
 
-    /// Announces a step.
-    fn step(&mut self, what: &str) {
+    /// Prints the start of a step.
+    fn step(&mut self, message: &str) {
         self.step += 1;
-        self.say(&format!("[{}/{STEPS}] {what}", self.step));
+        self.print(&format!("[{}/{STEPS}] {message}", self.step));
     }
 
-    /// A result within a step.
-    fn detail(&self, what: &str) {
-        self.say(&format!("      {what}"));
+    /// Prints a result of the current step.
+    fn detail(&self, message: &str) {
+        self.print(&format!("      {message}"));
     }
 
-    /// Runs something that blocks, with a spinner if it takes a while, and gives how long it took.
+    /// Runs a blocking function with a spinner. Returns its duration in seconds as well.
     async fn during<T: Send + 'static>(
         &self,
-        what: &str,
+        message: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, f64)> {
         let shown = !self.quiet && std::io::stderr().is_terminal();
@@ -70,104 +70,105 @@ impl Talk {
         if let Ok(style) = ProgressStyle::with_template("      {spinner} {msg} {elapsed}") {
             spinner.set_style(style);
         }
-        spinner.set_message(what.to_owned());
+        spinner.set_message(message.to_owned());
         spinner.enable_steady_tick(Duration::from_millis(100));
         let started = Instant::now();
         let result = tokio::task::spawn_blocking(work).await;
         spinner.finish_and_clear();
-        Ok((result.with_context(|| format!("{what}: ended early"))?, started.elapsed().as_secs_f64()))
+        Ok((result.with_context(|| format!("{message}: the task failed"))?, started.elapsed().as_secs_f64()))
     }
 }
 
-/// Everything; gives what was measured, and what to print at the end.
+/// Runs all steps. Returns the results, and the text to print at the end.
 ///
 /// # Errors
-/// What went wrong.
-pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(Report, String)> {
-    let mut talk = Talk { quiet: global.quiet, step: 0 };
-    let directory = arguments.dir.clone().unwrap_or_else(place::default_directory);
-    let (mut place, found) = Place::make(&directory, arguments.fresh)?;
-    if matches!(found, Found::Leftover) {
-        talk.say(&format!("took away what an earlier run had left in {}", directory.display()));
+/// The error of a step.
+pub(super) async fn run_all(global: &Global, arguments: &QuickstartArgs) -> Result<(Report, String)> {
+    let mut printer = StepPrinter { quiet: global.quiet, step: 0 };
+    let directory = arguments.dir.clone().unwrap_or_else(work_dir::default_directory);
+    let (mut work_dir, earlier) = WorkDir::create(&directory, arguments.fresh)?;
+    if matches!(earlier, EarlierRun::Interrupted) {
+        printer.print(&format!("removed the files of an interrupted run in {}", directory.display()));
     }
-    let drive_bytes = place.drive_size(arguments.drive_size)?;
-    let client = Client::unix(place.path("gabion.sock"));
+    let drive_bytes = work_dir.drive_size(arguments.drive_size)?;
+    let client = Client::unix(work_dir.path("gabion.sock"));
 
-    talk.step(&format!(
+    printer.step(&format!(
         "starting a daemon; {DRIVES} sparse file drives of {} in {}",
         Size(drive_bytes),
-        place.show("drives")
+        work_dir.display_path("drives")
     ));
-    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], None, &client).await?;
-    let pool = create_pool(&client, &place, drive_bytes).await?;
+    let daemon =
+        ChildDaemon::start(work_dir.directory(), &work_dir.path("daemon.log"), &[], None, &client).await?;
+    let pool = create_pool(&client, &work_dir, drive_bytes).await?;
     let free = pool.space.as_ref().map_or(0, |space| space.free);
-    talk.detail(&format!("pool '{POOL}' ({SCHEME}, any one drive may fail) with room for {}", Size(free)));
+    printer.detail(&format!(
+        "pool '{POOL}' ({SCHEME}, tolerates the failure of one drive), {} free",
+        Size(free)
+    ));
 
-    talk.step("making two volumes and serving them by NBD");
+    printer.step("creating two volumes and exporting them over NBD");
     let bench_bytes = (free / 3).min(BENCH_MAX) >> 20 << 20;
     export(&client, "data", data::BYTES).await?;
     export(&client, "bench", bench_bytes).await?;
-    let mover = Mover::find(arguments.built_in);
-    let data = Data {
-        file: place.path("data.img"),
-        socket: place.path("nbd.sock"),
+    let tool = NbdTool::find(arguments.built_in);
+    let data = TestData {
+        file: work_dir.path("data.img"),
+        socket: work_dir.path("nbd.sock"),
         export: format!("{POOL}/data"),
-        mover,
+        tool,
     };
-    talk.detail(&data.uri());
+    printer.detail(&data.uri());
 
-    talk.step(&format!(
-        "writing {} of real data with {}, and reading it back",
-        Size(data::BYTES),
-        mover.name()
-    ));
-    data::make(&data.file)?;
+    printer.step(&format!("writing and verifying {} of data with {}", Size(data::BYTES), tool.name()));
+    data::generate(&data.file)?;
     let data = std::sync::Arc::new(data);
-    write_data(&talk, &data).await?;
-    verify_data(&talk, &data).await?;
+    write_data(&printer, &data).await?;
+    verify_data(&printer, &data).await?;
 
-    let load = Load {
+    let load = JobRunner {
         fio: (!arguments.built_in).then(fio::with_nbd).flatten(),
         seconds: arguments.seconds,
-        results: place.path("results"),
-        socket: place.path("nbd.sock"),
+        results: work_dir.path("results"),
+        socket: work_dir.path("nbd.sock"),
         bench_bytes,
     };
     let suite = super::suite();
-    talk.step(&format!("measuring a plain file of the same file system ({})", load.runner()));
-    let raw = raw_jobs(&talk, &load, &place, &suite.jobs).await?;
+    printer.step(&format!("measuring a plain file on the same file system ({})", load.runner()));
+    let raw = plain_file_jobs(&printer, &load, &work_dir, &suite.jobs).await?;
 
-    talk.step(&format!("reference benchmark '{}' on the volume: {}", suite.name, suite.title));
+    printer.step(&format!("reference benchmark '{}' on the volume: {}", suite.name, suite.title));
     let mut results = Vec::new();
-    load.fill(&talk, "filled").await?;
-    let mut random_before = false;
+    load.fill(&printer, "filled").await?;
+    let mut previous_random = false;
     for job in suite.jobs.iter().filter(|job| !job.degraded) {
-        // A log keeps blocks in the order in which they were written: large reads are to meet large writes.
-        if !job.random && random_before {
-            load.fill(&talk, "written anew from end to end:").await?;
+        // The log stores blocks in write order: large reads must meet large writes.
+        if !job.random && previous_random {
+            load.fill(&printer, "rewritten sequentially:").await?;
         }
-        random_before = job.random;
-        results.push(load.run(&talk, job).await?);
+        previous_random = job.random;
+        results.push(load.run(&printer, job).await?);
     }
 
-    talk.step(&format!("failing drive {VICTIM}, and the degraded part of the benchmark"));
-    let pool = client.fail_drive(POOL, VICTIM).await.context("failing a drive")?;
-    pool.problems.iter().for_each(|problem| talk.detail(&problem.message));
+    printer.step(&format!("failing drive {FAILED_DRIVE}, and running the jobs in degraded mode"));
+    let pool = client.fail_drive(POOL, FAILED_DRIVE).await.context("failing a drive")?;
+    pool.problems.iter().for_each(|problem| printer.detail(&problem.message));
     for job in suite.jobs.iter().filter(|job| job.degraded) {
-        results.push(load.run(&talk, job).await?);
+        results.push(load.run(&printer, job).await?);
     }
 
-    talk.step("verifying the data with the drive lost, and again after a restart of the daemon");
-    verify_data(&talk, &data).await?;
+    printer.step("verifying the data in degraded mode, and again after a daemon restart");
+    verify_data(&printer, &data).await?;
     daemon.stop()?;
-    let daemon = Daemon::start(place.directory(), &place.path("daemon.log"), &[], None, &client).await?;
-    verify_data(&talk, &data).await?;
+    let daemon =
+        ChildDaemon::start(work_dir.directory(), &work_dir.path("daemon.log"), &[], None, &client).await?;
+    verify_data(&printer, &data).await?;
 
-    talk.step("closing the pool, and checking all of it offline");
+    printer.step("closing the pool, and verifying it offline");
     daemon.stop()?;
-    check(&talk, &place).await?;
+    check(&printer, &work_dir).await?;
 
-    talk.step("done");
+    printer.step("done");
     let report = Report {
         suite: suite.name.clone(),
         machine: bench::machine(),
@@ -181,15 +182,15 @@ pub(super) async fn all(global: &Global, arguments: &QuickstartArgs) -> Result<(
     };
     let mut text = format!("\n{}\n{}\n", report::table(&report, &suite), report::notes(&report, &suite));
     if arguments.keep {
-        std::fs::write(place.path("results/report.json"), crate::commands::to_json(&report)?)?;
-        place.keep()?;
+        std::fs::write(work_dir.path("results/report.json"), crate::commands::to_json(&report)?)?;
+        work_dir.keep()?;
     }
-    text.push_str(&where_next(&place, arguments.keep));
+    text.push_str(&next_steps(&work_dir, arguments.keep));
     Ok((report, text))
 }
 
-async fn create_pool(client: &Client, place: &Place, bytes: u64) -> Result<Pool> {
-    let files = FileDrives { directory: place.show("drives"), size: bytes, count: DRIVES };
+async fn create_pool(client: &Client, work_dir: &WorkDir, bytes: u64) -> Result<Pool> {
+    let files = FileDrives { directory: work_dir.display_path("drives"), size: bytes, count: DRIVES };
     let request = CreatePool {
         name: POOL.into(),
         scheme: Some(SCHEME.into()),
@@ -217,24 +218,24 @@ async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
     Ok(())
 }
 
-async fn write_data(talk: &Talk, data: &std::sync::Arc<Data>) -> Result<()> {
+async fn write_data(printer: &StepPrinter, data: &std::sync::Arc<TestData>) -> Result<()> {
     let data = data.clone();
-    let (written, took) = talk.during("writing", move || data.write()).await?;
+    let (written, seconds) = printer.during("writing", move || data.write()).await?;
     written?;
-    talk.detail(&format!("written and flushed in {took:.1} s"));
+    printer.detail(&format!("written and flushed in {seconds:.1} s"));
     Ok(())
 }
 
-async fn verify_data(talk: &Talk, data: &std::sync::Arc<Data>) -> Result<()> {
+async fn verify_data(printer: &StepPrinter, data: &std::sync::Arc<TestData>) -> Result<()> {
     let data = data.clone();
-    let (verified, took) = talk.during("verifying", move || data.verify()).await?;
-    verified.context("the data did not come back")?;
-    talk.detail(&format!("every byte came back as it was written ({took:.1} s)"));
+    let (verified, seconds) = printer.during("verifying", move || data.verify()).await?;
+    verified.context("verifying the data")?;
+    printer.detail(&format!("all data verified ({seconds:.1} s)"));
     Ok(())
 }
 
-/// What runs the jobs.
-struct Load {
+/// Runs benchmark jobs, with fio or the built-in load generator.
+struct JobRunner {
     fio: Option<String>,
     seconds: u64,
     results: std::path::PathBuf,
@@ -242,49 +243,51 @@ struct Load {
     bench_bytes: u64,
 }
 
-impl Load {
+impl JobRunner {
     fn runner(&self) -> String {
-        self.fio.clone().unwrap_or_else(|| "built-in load, one connection (install fio for its own)".into())
+        self.fio
+            .clone()
+            .unwrap_or_else(|| "built-in load generator, one connection (install fio to use it)".into())
     }
 
-    /// Writes the volume once from end to end, so that reads meet data.
-    async fn fill(&self, talk: &Talk, said: &str) -> Result<()> {
+    /// Writes the whole volume once, so that reads return data.
+    async fn fill(&self, printer: &StepPrinter, prefix: &str) -> Result<()> {
         let (socket, bytes) = (self.socket.clone(), self.bench_bytes);
         let fill = move || -> std::io::Result<()> {
             let mut client = nbd::connect(&socket, &format!("{POOL}/bench"))?;
             let mut data = vec![0u8; 1 << 20];
             for offset in (0..bytes).step_by(1 << 20) {
-                stamp(&mut data, offset);
+                fill_pattern(&mut data, offset);
                 client.write(offset, &data)?;
             }
             Ok(client.flush()?)
         };
-        let (filled, took) = talk.during("filling the volume", fill).await?;
+        let (filled, seconds) = printer.during("filling the volume", fill).await?;
         filled.context("filling the volume")?;
-        talk.detail(&format!("{said} {} in {took:.1} s", Size(self.bench_bytes)));
+        printer.detail(&format!("{prefix} {} in {seconds:.1} s", Size(self.bench_bytes)));
         Ok(())
     }
 
-    async fn run(&self, talk: &Talk, job: &Job) -> Result<JobResult> {
+    async fn run(&self, printer: &StepPrinter, job: &Job) -> Result<JobResult> {
         let uri = format!("nbd+unix:///{POOL}/bench?socket={}", self.socket.display());
         let result = match &self.fio {
-            Some(_) => self.fio(talk, job, Target::Nbd(uri), self.bench_bytes, &self.results).await?,
+            Some(_) => self.fio(printer, job, Target::Nbd(uri), self.bench_bytes, &self.results).await?,
             None => {
                 let (socket, job, bytes, seconds) =
                     (self.socket.clone(), job.clone(), self.bench_bytes, self.seconds);
                 let name = job.name.clone();
                 let run = move || nbd::run_job(&socket, &format!("{POOL}/bench"), &job, bytes, seconds);
-                talk.during(&name, run).await?.0.with_context(|| name.clone())?
+                printer.during(&name, run).await?.0.with_context(|| name.clone())?
             }
         };
-        let [rate, mean] = [report::rate(job, &result), mean(&result)];
-        talk.detail(&format!("{:<31} {rate:>16}   mean {mean} us", job.name));
+        let [rate, format_mean] = [report::rate(job, &result), format_mean(&result)];
+        printer.detail(&format!("{:<31} {rate:>16}   mean {format_mean} us", job.name));
         Ok(result)
     }
 
     async fn fio(
         &self,
-        talk: &Talk,
+        printer: &StepPrinter,
         job: &Job,
         target: Target,
         size: u64,
@@ -295,51 +298,56 @@ impl Load {
         let run = move || {
             FioRun { job: &job, target: &target, size, seconds, threads: THREADS, folder: &folder }.run()
         };
-        Ok(talk.during(&name, run).await?.0?)
+        Ok(printer.during(&name, run).await?.0?)
     }
 }
 
-fn mean(result: &JobResult) -> String {
+fn format_mean(result: &JobResult) -> String {
     result.figures().map(|side| format!("{:.0}", side.mean_us)).collect::<Vec<_>>().join(" / ")
 }
 
-/// Fills a MiB with bytes that no two blocks share.
-fn stamp(data: &mut [u8], offset: u64) {
+/// Fills a buffer with data that is different for each block.
+fn fill_pattern(data: &mut [u8], offset: u64) {
     for (index, word) in data.chunks_exact_mut(8).enumerate() {
         let value = (offset + index as u64 * 8 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         word.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// The same jobs on one plain file, by fio. Without fio, or where direct I/O is refused, there is nothing to compare with.
-async fn raw_jobs(talk: &Talk, load: &Load, place: &Place, jobs: &[Job]) -> Result<Vec<JobResult>> {
+/// Runs the jobs on a plain file with fio. Returns no results without fio or direct I/O.
+async fn plain_file_jobs(
+    printer: &StepPrinter,
+    load: &JobRunner,
+    work_dir: &WorkDir,
+    jobs: &[Job],
+) -> Result<Vec<JobResult>> {
     if load.fio.is_none() {
-        talk.detail("left out: it takes fio");
+        printer.detail("skipped: fio is not installed");
         return Ok(Vec::new());
     }
-    let folder = place.path("results/raw");
+    let folder = work_dir.path("results/raw");
     std::fs::create_dir_all(&folder)?;
-    let (file, bytes) = (place.path("raw.img"), load.bench_bytes.min(RAW_MAX));
+    let (file, bytes) = (work_dir.path("raw.img"), load.bench_bytes.min(RAW_MAX));
     let path = file.clone();
     let fill = move || -> std::io::Result<()> {
         let mut data = vec![0u8; 1 << 20];
         let mut out = std::fs::File::create(&path)?;
         for offset in (0..bytes).step_by(1 << 20) {
-            stamp(&mut data, offset);
+            fill_pattern(&mut data, offset);
             std::io::Write::write_all(&mut out, &data)?;
         }
         out.sync_all()
     };
-    talk.during("writing the plain file", fill).await?.0.context("writing a plain file")?;
+    printer.during("writing the plain file", fill).await?.0.context("writing a plain file")?;
     let mut results = Vec::new();
     for job in jobs.iter().filter(|job| !job.degraded) {
-        match load.fio(talk, job, Target::File(file.clone()), bytes, &folder).await {
+        match load.fio(printer, job, Target::File(file.clone()), bytes, &folder).await {
             Ok(result) => {
-                talk.detail(&format!("{:<31} {:>16}", job.name, report::rate(job, &result)));
+                printer.detail(&format!("{:<31} {:>16}", job.name, report::rate(job, &result)));
                 results.push(result);
             }
             Err(error) => {
-                talk.detail(&format!("left out: {error:#}"));
+                printer.detail(&format!("skipped: {error:#}"));
                 break;
             }
         }
@@ -348,41 +356,41 @@ async fn raw_jobs(talk: &Talk, load: &Load, place: &Place, jobs: &[Job]) -> Resu
     Ok(results)
 }
 
-/// Verifies the closed pool as `gabion check` does.
-async fn check(talk: &Talk, place: &Place) -> Result<()> {
+/// Verifies the closed pool, as `gabion check` does.
+async fn check(printer: &StepPrinter, work_dir: &WorkDir) -> Result<()> {
     let mut drives: Vec<_> =
-        std::fs::read_dir(place.path("drives"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        std::fs::read_dir(work_dir.path("drives"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     drives.sort();
-    let (report, took) = talk.during("reading everything", move || offline::check(&drives)).await?;
+    let (report, seconds) = printer.during("verifying the pool", move || offline::check(&drives)).await?;
     let report = report?;
     if let Some(finding) = report.findings.first() {
         anyhow::bail!("the pool is damaged: {}", finding.message);
     }
-    talk.detail(&format!(
-        "{} of data and {} rows of parity verified, no damage; one drive is lost as it should be ({took:.1} s)",
+    printer.detail(&format!(
+        "{} of data and {} rows of parity verified: no damage, one drive failed as expected ({seconds:.1} s)",
         Size(report.data_bytes),
         report.rows
     ));
     Ok(())
 }
 
-fn where_next(place: &Place, kept: bool) -> String {
-    let mut text = String::from("\nWhere next:\n");
+fn next_steps(work_dir: &WorkDir, kept: bool) -> String {
+    let mut text = String::from("\nNext steps:\n");
     if kept {
         text.push_str(&format!(
-            "  kept      {}: drives, results (report.json, fio's own output), the daemon's log\n\
-             \x20 go on     {}\n\
-             \x20 take away gabion quickstart --fresh, or rm -r {0}\n",
-            place.directory().display(),
-            place::serve_command(place.directory())
+            "  kept files   {}: drives, results (report.json, output of fio), log of the daemon\n\
+             \x20 serve again  {}\n\
+             \x20 remove       gabion quickstart --fresh, or rm -r {0}\n",
+            work_dir.directory().display(),
+            work_dir::serve_command(work_dir.directory())
         ));
     } else {
-        text.push_str("  keep the pool next time      gabion quickstart --keep\n");
+        text.push_str("  keep the pool at the end         gabion quickstart --keep\n");
     }
     text.push_str(
-        "  a pool on real drives        gabion pool create --help\n\
-         \x20 the engine without the disk  gabion bench engine\n\
-         \x20 what a pool is made of       ARCHITECTURE.md, docs/\n",
+        "  create a pool on real drives     gabion pool create --help\n\
+         \x20 benchmark the engine in memory   gabion bench engine\n\
+         \x20 read about the design            ARCHITECTURE.md, docs/\n",
     );
     text
 }

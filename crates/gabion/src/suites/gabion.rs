@@ -1,5 +1,5 @@
-//! Gabion under measurement: a daemon of its own on the run's drives, pools, volumes, exports; all by the API. Machines around the
-//! volumes, if they are wanted.
+//! Gabion as a benchmark target: a child daemon on the drives of the run, with pools, volumes and
+//! exports, and optionally a virtual machine per volume.
 
 use std::path::{Path, PathBuf};
 
@@ -13,20 +13,20 @@ use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 use tokio::runtime::Runtime;
 
-use super::machines::{self, Machines};
+use super::machines::{self, BenchMachines};
+use crate::child_daemon::ChildDaemon;
 use crate::failure::Usage;
-use crate::own_daemon::Daemon;
 use crate::progress::follow;
 
-/// How full volumes make their pools, in percent of what fits.
+/// Default fill of the pools by volumes, in percent of the free space.
 const FILL: u64 = 50;
 const MIB: u64 = 1 << 20;
-/// Memory of a machine: its root, and the buffers of a load.
+/// Default memory of a machine in MiB: the root file system and the buffers of a load.
 const MACHINE_MIB: u64 = 768;
-/// The drive of each pool that is failed.
-const VICTIM: u16 = 1;
+/// Index of the drive of each pool that is marked as failed.
+const FAILED_DRIVE: u16 = 1;
 
-/// The system.
+/// The benchmark target.
 pub(super) struct Gabion {
     name: String,
     scheme: Option<String>,
@@ -34,39 +34,39 @@ pub(super) struct Gabion {
     fill: u64,
     reactors: Option<u32>,
     protocol: Protocol,
-    /// Each volume is the disk of a machine.
-    machines: Option<Wanted>,
+    /// Set if each volume is the disk of a machine.
+    machines: Option<VmRequest>,
     overwrite: bool,
     shape: String,
     remark: Option<String>,
     layout: Option<Layout>,
-    up: Option<Up>,
+    running: Option<RunningTarget>,
 }
 
-/// What a user wants of machines.
-struct Wanted {
+/// The requested configuration of machines.
+struct VmRequest {
     cpus: Option<u32>,
     memory: u64,
     kernel: PathBuf,
 }
 
-/// What stands.
-struct Up {
-    /// They go first: without the daemon their disks would wait for ever.
-    machines: Option<Machines>,
+/// A running target.
+struct RunningTarget {
+    /// Stopped first: without the daemon, their disks would wait for ever.
+    machines: Option<BenchMachines>,
     runtime: Runtime,
-    daemon: Daemon,
+    daemon: ChildDaemon,
     client: Client,
     directory: StateDir,
     pools: u32,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
 }
 
 impl Gabion {
-    /// Gabion with `options`.
+    /// Parses the options of the target.
     ///
     /// # Errors
-    /// When an option is not understood.
+    /// If an option is invalid.
     pub(super) fn parse(name: &str, options: &str, overwrite: bool) -> Result<Self> {
         let mut system = Self {
             name: name.into(),
@@ -80,19 +80,20 @@ impl Gabion {
             shape: String::new(),
             remark: None,
             layout: None,
-            up: None,
+            running: None,
         };
-        let (mut in_machines, mut of_machines) = (false, false);
-        let mut wanted = Wanted { cpus: None, memory: MACHINE_MIB * MIB, kernel: BootFiles::KERNEL.into() };
+        let (mut uses_machines, mut has_machine_options) = (false, false);
+        let mut vm_request =
+            VmRequest { cpus: None, memory: MACHINE_MIB * MIB, kernel: BootFiles::KERNEL.into() };
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
-            let wrong = || {
+            let invalid = || {
                 Usage(format!(
-                    "'{option}' is no option of the target 'gabion': see 'gabion bench run --help'"
+                    "invalid option '{option}' of the target 'gabion': see 'gabion bench run --help'"
                 ))
             };
-            let number = |most: u32| {
-                value.parse::<u32>().ok().filter(|value| (1..=most).contains(value)).ok_or_else(wrong)
+            let number = |maximum: u32| {
+                value.parse::<u32>().ok().filter(|value| (1..=maximum).contains(value)).ok_or_else(invalid)
             };
             match key {
                 "scheme" => system.scheme = Some(value.into()),
@@ -102,43 +103,50 @@ impl Gabion {
                 "by" if value == "nbd" => system.protocol = Protocol::Nbd,
                 "by" if value == "vhost" => system.protocol = Protocol::VhostUser,
                 "by" if value == "fuse" => system.protocol = Protocol::Fuse,
-                "by" if value == "vm" => (system.protocol, in_machines) = (Protocol::VhostUser, true),
-                "cpus" => (wanted.cpus, of_machines) = (Some(number(512)?), true),
-                "memory" => (wanted.memory, of_machines) = (u64::from(number(1 << 20)?) * MIB, true),
-                "kernel" if value.starts_with('/') => (wanted.kernel, of_machines) = (value.into(), true),
-                _ => return Err(wrong().into()),
+                "by" if value == "vm" => (system.protocol, uses_machines) = (Protocol::VhostUser, true),
+                "cpus" => (vm_request.cpus, has_machine_options) = (Some(number(512)?), true),
+                "memory" => {
+                    (vm_request.memory, has_machine_options) = (u64::from(number(1 << 20)?) * MIB, true)
+                }
+                "kernel" if value.starts_with('/') => {
+                    (vm_request.kernel, has_machine_options) = (value.into(), true)
+                }
+                _ => return Err(invalid().into()),
             }
         }
-        if of_machines && !in_machines {
-            let message = "cpus, memory and kernel are of machines: say by=vm, or --vms";
+        if has_machine_options && !uses_machines {
+            let message = "the options cpus, memory and kernel require by=vm or --vms";
             return Err(Usage(message.into()).into());
         }
-        if in_machines {
-            if let Some(what) = BootFiles::missing_requirement(&wanted.kernel) {
-                anyhow::bail!("{name}: {what}");
+        if uses_machines {
+            if let Some(requirement) = BootFiles::missing_requirement(&vm_request.kernel) {
+                anyhow::bail!("{name}: {requirement}");
             }
-            system.machines = Some(wanted);
+            system.machines = Some(vm_request);
         }
         Ok(system)
     }
 
-    fn make(&mut self, wish: &Requirements<'_>) -> Result<Up> {
-        let place = StateDir::new(wish.folder, &self.name)?;
+    fn start(&mut self, requirements: &Requirements<'_>) -> Result<RunningTarget> {
+        let place = StateDir::new(requirements.folder, &self.name)?;
         let directory = place.path();
-        let scheme =
-            self.scheme.clone().or(wish.scheme.map(str::to_owned)).context("no scheme: say scheme=k+m")?;
-        let pools = self.pools.unwrap_or(wish.pools).max(1);
-        let groups = wish.groups(pools).map_err(anyhow::Error::msg)?;
-        let each = groups.first().map_or(0, |group| group.len());
+        let scheme = self
+            .scheme
+            .clone()
+            .or(requirements.scheme.map(str::to_owned))
+            .context("no scheme: give scheme=k+m")?;
+        let pools = self.pools.unwrap_or(requirements.pools).max(1);
+        let groups = requirements.groups(pools).map_err(anyhow::Error::msg)?;
+        let per_pool = groups.first().map_or(0, |group| group.len());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = Client::unix(directory.join("gabion.sock"));
-        let log = wish.folder.join(format!("{}.log", self.name));
+        let log = requirements.folder.join(format!("{}.log", self.name));
         let more: Vec<String> =
             self.reactors.iter().flat_map(|count| ["--reactors".to_owned(), count.to_string()]).collect();
-        // So that a resumed run finds it if this process is killed.
-        let mark = Some(environment_tag(wish.folder)?);
-        let daemon = runtime.block_on(Daemon::start(directory, &log, &more, mark, &client))?;
-        let mut spots = Vec::new();
+        // Allows a resumed run to find the daemon if this process is killed.
+        let tag = Some(environment_tag(requirements.folder)?);
+        let daemon = runtime.block_on(ChildDaemon::start(directory, &log, &more, tag, &client))?;
+        let mut extents = Vec::new();
         for (number, drives) in groups.into_iter().enumerate() {
             let paths = drives.iter().map(|path| path.display().to_string()).collect();
             let request = CreatePool {
@@ -148,39 +156,45 @@ impl Gabion {
                 wipe: self.overwrite,
                 ..CreatePool::default()
             };
-            let made = self.pool(&client, &request, wish.share(pools), wish.instance_bytes, directory);
-            spots.push(runtime.block_on(made)?);
+            let extents_of_pool = self.pool(
+                &client,
+                &request,
+                requirements.share(pools),
+                requirements.instance_bytes,
+                directory,
+            );
+            extents.push(runtime.block_on(extents_of_pool)?);
         }
-        // RAID levels are no k+m: their bounds are not computed.
-        let drives = u32::try_from(each)?.saturating_mul(pools);
+        // RAID levels are not k+m schemes: their bounds are not computed.
+        let drives = u32::try_from(per_pool)?.saturating_mul(pools);
         self.layout = Layout::parse(&scheme, drives, pools).ok();
         self.shape = format!(
-            "{pools} {} {scheme} on {} drives, volumes of {} % of their room, {}",
+            "{pools} {} {scheme} on {} drives, volumes of {} % of the free space, {}",
             if pools == 1 { "pool" } else { "pools" },
-            each * pools as usize,
+            per_pool * pools as usize,
             self.fill,
             match self.protocol {
-                Protocol::Nbd => "by NBD on a Unix socket",
-                Protocol::VhostUser => "by vhost-user",
-                Protocol::Fuse => "as files by FUSE",
-                Protocol::Ublk => "as devices by ublk",
+                Protocol::Nbd => "over NBD on a Unix socket",
+                Protocol::VhostUser => "over vhost-user",
+                Protocol::Fuse => "as FUSE files",
+                Protocol::Ublk => "as ublk devices",
             }
         );
-        let mut spots = interleave(spots);
+        let mut extents = interleave(extents);
         let machines = match &self.machines {
             None => None,
-            Some(wanted) => Some(around(wanted, &mut spots, wish, directory)?),
+            Some(vm_request) => Some(start_machines(vm_request, &mut extents, requirements, directory)?),
         };
-        if let Some((machines, said)) = &machines {
-            self.shape.push_str(&format!(", in {said}"));
+        if let Some((machines, description)) = &machines {
+            self.shape.push_str(&format!(", in {description}"));
             let emulated = || "emulated machines, not comparable".to_owned();
-            self.remark = (!machines.by_hardware()).then(emulated);
+            self.remark = (!machines.uses_kvm()).then(emulated);
         }
         let machines = machines.map(|(machines, _)| machines);
-        Ok(Up { machines, runtime, daemon, client, directory: place, pools, spots })
+        Ok(RunningTarget { machines, runtime, daemon, client, directory: place, pools, extents })
     }
 
-    /// Makes a pool with so many volumes, each exported.
+    /// Creates a pool with this number of exported volumes.
     async fn pool(
         &self,
         client: &Client,
@@ -192,12 +206,12 @@ impl Gabion {
         let started = client.create_pool(request).await?;
         follow(client, started, true).await?;
         let pool = client.get_pool(&request.name).await?;
-        let room = pool.space.map_or(0, |space| space.free) / 100 * self.fill;
-        let size = (room / u64::from(volumes)).min(bytes.unwrap_or(u64::MAX)) / MIB * MIB;
+        let available = pool.space.map_or(0, |space| space.free) / 100 * self.fill;
+        let size = (available / u64::from(volumes)).min(bytes.unwrap_or(u64::MAX)) / MIB * MIB;
         if size == 0 {
-            anyhow::bail!("the pools have no room for {volumes} volumes each");
+            anyhow::bail!("the pools have no space for {volumes} volumes each");
         }
-        let mut spots = Vec::new();
+        let mut extents = Vec::new();
         for number in 0..volumes {
             let name = format!("v{number}");
             let volume = CreateVolume { sector: Some(4096), ..CreateVolume::new(name.clone(), size) };
@@ -212,9 +226,9 @@ impl Gabion {
                 reactors: Vec::new(),
             };
             let export = client.create_export(&export).await?;
-            spots.push(TargetExtent { target: target(&export, directory)?, bytes: size });
+            extents.push(TargetExtent { target: target(&export, directory)?, bytes: size });
         }
-        Ok(spots)
+        Ok(extents)
     }
 
     fn error(&self, doing: &'static str, error: &anyhow::Error) -> SystemError {
@@ -222,37 +236,38 @@ impl Gabion {
     }
 }
 
-/// Puts a machine around each spot, whose disk takes its place; says what they are.
-fn around(
-    wanted: &Wanted,
-    spots: &mut Vec<TargetExtent>,
-    wish: &Requirements<'_>,
+/// Starts a machine for each extent and replaces the extent's target by the disk of the machine.
+/// Returns a description as well.
+fn start_machines(
+    vm_request: &VmRequest,
+    extents: &mut Vec<TargetExtent>,
+    requirements: &Requirements<'_>,
     directory: &Path,
-) -> Result<(Machines, String)> {
-    // Without hardware's help more processors than there are only take turns.
-    let here = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
-    let cpus = wanted.cpus.unwrap_or(wish.machine_cpus.unwrap_or(here).min(here));
-    let plan = machines::Plan { cpus, memory: wanted.memory, kernel: wanted.kernel.clone() };
-    // Pools may have room for more than there are to be.
-    spots.truncate(wish.instances as usize);
-    let disk = |spot: &TargetExtent| match &spot.target {
+) -> Result<(BenchMachines, String)> {
+    // Without KVM, more vCPUs than host CPUs only take turns.
+    let host_cpus = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
+    let cpus = vm_request.cpus.unwrap_or(requirements.machine_cpus.unwrap_or(host_cpus).min(host_cpus));
+    let plan = machines::MachineConfig { cpus, memory: vm_request.memory, kernel: vm_request.kernel.clone() };
+    // The pools may hold more volumes than instances.
+    extents.truncate(requirements.instances as usize);
+    let disk = |extent: &TargetExtent| match &extent.target {
         Target::Vhost(socket) => Ok(socket.clone()),
-        other => anyhow::bail!("{other:?} is no disk of a machine"),
+        other => anyhow::bail!("{other:?} cannot be the disk of a machine"),
     };
-    let disks = spots.iter().map(disk).collect::<Result<Vec<_>>>()?;
-    let machines = Machines::start(&plan, &disks, (directory, wish.folder), wish.stop)?;
-    for (spot, target) in spots.iter_mut().zip(machines.targets()) {
-        spot.target = target.clone();
+    let disks = extents.iter().map(disk).collect::<Result<Vec<_>>>()?;
+    let machines = BenchMachines::start(&plan, &disks, (directory, requirements.folder), requirements.stop)?;
+    for (extent, target) in extents.iter_mut().zip(machines.targets()) {
+        extent.target = target.clone();
     }
-    let said = format!(
-        "virtual machines, fio within ({} of {cpus} CPUs and {} MiB each)",
+    let description = format!(
+        "virtual machines running fio ({} with {cpus} vCPUs and {} MiB each)",
         disks.len(),
         plan.memory >> 20
     );
-    Ok((machines, said))
+    Ok((machines, description))
 }
 
-/// Where an export is found.
+/// Returns the load target of an export.
 fn target(export: &Export, directory: &Path) -> Result<Target> {
     match export.protocol {
         Protocol::Nbd => {
@@ -261,11 +276,11 @@ fn target(export: &Export, directory: &Path) -> Result<Target> {
         }
         Protocol::VhostUser => {
             let mut paths = export.uris.iter().filter_map(|uri| uri.strip_prefix("unix:"));
-            let path = paths.next().context("the daemon does not say where the volume's socket is")?;
+            let path = paths.next().context("the daemon returned no socket for the export")?;
             Ok(Target::Vhost(path.into()))
         }
         Protocol::Fuse | Protocol::Ublk => {
-            let path = export.uris.first().context("the daemon does not say where the volume's file is")?;
+            let path = export.uris.first().context("the daemon returned no file for the export")?;
             Ok(Target::File(path.into()))
         }
     }
@@ -281,9 +296,9 @@ impl System for Gabion {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
             promises: Guarantees {
-                flush: "what was flushed is on the drives, and their caches are flushed".into(),
-                checksums: "CRC-32C of every block, verified at every read".into(),
-                protection: "as many drives as the scheme has parity; no write hole".into(),
+                flush: "flushed data is on the drives, including their caches".into(),
+                checksums: "CRC-32C of every block, verified on every read".into(),
+                protection: "failures of up to m drives of a k+m scheme; no write hole".into(),
             },
             takes_drives: true,
             degrades: true,
@@ -292,46 +307,46 @@ impl System for Gabion {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
-        let up = self.make(wish).map_err(|error| self.error("setting it up", &error))?;
-        self.up = Some(up);
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        let running = self.start(requirements).map_err(|error| self.error("setting up", &error))?;
+        self.running = Some(running);
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+        self.running.as_ref().map(|running| running.extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.up.iter().map(|up| up.daemon.process()).collect()
+        self.running.iter().map(|running| running.daemon.pid()).collect()
     }
 
     fn load_processes(&self) -> Vec<u32> {
-        let machines = self.up.iter().filter_map(|up| up.machines.as_ref());
-        machines.flat_map(Machines::processes).collect()
+        let machines = self.running.iter().filter_map(|running| running.machines.as_ref());
+        machines.flat_map(BenchMachines::processes).collect()
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
-        let Some(up) = &self.up else {
-            return Err(SystemError::new(&self.name, "losing a drive", "it is not set up"));
+        let Some(running) = &self.running else {
+            return Err(SystemError::new(&self.name, "failing a drive", "the target is not set up"));
         };
         let fail = async {
-            for number in 0..up.pools as usize {
-                up.client.fail_drive(&pool_name(number), VICTIM).await?;
+            for number in 0..running.pools as usize {
+                running.client.fail_drive(&pool_name(number), FAILED_DRIVE).await?;
             }
             anyhow::Ok(())
         };
-        up.runtime.block_on(fail).map_err(|error| self.error("losing a drive", &error))?;
-        Ok(format!("drive {VICTIM} of each of {} pools failed", up.pools))
+        running.runtime.block_on(fail).map_err(|error| self.error("failing a drive", &error))?;
+        Ok(format!("drive {FAILED_DRIVE} of each of {} pools failed", running.pools))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        let Some(mut up) = self.up.take() else { return Ok(()) };
-        let machines = up.machines.as_mut().map_or(Ok(()), Machines::stop);
-        drop(up.machines);
-        let stopped = up.daemon.stop();
-        drop(up.directory);
-        machines.and(stopped).map_err(|error| self.error("taking it down", &error))
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        let machines = running.machines.as_mut().map_or(Ok(()), BenchMachines::stop);
+        drop(running.machines);
+        let stopped = running.daemon.stop();
+        drop(running.directory);
+        machines.and(stopped).map_err(|error| self.error("tearing down", &error))
     }
 }
 

@@ -3,63 +3,63 @@
 use anyhow::Result;
 use bench::{Figure, Job, Suite};
 
-use super::show;
+use super::format;
 use crate::cli::Global;
 use crate::commands::{print, to_json};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 
-/// Lists the suites, or explains one.
+/// Lists the suites, or describes one.
 ///
 /// # Errors
-/// When there is no such suite.
-pub(crate) fn list(global: &Global, name: Option<&str>) -> Result<Outcome> {
+/// If the suite does not exist.
+pub(crate) fn list(global: &Global, name: Option<&str>) -> Result<ExitReason> {
     let text = match name {
         Some(name) => {
             let suite = super::suite(name)?;
-            if global.json { to_json(&suite)? } else { explain(&suite) }
+            if global.json { to_json(&suite)? } else { describe(&suite) }
         }
         None => {
             let suites = Suite::built_in();
             match (global.json, global.quiet) {
                 (true, _) => to_json(&suites)?,
                 (_, true) => suites.iter().map(|suite| format!("{}\n", suite.name)).collect(),
-                _ => suites.iter().map(short).collect::<Vec<_>>().join("\n"),
+                _ => suites.iter().map(summary).collect::<Vec<_>>().join("\n"),
             }
         }
     };
     print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-fn short(suite: &Suite) -> String {
+fn summary(suite: &Suite) -> String {
     format!(
         "{}: {}\n{}\n  from  {}\n",
         suite.name,
         suite.title,
-        show::indented(&suite.about, 2),
+        format::indented(&suite.about, 2),
         suite.source
     )
 }
 
-fn explain(suite: &Suite) -> String {
+fn describe(suite: &Suite) -> String {
     let list = |counts: &[u32]| counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let mut text = short(suite);
+    let mut text = summary(suite);
     text.push_str(&format!(
-        "  runs  {} instances; {} s of load, then {} s measured, for each job\n\njobs\n",
+        "  runs  {} instances; {} s ramp-up and {} s measurement per job\n\njobs\n",
         list(&suite.instances),
         suite.ramp_s,
         suite.run_s
     ));
     for job in &suite.jobs {
         let profile = job.profile.as_ref().map_or(String::new(), |profile| format!("[{profile}] "));
-        text.push_str(&format!("  {profile}{}: {}\n", job.name, show::job(job)));
+        text.push_str(&format!("  {profile}{}: {}\n", job.name, format::job(job)));
         let figures = suite.published.iter().filter_map(|of| Some((of, of.figure(&job.name)?)));
         for (published, figure) in figures {
             text.push_str(&format!("      {:<22} {}\n", published.system, figure_text(figure, job)));
         }
     }
     if !suite.facts.is_empty() {
-        text.push_str("\npublished besides\n");
+        text.push_str("\nother published facts\n");
         for fact in &suite.facts {
             text.push_str(&format!("  {}: {} {}\n", fact.what, fact.value, fact.unit));
         }

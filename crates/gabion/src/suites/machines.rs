@@ -1,6 +1,7 @@
-//! Virtual machines of a run: one for each volume, with fio within.
+//! Virtual machines of a run: one per volume, running fio.
 //!
-//! Always true: they carry their run's mark, and end with their value. Must not know: how a volume is stored.
+//! Always true: the processes carry the tag of their run, and are stopped on drop. Must not know:
+//! how volumes are stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,55 +16,55 @@ use vm::{
     StartOptions, Store, VcpuTopology,
 };
 
-/// How long all of them may take to start, each: without hardware's help they take turns at the processors.
-const PATIENCE: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_millis(50);
+/// Time limit per machine for the start of all of them: without KVM they take turns on the CPUs.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What machines are to be.
+/// The configuration of the machines.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    /// Processors of each.
+pub(super) struct MachineConfig {
+    /// vCPUs per machine.
     pub(super) cpus: u32,
-    /// Bytes of memory of each.
+    /// Memory per machine in bytes.
     pub(super) memory: u64,
-    /// Where a kernel is unpacked.
+    /// Directory of an unpacked kernel.
     pub(super) kernel: PathBuf,
 }
 
-/// Machines that run.
-pub(super) struct Machines {
+/// Running machines.
+pub(super) struct BenchMachines {
     store: Store,
     running: Vec<(String, Running)>,
     targets: Vec<Target>,
 }
 
-impl Machines {
-    /// Starts a machine for each of these sockets of disks, and waits until all of them can be asked. Their files are in
-    /// `directory`, what is to be found by a resumed run in `folder`.
+impl BenchMachines {
+    /// Starts a machine for each disk socket, and waits until all of them respond. Temporary files
+    /// are in `directory`; `folder` identifies the run for a resume.
     ///
     /// # Errors
-    /// Why that cannot be; none is left then.
+    /// If a machine does not start; all of them are stopped then.
     pub(super) fn start(
-        shape: &Plan,
+        config: &MachineConfig,
         disks: &[PathBuf],
         (directory, folder): (&Path, &Path),
         stop: &AtomicBool,
     ) -> Result<Self> {
-        room(shape, disks.len())?;
-        let root = BootFiles::make(&shape.kernel, directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+        check_memory(config, disks.len())?;
+        let root = BootFiles::make(&config.kernel, directory).map_err(|error| anyhow::anyhow!("{error}"))?;
         let mut machines =
             Self { store: Store::new(directory.join("vm")), running: Vec::new(), targets: Vec::new() };
         for (number, disk) in disks.iter().enumerate() {
-            machines.one(number, shape, &root, disk, folder)?;
+            machines.start_one(number, config, &root, disk, folder)?;
         }
-        machines.wait(PATIENCE * u32::try_from(disks.len())?, stop)?;
+        machines.wait(START_TIMEOUT * u32::try_from(disks.len())?, stop)?;
         Ok(machines)
     }
 
-    fn one(
+    fn start_one(
         &mut self,
         number: usize,
-        shape: &Plan,
+        config: &MachineConfig,
         root: &BootFiles,
         disk: &Path,
         folder: &Path,
@@ -74,9 +75,9 @@ impl Machines {
             name: name.clone(),
             uuid: format!("00000000-0000-4000-8000-{number:012x}"),
             created: 0,
-            cpus: VcpuTopology::from_cores(shape.cpus),
+            cpus: VcpuTopology::from_cores(config.cpus),
             pin: Pin::None,
-            memory: Memory { bytes: shape.memory, pages: Pages::Normal },
+            memory: Memory { bytes: config.memory, pages: Pages::Normal },
             accelerator: Accelerator::Auto,
             boot: Boot::Kernel {
                 kernel: root.kernel.clone(),
@@ -98,75 +99,75 @@ impl Machines {
         Ok(())
     }
 
-    fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<()> {
-        let deadline = Instant::now() + patience;
+    fn wait(&self, timeout: Duration, stop: &AtomicBool) -> Result<()> {
+        let deadline = Instant::now() + timeout;
         for (name, running) in &self.running {
             while !is_responsive(&self.store.machine_dir(name).join("agent.sock")) {
                 if stop.load(Ordering::Relaxed) {
                     bail!("interrupted");
                 }
                 if !running.is_alive() {
-                    bail!("machine {name} has ended by itself: {}", self.last_words(name));
+                    bail!("machine {name} has exited: {}", self.last_log_line(name));
                 }
                 if Instant::now() > deadline {
-                    bail!("machine {name} does not answer: {}", self.last_words(name));
+                    bail!("machine {name} does not respond: {}", self.last_log_line(name));
                 }
-                std::thread::sleep(STEP);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
     }
 
-    fn last_words(&self, name: &str) -> String {
+    fn last_log_line(&self, name: &str) -> String {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
         let texts = [read(self.store.qemu_log(name)), read(self.store.console_log(name))];
         let last = texts.iter().find_map(|text| text.lines().rev().find(|line| !line.trim().is_empty()));
-        last.map_or_else(|| "it has said nothing".into(), |line| line.trim().to_owned())
+        last.map_or_else(|| "no output".into(), |line| line.trim().to_owned())
     }
 
-    /// The first disk of each, in their order.
+    /// Returns the first disk of each machine, in order.
     pub(super) fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// Their processes.
+    /// Returns the process ids.
     pub(super) fn processes(&self) -> Vec<u32> {
         self.running.iter().map(|(_, running)| running.pid).collect()
     }
 
-    /// True if hardware runs their processors.
-    pub(super) fn by_hardware(&self) -> bool {
+    /// Returns true if all machines use KVM.
+    pub(super) fn uses_kvm(&self) -> bool {
         self.running.iter().all(|(_, running)| running.accelerator == Accelerator::Kvm)
     }
 
-    /// Ends them, as a power cut does.
+    /// Ends the machines immediately, as in a power failure.
     pub(super) fn stop(&mut self) -> Result<()> {
         let mut result = Ok(());
         for (name, running) in self.running.drain(..) {
             let stopped = vm::stop(&name, &running, &self.store.qmp(&name), None);
-            result = result.and(stopped.with_context(|| format!("ending machine {name}")));
+            result = result.and(stopped.with_context(|| format!("stopping machine {name}")));
         }
         result
     }
 }
 
-impl Drop for Machines {
+impl Drop for BenchMachines {
     fn drop(&mut self) {
         let _ = self.stop();
     }
 }
 
-/// Machines that do not fit into memory would be killed in the middle of a measurement, or somebody else would.
-fn room(shape: &Plan, count: usize) -> Result<()> {
+/// Checks the available memory. Without it, the kernel would kill a process during the measurement.
+fn check_memory(config: &MachineConfig, count: usize) -> Result<()> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
-    let (needed, there) = ((shape.memory >> 20) * count as u64, (kib >> 10) / 10 * 9);
-    if needed > there {
+    let (needed, available) = ((config.memory >> 20) * count as u64, (kib >> 10) / 10 * 9);
+    if needed > available {
         bail!(
-            "{count} machines of {} MiB take more memory than there is to spare ({there} MiB): fewer --instances, or less \
-             memory=MIB for each",
-            shape.memory >> 20
+            "{count} machines of {} MiB need more memory than is available ({available} MiB): use fewer --instances or a \
+             smaller memory=MIB",
+            config.memory >> 20
         );
     }
     Ok(())

@@ -1,22 +1,22 @@
-//! `gabion bench` with suites: what is asked for, on which targets, and how results are shown.
+//! `gabion bench` with suites: arguments, targets, and the output of results.
 //!
-//! Must not know: how anything is measured, which is the room `bench`'s.
+//! Must not know: how anything is measured; the crate `bench` does that.
 
+mod execute;
+mod format;
 mod gabion;
 mod list;
 mod machines;
 mod plan;
 mod report;
 mod runs;
-mod show;
-mod start;
 mod target;
 
+pub(crate) use execute::{resume, run};
 pub(crate) use list::list;
 pub(crate) use plan::plan;
 pub(crate) use report::report;
 pub(crate) use runs::{compare, runs};
-pub(crate) use start::{resume, run};
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use bench::Suite;
 use crate::cli::ResultsArgs;
 use crate::failure::Usage;
 
-/// The suite of that name, or in that file.
+/// Returns the suite of this name, or in this file.
 fn suite(name: &str) -> Result<Suite> {
     if let Some(suite) = Suite::find(name) {
         return Ok(suite);
@@ -36,14 +36,13 @@ fn suite(name: &str) -> Result<Suite> {
         return Suite::parse(&text).with_context(|| name.to_owned());
     }
     let known: Vec<String> = Suite::built_in().into_iter().map(|suite| suite.name).collect();
-    Err(Usage(format!("there is no suite '{name}': there are {}, or name a .toml file", known.join(", ")))
-        .into())
+    Err(Usage(format!("unknown suite '{name}': give one of {}, or a .toml file", known.join(", "))).into())
 }
 
-/// Where runs are kept.
-fn results(arguments: &ResultsArgs) -> PathBuf {
-    if let Some(place) = &arguments.results {
-        return place.clone();
+/// Returns the directory of the stored runs.
+fn results_dir(arguments: &ResultsArgs) -> PathBuf {
+    if let Some(directory) = &arguments.results {
+        return directory.clone();
     }
     if rustix::process::geteuid().is_root() {
         return "/var/lib/gabion/bench".into();

@@ -1,4 +1,4 @@
-//! `gabion bench plan`: bounds before anything is measured.
+//! `gabion bench plan`: the upper bounds of a suite.
 
 use anyhow::Result;
 use bench::bounds::{Bound, Layout, bounds, tightest};
@@ -6,35 +6,35 @@ use bench::lab::{DriveLimits, Lab, LabError, model};
 use bench::{Scaling, Suite};
 use serde::Serialize;
 
-use super::show;
+use super::format;
 use crate::cli::{Global, PlanArgs};
 use crate::commands::{print, to_json};
-use crate::failure::{Outcome, Usage};
+use crate::failure::{ExitReason, Usage};
 
 #[derive(Serialize)]
-struct Planned {
+struct SuiteBounds {
     suite: String,
     limits: DriveLimits,
     layout: Layout,
-    jobs: Vec<PlannedJob>,
+    jobs: Vec<JobBounds>,
 }
 
 #[derive(Serialize)]
-struct PlannedJob {
+struct JobBounds {
     job: String,
     block_bytes: u64,
-    /// The one that is reached first.
+    /// The tightest bound.
     bound: Option<Bound>,
     others: Vec<Bound>,
 }
 
-/// Prints what each job can give at most.
+/// Prints the upper bound of each job.
 ///
 /// # Errors
-/// When there is no such suite, lab or model.
-pub(crate) fn plan(global: &Global, arguments: &PlanArgs) -> Result<Outcome> {
+/// If the suite, lab or model does not exist.
+pub(crate) fn plan(global: &Global, arguments: &PlanArgs) -> Result<ExitReason> {
     let suite = super::suite(&arguments.suite)?;
-    let (limits, drives, what) = drives(&suite, arguments)?;
+    let (limits, drives, drives_text) = drives(&suite, arguments)?;
     let scheme = arguments.scheme.clone().or(suite.scheme.clone()).unwrap_or_else(|| "4+1".into());
     let pools = arguments.pools.unwrap_or(suite.pools);
     let layout = Layout::parse(&scheme, drives, pools).map_err(|error| Usage(error.to_string()))?;
@@ -42,26 +42,21 @@ pub(crate) fn plan(global: &Global, arguments: &PlanArgs) -> Result<Outcome> {
     let jobs = suite.scaled(&Scaling::default())?;
     let mut seen = Vec::new();
     for case in jobs.cases {
-        if seen.iter().any(|planned: &PlannedJob| planned.job == case.job.name) {
+        if seen.iter().any(|planned: &JobBounds| planned.job == case.job.name) {
             continue;
         }
         let all = bounds(&case.job, &limits, layout, network);
         let bound = tightest(&all).cloned();
         let others = all.into_iter().filter(|other| Some(other) != bound.as_ref()).collect();
-        seen.push(PlannedJob {
-            job: case.job.name.clone(),
-            block_bytes: case.job.block_bytes,
-            bound,
-            others,
-        });
+        seen.push(JobBounds { job: case.job.name.clone(), block_bytes: case.job.block_bytes, bound, others });
     }
-    let planned = Planned { suite: suite.name.clone(), limits, layout, jobs: seen };
-    let text = if global.json { to_json(&planned)? } else { table(&planned, &what, &scheme) };
+    let planned = SuiteBounds { suite: suite.name.clone(), limits, layout, jobs: seen };
+    let text = if global.json { to_json(&planned)? } else { table(&planned, &drives_text, &scheme) };
     print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Limits of each drive, how many there are, and what they are.
+/// Returns the limits of each drive, the number of drives, and a description.
 fn drives(suite: &Suite, arguments: &PlanArgs) -> Result<(DriveLimits, u32, String)> {
     if let Some(name) = &arguments.lab {
         let lab = Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.clone()))?;
@@ -69,29 +64,33 @@ fn drives(suite: &Suite, arguments: &PlanArgs) -> Result<(DriveLimits, u32, Stri
         return Ok((
             lab.limits,
             count,
-            format!("{count} drives of lab '{name}', each {} of a {}", lab.fraction, lab.model),
+            format!("{count} drives of lab '{name}', each at {} of a {}", lab.fraction, lab.model),
         ));
     }
     let name = arguments.model.clone().or(suite.drive_model.clone()).unwrap_or_else(|| "kioxia-cm7".into());
     let Some(model) = model(&name) else {
-        return Err(Usage(format!("no drive '{name}' is known: 'gabion lab models' lists them")).into());
+        return Err(
+            Usage(format!("unknown drive model '{name}': 'gabion lab models' lists the models")).into()
+        );
     };
     let count = arguments.count.or(suite.drives).unwrap_or(10);
-    let what = format!("{count} drives, each {} of a {}", arguments.fraction, model.title);
-    Ok((model.limits.share(arguments.fraction), count, what))
+    let drives_text = format!("{count} drives, each at {} of a {}", arguments.fraction, model.title);
+    Ok((model.limits.share(arguments.fraction), count, drives_text))
 }
 
-fn table(planned: &Planned, what: &str, scheme: &str) -> String {
+fn table(planned: &SuiteBounds, drives_text: &str, scheme: &str) -> String {
     let layout = planned.layout;
-    let mut text =
-        format!("{}: at most, on {what}, in {} pools of {scheme}\n\n", planned.suite, layout.pools);
+    let mut text = format!(
+        "{}: upper bounds on {drives_text}, in {} pools of {scheme}\n\n",
+        planned.suite, layout.pools
+    );
     for job in &planned.jobs {
         let Some(bound) = &job.bound else { continue };
         let mut line = |bound: &Bound, title: &str| {
             text.push_str(&format!(
                 "{title:<32} {:>12}  {:>12}  {}: saturates {} ({})\n",
-                show::rate(bound.iops, false),
-                show::rate(bound.iops * show::float(job.block_bytes), true),
+                format::rate(bound.iops, false),
+                format::rate(bound.iops * format::float(job.block_bytes), true),
                 bound.name,
                 bound.saturates,
                 bound.formula
@@ -101,8 +100,8 @@ fn table(planned: &Planned, what: &str, scheme: &str) -> String {
         job.others.iter().for_each(|other| line(other, ""));
     }
     text.push_str(
-        "\nThe first line of a job is what efficiency is measured against. A system that never writes in place can go beyond\n\
-         the bound of doing so, as far as full stripes divided by what its cleaning writes besides.\n",
+        "\nEfficiency is measured against the first line of a job. A log-structured system can exceed the bound of in-place\n\
+         writes, up to the bound of full stripes divided by its write amplification.\n",
     );
     text
 }

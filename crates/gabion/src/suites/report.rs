@@ -1,4 +1,4 @@
-//! `gabion bench report`: the files of a run's report.
+//! `gabion bench report`: writes the report of a run.
 
 use std::path::Path;
 
@@ -8,38 +8,39 @@ use bench::run::Store;
 
 use crate::cli::{Global, ReportArgs};
 use crate::commands::{print, to_json};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 
 /// Writes a run's report, or prints it as JSON.
 ///
 /// # Errors
-/// When there is no such run or nothing in it, or the files cannot be written.
-pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<Outcome> {
-    let place = super::results(&arguments.results_dir);
+/// If the run does not exist or has no results, or the files cannot be written.
+pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<ExitReason> {
+    let results_dir = super::results_dir(&arguments.results_dir);
     let text = if global.json {
-        to_json(&of(&Store::open(&place, &arguments.id)?, &arguments.id)?)?
+        to_json(&build_report(&Store::open(&results_dir, &arguments.id)?, &arguments.id)?)?
     } else {
-        write(&place, &arguments.id, arguments.out.as_deref())?
+        write(&results_dir, &arguments.id, arguments.out.as_deref())?
     };
     print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-fn of(store: &Store, id: &str) -> Result<Report> {
+fn build_report(store: &Store, id: &str) -> Result<Report> {
     let report = Report::new(store.plan()?, store.systems()?, store.results()?);
     if report.results.is_empty() {
-        bail!("nothing has been measured yet: 'gabion bench resume {id}' goes on");
+        bail!("the run has no results yet: 'gabion bench resume {id}' continues it");
     }
     Ok(report)
 }
 
-/// Writes the report of the run `id` in `place` into `out` or the run's folder; gives the names of the files.
+/// Writes the report of run `id` into `out` or the directory of the run. Returns the names of the
+/// files.
 ///
 /// # Errors
-/// When there is nothing to report, or the files cannot be written.
-pub(super) fn write(place: &Path, id: &str, out: Option<&Path>) -> Result<String> {
-    let store = Store::open(place, id)?;
-    let report = of(&store, id)?;
+/// If there are no results, or the files cannot be written.
+pub(super) fn write(results_dir: &Path, id: &str, out: Option<&Path>) -> Result<String> {
+    let store = Store::open(results_dir, id)?;
+    let report = build_report(&store, id)?;
     let folder = out.map_or_else(|| store.folder().join("report"), Path::to_owned);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let files = [

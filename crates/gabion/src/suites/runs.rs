@@ -5,30 +5,30 @@ use bench::compare::{CaseComparison, Series, baselines_differ, compare as compar
 use bench::run::{Measured, RAW, RunPlan, Store};
 use serde::Serialize;
 
-use super::show;
+use super::format;
 use crate::cli::{CompareArgs, Global, ResultsArgs};
 use crate::commands::{print, to_json};
-use crate::failure::{Outcome, Usage};
+use crate::failure::{ExitReason, Usage};
 
 #[derive(Serialize)]
-struct Listed {
+struct RunEntry {
     run: String,
     targets: Vec<String>,
     measured: usize,
     command: String,
 }
 
-/// Lists the runs that are kept.
+/// Lists the stored runs.
 ///
 /// # Errors
-/// When they cannot be read.
-pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<Outcome> {
-    let place = super::results(arguments);
-    let mut listed = Vec::new();
-    for id in Store::all(&place)? {
-        let store = Store::open(&place, &id)?;
+/// If the directory cannot be read.
+pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<ExitReason> {
+    let results_dir = super::results_dir(arguments);
+    let mut entries = Vec::new();
+    for id in Store::all(&results_dir)? {
+        let store = Store::open(&results_dir, &id)?;
         let plan = store.plan()?;
-        listed.push(Listed {
+        entries.push(RunEntry {
             run: id,
             targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
             measured: store.results()?.iter().filter(|one| one.all.is_some()).count(),
@@ -36,42 +36,39 @@ pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<Outcome> 
         });
     }
     let text = match (global.json, global.quiet) {
-        (true, _) => to_json(&listed)?,
-        (_, true) => listed.iter().map(|one| format!("{}\n", one.run)).collect(),
-        _ if listed.is_empty() => format!("there are no runs in {}", place.display()),
-        _ => listed
+        (true, _) => to_json(&entries)?,
+        (_, true) => entries.iter().map(|one| format!("{}\n", one.run)).collect(),
+        _ if entries.is_empty() => format!("no runs in {}", results_dir.display()),
+        _ => entries
             .iter()
             .map(|one| format!("{}  {} results  gabion {}\n", one.run, one.measured, one.command))
             .collect(),
     };
     print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Compares two runs, or two targets of one.
+/// Compares two runs, or two targets of one run.
 ///
 /// # Errors
-/// When there is no such run, or the two cannot be compared.
-pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<Outcome> {
-    let place = super::results(&arguments.results_dir);
+/// If a run does not exist, or the two cannot be compared.
+pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<ExitReason> {
+    let results_dir = super::results_dir(&arguments.results_dir);
     let load = |text: &str| -> Result<(RunPlan, Vec<Measured>, String)> {
         let (id, target) = text.split_once(':').map_or((text, None), |(id, target)| (id, Some(target)));
-        let store = Store::open(&place, id)?;
+        let store = Store::open(&results_dir, id)?;
         let (plan, results) = (store.plan()?, store.results()?);
-        let target = the_target(&plan, id, target)?;
+        let target = select_target(&plan, id, target)?;
         Ok((plan, results, target))
     };
     let (left_plan, left, left_target) = load(&arguments.left)?;
     let (right_plan, right, right_target) = load(&arguments.right)?;
     if left_plan.suite.name != right_plan.suite.name {
-        bail!("'{}' and '{}' are not the same suite", left_plan.suite.name, right_plan.suite.name);
+        bail!("the runs have different suites, '{}' and '{}'", left_plan.suite.name, right_plan.suite.name);
     }
     let differ = baselines_differ(&left, &right);
     if !differ.is_empty() && !arguments.anyway {
-        bail!(
-            "the drives of the two runs were not the same ({}): --anyway compares them nevertheless",
-            differ.join("; ")
-        );
+        bail!("the two runs used different drives ({}): add --anyway to compare them", differ.join("; "));
     }
     let compared = compare_series((&left, &left_target), (&right, &right_target));
     let text = if global.json {
@@ -79,27 +76,28 @@ pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<Outcom
     } else {
         let mut text = table(&compared, &left_target, &right_target);
         if left_plan.scaled.said != right_plan.scaled.said {
-            text.push_str("the two runs were not scaled in the same way\n");
+            text.push_str("the two runs have different scaling\n");
         }
-        differ.iter().for_each(|differ| text.push_str(&format!("drives were not the same: {differ}\n")));
+        differ.iter().for_each(|differ| text.push_str(&format!("different drives: {differ}\n")));
         text
     };
     print(&text)?;
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// The target that is meant: the only one, unless it is named.
-fn the_target(plan: &RunPlan, id: &str, named: Option<&str>) -> Result<String> {
+/// Returns the named target, or the only one.
+fn select_target(plan: &RunPlan, id: &str, name: Option<&str>) -> Result<String> {
     let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
-    match (named, names.as_slice()) {
+    match (name, names.as_slice()) {
         (Some(name), names) if name == RAW || names.contains(&name) => Ok(name.into()),
         (Some(name), names) => {
-            Err(Usage(format!("run '{id}' has no target '{name}', but {}", names.join(", "))).into())
+            Err(Usage(format!("run '{id}' has no target '{name}'; its targets are {}", names.join(", ")))
+                .into())
         }
         (None, []) => Ok(RAW.into()),
         (None, [only]) => Ok((*only).into()),
         (None, names) => Err(Usage(format!(
-            "run '{id}' has several targets: say which, as in {id}:{}",
+            "run '{id}' has several targets: give one, as in {id}:{}",
             names.join(" or :")
         ))
         .into()),
@@ -110,24 +108,24 @@ fn table(compared: &[CaseComparison], left: &str, right: &str) -> String {
     let mut text = format!("{:<42} {left:>14} {right:>14} {:>9}  {:>21}\n", "", "change", "99.95 % us");
     for one in compared {
         let rate = |series: &Option<Series>| {
-            series.as_ref().map_or("-".into(), |series| show::rate(series.rate, one.bandwidth))
+            series.as_ref().map_or("-".into(), |series| format::rate(series.rate, one.bandwidth))
         };
         let tail = |series: &Option<Series>| {
             let sides = series.iter().flat_map(|series| &series.sides);
             sides.map(|side| format!("{:.0}", side.p9995_us)).collect::<Vec<_>>().join("/")
         };
         let change = one.change.map_or("-".into(), |change| format!("{:+.1} %", change * 100.0));
-        let several =
+        let is_repeated =
             [&one.left, &one.right].iter().all(|side| side.as_ref().is_some_and(|side| side.repeats > 1));
-        let worth = match (one.change.is_some(), several, one.distinct) {
+        let remark = match (one.change.is_some(), is_repeated, one.distinct) {
             (false, ..) => "",
-            (_, false, _) => "  one repeat: may be chance",
+            (_, false, _) => "  not repeated: may be noise",
             (_, _, true) => "",
-            (_, _, false) => "  repeats overlap: no difference",
+            (_, _, false) => "  ranges overlap: no difference",
         };
-        let tails = format!("{} -> {}", tail(&one.left), tail(&one.right));
+        let tail_change = format!("{} -> {}", tail(&one.left), tail(&one.right));
         text.push_str(&format!(
-            "{:<42} {:>14} {:>14} {change:>9}  {tails:>21}{worth}\n",
+            "{:<42} {:>14} {:>14} {change:>9}  {tail_change:>21}{remark}\n",
             one.case,
             rate(&one.left),
             rate(&one.right)

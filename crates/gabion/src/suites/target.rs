@@ -1,4 +1,4 @@
-//! Targets as they are named on the command line.
+//! Parsing of targets on the command line.
 
 use anyhow::{Result, bail};
 use bench::peers::{PEERS, Peer};
@@ -8,25 +8,25 @@ use bench::system::{ExternalSystem, System};
 use super::gabion::Gabion;
 use crate::failure::Usage;
 
-/// The name and what it stands for: `NAME=TARGET`, or the target alone.
+/// Parses `NAME=TARGET` or `TARGET`.
 pub(super) fn spec(text: &str) -> Result<TargetSpec> {
     let plain = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
     let (name, spec) = match text.split_once('=') {
         Some((name, spec)) if plain(name) => (name.to_owned(), spec.to_owned()),
-        _ => (usual_name(text), text.to_owned()),
+        _ => (default_name(text), text.to_owned()),
     };
     if name == bench::run::RAW {
         return Err(
-            Usage(format!("'{name}' is what the drives themselves are called: choose another name")).into()
+            Usage(format!("the name '{name}' is reserved for the raw drives: choose another name")).into()
         );
     }
     Ok(TargetSpec { name, spec })
 }
 
-/// What a target is called that was given no name.
-fn usual_name(text: &str) -> String {
+/// Returns the default name of a target.
+fn default_name(text: &str) -> String {
     let word = text.split([':', ',', '?']).next().unwrap_or(text);
     let last = match word {
         "nbd" | "nbds" | "nbd+unix" | "nbds+unix" => {
@@ -38,38 +38,38 @@ fn usual_name(text: &str) -> String {
     last.filter(|name| !name.is_empty()).unwrap_or("target").to_owned()
 }
 
-/// All targets that a text names, and why those are missing that are not there: `peers` is everything that can be measured here
-/// beside Gabion.
+/// Parses a target argument into targets, and the reasons of unavailable ones. `peers` stands for
+/// all targets other than Gabion that are available on this host.
 ///
 /// # Errors
-/// When one that is named itself is not there, or it makes no sense.
+/// If a target is invalid, or a single one is unavailable.
 pub(super) fn specs(text: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     if let Some(options) = all_peers(text) {
         return peers(options);
     }
     let one = spec(text)?;
     let (kind, options) = one.spec.split_once(':').unwrap_or((&one.spec, ""));
-    if let Some(what) = Peer::find(kind).and_then(|peer| peer.missing_requirement(options)) {
-        bail!("{}: {what}", one.name);
+    if let Some(requirement) = Peer::find(kind).and_then(|peer| peer.missing_requirement(options)) {
+        bail!("{}: {requirement}", one.name);
     }
     Ok((vec![one], Vec::new()))
 }
 
-/// Has all targets that are Gabion measured in machines.
+/// Sets `by=vm` for all targets of type `gabion`.
 ///
 /// # Errors
-/// When none is.
-pub(super) fn in_machines(targets: &mut [TargetSpec]) -> Result<()> {
+/// If there is no such target.
+pub(super) fn use_machines(targets: &mut [TargetSpec]) -> Result<()> {
     let ours = |one: &&mut TargetSpec| one.spec.split(':').next() == Some("gabion");
-    let mut found = false;
+    let mut changed = false;
     for one in targets.iter_mut().filter(ours) {
         one.spec.push_str(if one.spec.contains(':') { ",by=vm" } else { ":by=vm" });
-        found = true;
+        changed = true;
     }
-    if found { Ok(()) } else { Err(Usage("--vms is for the target 'gabion': name it".into()).into()) }
+    if changed { Ok(()) } else { Err(Usage("--vms requires a target of type 'gabion'".into()).into()) }
 }
 
-/// The options of all peers, if that is what a text names.
+/// Returns the options of a `peers` argument.
 fn all_peers(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("peers")?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix(':') }
@@ -79,19 +79,21 @@ fn peers(options: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     let options = || options.split(',').filter(|option| !option.is_empty());
     let key = |option: &str| option.split_once('=').map_or(option, |(key, _)| key).to_owned();
     if let Some(option) = options().find(|option| !PEERS.iter().any(|peer| peer.has(&key(option)))) {
-        return Err(
-            Usage(format!("'{option}' is an option of no peer: see 'gabion bench run --help'")).into()
-        );
+        return Err(Usage(format!("no peer has the option '{option}': see 'gabion bench run --help'")).into());
     }
     let (mut specs, mut missing) = (Vec::new(), Vec::new());
     for peer in PEERS {
-        // An option that only some of them have is for those.
-        let its: Vec<&str> = options().filter(|option| peer.has(&key(option))).collect();
-        let its = its.join(",");
-        match peer.missing_requirement(&its) {
-            Some(what) => missing.push(format!("{}: {what}", peer.name)),
+        // An option applies only to the peers that have it.
+        let own_options: Vec<&str> = options().filter(|option| peer.has(&key(option))).collect();
+        let own_options = own_options.join(",");
+        match peer.missing_requirement(&own_options) {
+            Some(requirement) => missing.push(format!("{}: {requirement}", peer.name)),
             None => {
-                let spec = if its.is_empty() { peer.name.into() } else { format!("{}:{its}", peer.name) };
+                let spec = if own_options.is_empty() {
+                    peer.name.into()
+                } else {
+                    format!("{}:{own_options}", peer.name)
+                };
                 specs.push(TargetSpec { name: peer.name.into(), spec });
             }
         }
@@ -99,10 +101,10 @@ fn peers(options: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     Ok((specs, missing))
 }
 
-/// The system behind a target. `overwrite` says that the drives' contents may be destroyed.
+/// Returns the system of a target. `overwrite` permits the destruction of data on the drives.
 ///
 /// # Errors
-/// When it is nothing that can be measured.
+/// If the target is invalid.
 pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn System>> {
     let spec = target.spec.as_str();
     let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
@@ -120,8 +122,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_have_names() {
-        for (text, name, what) in [
+    fn names_of_targets_are_parsed() {
+        for (text, name, expected) in [
             ("gabion", "gabion", "gabion"),
             ("gabion:fill=80", "gabion", "gabion:fill=80"),
             ("full=gabion:fill=80", "full", "gabion:fill=80"),
@@ -131,24 +133,24 @@ mod tests {
             ("vhost:/run/p/vm02.sock,vhost:/run/p/x", "vm02.sock", "vhost:/run/p/vm02.sock,vhost:/run/p/x"),
         ] {
             let spec = spec(text).unwrap();
-            assert_eq!((spec.name.as_str(), spec.spec.as_str()), (name, what), "{text}");
+            assert_eq!((spec.name.as_str(), spec.spec.as_str()), (name, expected), "{text}");
         }
         assert!(spec("drives=/dev/x").is_err());
     }
 
     #[test]
-    fn machines_are_for_what_is_ours() {
+    fn vms_apply_to_gabion_targets_only() {
         let all = |texts: &[&str]| texts.iter().map(|text| spec(text).unwrap()).collect::<Vec<_>>();
         let mut targets = all(&["gabion", "btrfs", "old=gabion:fill=80"]);
-        in_machines(&mut targets).unwrap();
+        use_machines(&mut targets).unwrap();
         let specs: Vec<&str> = targets.iter().map(|one| one.spec.as_str()).collect();
         assert_eq!(specs, ["gabion:by=vm", "btrfs", "gabion:fill=80,by=vm"]);
-        assert!(in_machines(&mut all(&["btrfs"])).unwrap_err().to_string().contains("--vms"));
+        assert!(use_machines(&mut all(&["btrfs"])).unwrap_err().to_string().contains("--vms"));
     }
 
     #[test]
-    fn nonsense_is_refused() {
-        for (text, says) in [
+    fn invalid_targets_are_refused() {
+        for (text, expected) in [
             ("floppy", "expected an absolute path"),
             ("gabion:speed=9", "'speed=9'"),
             ("gabion:fill=0", "fill"),
@@ -161,21 +163,21 @@ mod tests {
             ("vhost:/x.sock,/dev/x", "two targets"),
         ] {
             let error = format!("{:#}", open(&spec(text).unwrap(), false).map(|_| ()).unwrap_err());
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn peers_are_those_that_are_there_each_with_its_options() {
+    fn peers_expands_to_available_targets_with_their_options() {
         let (specs, missing) = peers("by=vhost,fill=20").unwrap();
         assert_eq!(specs.len() + missing.len(), PEERS.len());
         for spec in specs {
-            let wanted = match spec.name.as_str() {
+            let expected = match spec.name.as_str() {
                 "qemu-storage-daemon" => "qemu-storage-daemon:by=vhost",
                 "nbdkit" => "nbdkit",
                 name => &format!("{name}:fill=20"),
             };
-            assert_eq!(spec.spec, wanted);
+            assert_eq!(spec.spec, expected);
             open(&spec, true).unwrap();
         }
         assert!(missing.iter().all(|line| line.contains("(Debian: ")), "{missing:?}");

@@ -1,4 +1,4 @@
-//! Making a machine: its name first, then volumes, then exports; and all of it taken back if something fails.
+//! Creation of a machine: definition, volumes, exports. A failure rolls all of it back.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,45 +9,45 @@ use api::{Error, ErrorKind, Size, VolumeName};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
 use super::super::calls::ExportOptions;
-use super::Work;
+use super::VmContext;
 use crate::cli::{CreateVmArgs, DiskSpec};
 use crate::failure::Usage;
 use crate::image::{Image, Interrupt};
 use crate::output;
 
-/// A disk that a machine is to have.
-struct Wanted {
+/// A requested disk of a machine.
+struct DiskRequest {
     name: VolumeName,
-    /// Of a new volume.
+    /// Size of a new volume in bytes; `None` for an existing one.
     size: Option<u64>,
     image: Option<Image>,
     read_only: bool,
 }
 
-/// What has been made, in order, to be taken back.
+/// Created volumes and exports, in order of creation, for a rollback.
 #[derive(Default)]
-struct Made {
+struct CreatedResources {
     volumes: Vec<VolumeName>,
     exports: Vec<Export>,
 }
 
-impl Work<'_> {
-    /// Makes a machine.
+impl VmContext<'_> {
+    /// Creates a machine.
     ///
     /// # Errors
-    /// Why it could not; nothing is left then.
+    /// The error of a step; all created resources are deleted then.
     pub(super) async fn create(&self, arguments: CreateVmArgs) -> Result<()> {
         let (start, libvirt) = (arguments.start, arguments.libvirt);
-        let wanted = wanted(&arguments)?;
+        let requests = requested_disks(&arguments)?;
         let mut machine = machine(arguments)?;
         machine.check()?;
-        // A template that misses something is found out about now, not at the start.
+        // Reports missing template values now instead of at the first start.
         Seed::for_machine(&machine, &self.store.templates())?;
-        machine.disks = self.plan(&wanted).await?;
+        machine.disks = self.plan(&requests).await?;
         let lock = self.store.create(&machine)?;
-        let mut made = Made::default();
-        if let Err(error) = self.make(&machine, &wanted, &mut made).await {
-            self.take_back(made).await;
+        let mut made = CreatedResources::default();
+        if let Err(error) = self.make(&machine, &requests, &mut made).await {
+            self.roll_back(made).await;
             self.store.delete(&machine.name, lock)?;
             return Err(error);
         }
@@ -59,26 +59,25 @@ impl Work<'_> {
         if start {
             return self.start(&name, None).await;
         }
-        self.setting.done(&self.shown(machine)?, output::machine_made)
+        self.ctx.done(&self.status(machine)?, output::machine_created)
     }
 
-    /// The disks of the machine: which volumes are there, and which will be made.
-    async fn plan(&self, wanted: &[Wanted]) -> Result<Vec<Disk>> {
+    /// Returns the disks of the machine, and checks which volumes exist.
+    async fn plan(&self, requests: &[DiskRequest]) -> Result<Vec<Disk>> {
         let mut disks = Vec::new();
-        for Wanted { name, size, image: _, read_only } in wanted {
-            let there = self.setting.client.find_volume(name).await?;
-            let refusal = match (&there, size) {
-                (Some(_), Some(_)) => {
-                    Error::new(ErrorKind::Exists, format!("there is a volume {name} already"))
-                        .hint("without a size and an image it is used as it is")
-                }
-                (None, None) => Error::new(ErrorKind::NotFound, format!("there is no volume {name}")).hint(
-                    "say its size to have it made: --disk POOL/VOLUME:SIZE, or --boot with --size or --image",
-                ),
+        for DiskRequest { name, size, image: _, read_only } in requests {
+            let existing = self.ctx.client.find_volume(name).await?;
+            let refusal = match (&existing, size) {
+                (Some(_), Some(_)) => Error::new(ErrorKind::Exists, format!("volume {name} already exists"))
+                    .hint("omit the size and the image to use the existing volume"),
+                (None, None) => Error::new(ErrorKind::NotFound, format!("volume {name} does not exist"))
+                    .hint(
+                        "give a size to create it: --disk POOL/VOLUME:SIZE, or --boot with --size or --image",
+                    ),
                 _ => {
                     disks.push(Disk {
                         volume: name.to_string(),
-                        made: there.is_none(),
+                        made: existing.is_none(),
                         read_only: *read_only,
                     });
                     continue;
@@ -89,101 +88,110 @@ impl Work<'_> {
         Ok(disks)
     }
 
-    async fn make(&self, machine: &Machine, wanted: &[Wanted], made: &mut Made) -> Result<()> {
-        for disk in wanted {
+    async fn make(
+        &self,
+        machine: &Machine,
+        requests: &[DiskRequest],
+        made: &mut CreatedResources,
+    ) -> Result<()> {
+        for disk in requests {
             if let Some(size) = disk.size {
                 let shards = self.shards_for(machine, &disk.name.pool).await?;
-                let wanted = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
-                self.setting.client.create_volume(&disk.name.pool, &wanted).await?;
+                let requests = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
+                self.ctx.client.create_volume(&disk.name.pool, &requests).await?;
                 made.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
-                // A copy that is broken off is taken back like one that fails.
+                // An interrupted copy is rolled back like a failed one.
                 let mut interrupt = Interrupt::new()?;
-                self.setting.fill(image, &disk.name, &mut interrupt).await?;
+                self.ctx.fill(image, &disk.name, &mut interrupt).await?;
             }
         }
-        let exports = self.setting.client.list_exports().await?;
-        for disk in wanted {
-            let there = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
-            let own = exports.iter().filter(|export| there(&export.pool, &export.volume));
-            match own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections)) {
+        let exports = self.ctx.client.list_exports().await?;
+        for disk in requests {
+            let existing = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
+            let of_disk = exports.iter().filter(|export| existing(&export.pool, &export.volume));
+            match of_disk.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections)) {
                 Some(export)
                     if export.protocol == Protocol::VhostUser && export.read_only == disk.read_only => {}
                 Some(export) => {
-                    let how = if export.read_only { "read-only " } else { "" };
+                    let access = if export.read_only { "read-only " } else { "" };
                     let message =
-                        format!("volume {} is exported already, {how}by {}", disk.name, export.protocol);
+                        format!("volume {} is already exported {access}over {}", disk.name, export.protocol);
                     return Err(Error::new(ErrorKind::Busy, message)
-                        .hint(format!("'gabion export delete {} --id {}' removes it", disk.name, export.id))
+                        .hint(format!("'gabion export delete {} --id {}' deletes it", disk.name, export.id))
                         .into());
                 }
                 None => {
                     let reactors = machine.reactors.clone();
                     let options =
                         ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made.exports.push(self.setting.export(&disk.name, options).await?);
+                    made.exports.push(self.ctx.export(&disk.name, options).await?);
                 }
             }
         }
         Ok(())
     }
 
-    /// How many shards a new disk lies on: as many as the machine has processors, each of which has a queue. With fewer queues than
-    /// shards, requests would go from the core of a queue to that of a shard and back.
+    /// Returns the number of shards of a new disk: one per vCPU, each of which has a queue. With
+    /// fewer queues than shards, requests would be forwarded between cores.
     async fn shards_for(&self, machine: &Machine, pool: &str) -> Result<Option<u16>> {
         if !machine.reactors.is_empty() {
-            // Its queues are where they were asked for, wherever the shards may be.
+            // The reactors of the queues are requested_size, independent of the shards.
             return Ok(None);
         }
-        let pool = self.setting.client.get_pool(pool).await?;
+        let pool = self.ctx.client.get_pool(pool).await?;
         let fewer = pool.shards.filter(|shards| *shards > u64::from(machine.cpus.count()));
         Ok(fewer.and_then(|_| u16::try_from(machine.cpus.count()).ok()))
     }
 
-    /// Takes back what was made. What cannot be is named, and is no reason to stop.
-    async fn take_back(&self, made: Made) {
+    /// Deletes created resources in reverse order. An error is printed and does not stop the
+    /// rollback.
+    async fn roll_back(&self, made: CreatedResources) {
         for export in made.exports.iter().rev() {
-            // The export may be gone already.
-            let _ = self.setting.end_export(export).await;
+            // The export may already have been deleted.
+            let _ = self.ctx.delete_export(export).await;
         }
         for name in made.volumes.iter().rev() {
-            if let Err(error) = self.setting.delete_volume(name).await {
-                eprintln!("gabion: volume {name} was made and is left: {error}");
+            if let Err(error) = self.ctx.delete_volume(name).await {
+                eprintln!("gabion: new volume {name} could not be deleted: {error}");
             }
         }
     }
 }
 
-/// The disks that are asked for, the one to start from first.
-fn wanted(arguments: &CreateVmArgs) -> Result<Vec<Wanted>> {
-    let image = arguments.image.as_deref().map(|path| Image::look(path, None)).transpose()?;
-    let least = image.as_ref().map(|image| image.size);
-    let given = arguments.size.map(Size::bytes);
-    if let (Some(least), Some(given)) = (least, given)
-        && given < least
+/// Returns the requested disks, the boot disk first.
+fn requested_disks(arguments: &CreateVmArgs) -> Result<Vec<DiskRequest>> {
+    let image = arguments.image.as_deref().map(|path| Image::inspect(path, None)).transpose()?;
+    let image_size = image.as_ref().map(|image| image.size);
+    let requested_size = arguments.size.map(Size::bytes);
+    if let (Some(image_size), Some(requested_size)) = (image_size, requested_size)
+        && requested_size < image_size
     {
-        let message =
-            format!("the image holds a disk of {}, which does not fit {}", Size(least), Size(given));
+        let message = format!(
+            "--size {} is smaller than the disk in the image ({})",
+            Size(requested_size),
+            Size(image_size)
+        );
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
     let boot = arguments.boot.iter().cloned();
-    // Volumes have whole blocks.
-    let size = given.or(least).map(|size| size.next_multiple_of(4096));
-    let mut wanted: Vec<Wanted> =
-        boot.map(|name| Wanted { name, size, image: None, read_only: false }).collect();
-    if let Some(first) = wanted.first_mut() {
+    // Volume sizes are multiples of 4 KiB.
+    let size = requested_size.or(image_size).map(|size| size.next_multiple_of(4096));
+    let mut requests: Vec<DiskRequest> =
+        boot.map(|name| DiskRequest { name, size, image: None, read_only: false }).collect();
+    if let Some(first) = requests.first_mut() {
         first.image = image;
     }
     let more = arguments.disk.iter().cloned().map(|disk| {
         let DiskSpec { volume, size, read_only } = disk;
-        Wanted { name: volume, size: size.map(Size::bytes), image: None, read_only }
+        DiskRequest { name: volume, size: size.map(Size::bytes), image: None, read_only }
     });
-    wanted.extend(more);
-    Ok(wanted)
+    requests.extend(more);
+    Ok(requests)
 }
 
-/// The machine that is asked for. Of its disks only the names are right yet.
+/// Returns the requested machine. The other fields of its disks are set later.
 fn machine(arguments: CreateVmArgs) -> Result<Machine> {
     let uuid = uuid()?;
     let mac = match arguments.mac {
@@ -227,16 +235,16 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("'{}'", path.display()))
 }
 
-/// A new identity, of the kernel's.
+/// Returns a random UUID from the kernel.
 fn uuid() -> Result<String> {
     let path = "/proc/sys/kernel/random/uuid";
     Ok(std::fs::read_to_string(path).with_context(|| format!("'{path}'"))?.trim().to_owned())
 }
 
-/// The last three bytes of an identity.
+/// Returns the last three bytes of a UUID.
 fn tail(uuid: &str) -> Result<[u8; 3]> {
-    let digits = uuid.get(uuid.len().saturating_sub(6)..).context("an identity is too short")?;
-    let number = u32::from_str_radix(digits, 16).context("an identity has no digits")?;
+    let digits = uuid.get(uuid.len().saturating_sub(6)..).context("the UUID is too short")?;
+    let number = u32::from_str_radix(digits, 16).context("the UUID has no hexadecimal digits")?;
     let [_, a, b, c] = [24, 16, 8, 0].map(|shift| u8::try_from(number >> shift & 0xFF).unwrap_or(0));
     Ok([a, b, c])
 }

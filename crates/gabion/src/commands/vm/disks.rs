@@ -1,4 +1,4 @@
-//! A machine's disks: volumes, and their exports by vhost-user.
+//! The disks of a machine: volumes exported over vhost-user.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,33 @@ use api::{Error, ErrorKind};
 use vm::Machine;
 
 use super::super::calls::ExportOptions;
-use super::Work;
+use super::VmContext;
 use api::VolumeName;
 
-impl Work<'_> {
-    /// The sockets of a machine's disks; exports that are missing are made. `to_start` refuses disks that are in use.
+impl VmContext<'_> {
+    /// Returns the sockets of a machine's disks; creates missing exports. With `to_start`, refuses
+    /// disks that are in use.
     ///
     /// # Errors
-    /// When a disk cannot be served, or is somebody else's.
+    /// If a disk is exported over another protocol, not served, or in use.
     pub(super) async fn sockets(&self, machine: &Machine, to_start: bool) -> Result<Vec<PathBuf>> {
-        let exports = self.setting.client.list_exports().await?;
+        let exports = self.ctx.client.list_exports().await?;
         let mut sockets = Vec::new();
         for disk in &machine.disks {
             let name: VolumeName = parse_volume(&disk.volume)?;
-            let own =
+            let of_volume =
                 exports.iter().filter(|export| export.pool == name.pool && export.volume == name.volume);
-            let found = own.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections));
-            let made;
-            let export = match found {
+            let existing =
+                of_volume.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections));
+            let created;
+            let export = match existing {
                 Some(export) => export,
                 None => {
                     let reactors = machine.reactors.clone();
                     let options =
                         ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made = self.setting.export(&name, options).await?;
-                    &made
+                    created = self.ctx.export(&name, options).await?;
+                    &created
                 }
             };
             check(export, &name, to_start)?;
@@ -50,21 +52,24 @@ pub(super) fn parse_volume(name: &str) -> Result<VolumeName, Error> {
 
 fn check(export: &Export, name: &VolumeName, to_start: bool) -> Result<(), Error> {
     if export.protocol != Protocol::VhostUser {
-        let message = format!("volume {name} is exported by {}, not as a machine's disk", export.protocol);
-        return Err(Error::new(ErrorKind::Busy, message)
-            .hint(format!("'gabion export delete {name}' ends that; the start makes the right one")));
+        let message = format!("volume {name} is exported over {}, not vhost-user", export.protocol);
+        return Err(Error::new(ErrorKind::Busy, message).hint(format!(
+            "'gabion export delete {name}' deletes that export; 'gabion vm start' creates the right one"
+        )));
     }
     if !to_start {
         return Ok(());
     }
     if export.state != ExportState::Active {
-        let reason = export.reason.as_deref().unwrap_or("it is not served");
+        let reason = export.reason.as_deref().unwrap_or("its export is not active");
         return Err(Error::new(ErrorKind::NotOpen, format!("volume {name}: {reason}"))
-            .hint(format!("'gabion pool status {}' says why", name.pool)));
+            .hint(format!("'gabion pool status {}' shows the reason", name.pool)));
     }
     if export.connections > 0 {
-        let message = format!("volume {name} is in use: another machine has it as its disk");
-        return Err(Error::new(ErrorKind::Busy, message).hint("'gabion export list' shows who is connected"));
+        let message = format!("volume {name} is in use as a disk of another machine");
+        return Err(
+            Error::new(ErrorKind::Busy, message).hint("'gabion export list' shows the connected clients")
+        );
     }
     Ok(())
 }
@@ -72,6 +77,6 @@ fn check(export: &Export, name: &VolumeName, to_start: bool) -> Result<(), Error
 fn socket(export: &Export) -> Result<PathBuf, Error> {
     let path = export.uris.iter().find_map(|uri| uri.strip_prefix("unix:")).map(PathBuf::from);
     path.ok_or_else(|| {
-        Error::new(ErrorKind::Internal, "the daemon does not say where it serves a machine's disk")
+        Error::new(ErrorKind::Internal, "the daemon returned no socket for a vhost-user export")
     })
 }

@@ -1,10 +1,11 @@
-//! `gabion vm`: machines are this room's doing, their volumes and exports the daemon's.
+//! `gabion vm`. Machines are managed by this program, their volumes and exports by the daemon.
 //!
-//! Always true: a command that fails takes back what it made. Must not know: how QEMU is told anything.
+//! Always true: a failed command deletes the volumes and exports that it created. Must not know:
+//! the interfaces of QEMU.
 
 mod create;
 mod disks;
-mod life;
+mod lifecycle;
 mod template;
 
 use std::collections::BTreeMap;
@@ -15,81 +16,81 @@ use api::types;
 use serde::Serialize;
 use vm::{Machine, Placement, PlacementRequest, Running, Store, Topology, choose_placement};
 
-use super::{Setting, print};
+use super::{CommandContext, print};
 use crate::cli::{Global, VmCommand};
-use crate::failure::Outcome;
+use crate::failure::ExitReason;
 use crate::output;
 
 /// A machine and its process.
 #[derive(Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct MachineStatus {
     #[serde(flatten)]
     pub(crate) machine: Machine,
     /// `running` or `stopped`.
     pub(crate) state: &'static str,
     pub(crate) running: Option<Running>,
-    /// Where all that it says on its console is kept.
+    /// Path of the log of the console.
     pub(crate) console_log: String,
 }
 
-/// This host's processors, and who is on them.
+/// The CPUs of the host, and the threads on them.
 #[derive(Serialize)]
 pub(crate) struct Host {
     pub(crate) cpus: Vec<HostCpu>,
-    /// False if no daemon said on which cores its reactors stay.
+    /// False if no daemon is running, so that the cores of its reactors are unknown.
     pub(crate) daemon: bool,
 }
 
-/// A processor.
+/// A CPU of the host.
 #[derive(Serialize)]
 pub(crate) struct HostCpu {
     #[serde(flatten)]
     pub(crate) cpu: vm::Cpu,
-    /// The reactor threads that stay on it.
+    /// Reactor threads that are pinned to the CPU.
     pub(crate) reactors: Vec<u32>,
-    /// The machines with a processor that may run there.
+    /// Machines with a vCPU that may run on the CPU.
     pub(crate) machines: Vec<String>,
 }
 
-/// What these commands work with.
-struct Work<'a> {
-    setting: &'a Setting,
+/// The context of `gabion vm` commands.
+struct VmContext<'a> {
+    ctx: &'a CommandContext,
     store: Store,
 }
 
-/// Runs a command about machines.
+/// Runs a `gabion vm` command.
 ///
 /// # Errors
-/// Why it failed.
-pub(crate) async fn run(setting: &Setting, global: &Global, command: VmCommand) -> Result<Outcome> {
-    let work = Work { setting, store: Store::new(super::serve::state_dir(global)) };
+/// The error of the command.
+pub(crate) async fn run(ctx: &CommandContext, global: &Global, command: VmCommand) -> Result<ExitReason> {
+    let vm = VmContext { ctx, store: Store::new(super::serve::state_dir(global)) };
     match command {
-        VmCommand::Create(arguments) => work.create(*arguments).await?,
-        VmCommand::Start { name, pin } => work.start(&name, pin).await?,
-        VmCommand::Stop { name, force, timeout } => work.stop(&name, force, timeout)?,
-        VmCommand::List => work.list()?,
-        VmCommand::Show { name, libvirt } => work.show(&name, libvirt).await?,
-        VmCommand::Console { name, log } => work.console(&name, log)?,
-        VmCommand::Delete { name, volumes, yes } => work.delete(&name, volumes, yes).await?,
-        VmCommand::Topology => work.topology().await?,
-        VmCommand::Template(command) => work.template(command)?,
+        VmCommand::Create(arguments) => vm.create(*arguments).await?,
+        VmCommand::Start { name, pin } => vm.start(&name, pin).await?,
+        VmCommand::Stop { name, force, timeout } => vm.stop(&name, force, timeout)?,
+        VmCommand::List => vm.list()?,
+        VmCommand::Show { name, libvirt } => vm.show(&name, libvirt).await?,
+        VmCommand::Console { name, log } => vm.console(&name, log)?,
+        VmCommand::Delete { name, volumes, yes } => vm.delete(&name, volumes, yes).await?,
+        VmCommand::Topology => vm.topology().await?,
+        VmCommand::Template(command) => vm.template(command)?,
     }
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-impl Work<'_> {
-    fn shown(&self, machine: Machine) -> Result<Shown> {
+impl VmContext<'_> {
+    fn status(&self, machine: Machine) -> Result<MachineStatus> {
         let running = self.store.running(&machine.name)?;
         let state = if running.is_some() { "running" } else { "stopped" };
         let console_log = self.store.console_log(&machine.name).display().to_string();
-        Ok(Shown { machine, state, running, console_log })
+        Ok(MachineStatus { machine, state, running, console_log })
     }
 
     fn list(&self) -> Result<()> {
         let machines = self.store.list()?;
-        let shown: Vec<Shown> =
-            machines.into_iter().map(|machine| self.shown(machine)).collect::<Result<_>>()?;
-        self.setting.list(&shown, |shown| shown.machine.name.clone(), output::machines)
+        let status: Vec<MachineStatus> =
+            machines.into_iter().map(|machine| self.status(machine)).collect::<Result<_>>()?;
+        self.ctx.list(&status, |status| status.machine.name.clone(), output::machines)
     }
 
     async fn show(&self, name: &str, libvirt: bool) -> Result<()> {
@@ -97,19 +98,19 @@ impl Work<'_> {
         if libvirt {
             return print(&self.domain(&machine).await?);
         }
-        self.setting.print(&self.shown(machine)?, output::machine)
+        self.ctx.print(&self.status(machine)?, output::machine)
     }
 
-    /// A machine as libvirt's domain, with the files that it needs.
+    /// Returns the libvirt domain XML of a machine; writes the files that it refers to.
     async fn domain(&self, machine: &Machine) -> Result<String> {
         let disks = self.sockets(machine, false).await?;
-        let daemon = self.setting.client.get_daemon().await?;
+        let daemon = self.ctx.client.get_daemon().await?;
         let placement = self.placement(machine, &daemon)?;
         let seed = vm::write_seed(&self.store, machine)?;
         Ok(vm::domain(machine, &disks, seed.as_deref(), vm::kvm_is_usable(), &placement))
     }
 
-    /// Where a machine would run if it were started now.
+    /// Returns the placement of a machine that is started now.
     fn placement(&self, machine: &Machine, daemon: &types::DaemonStatus) -> Result<Placement> {
         let chosen = |index: u32| machine.reactors.is_empty() || machine.reactors.contains(&index);
         let reactors =
@@ -127,8 +128,8 @@ impl Work<'_> {
     }
 
     async fn topology(&self) -> Result<()> {
-        // The topology is useful without a daemon too: do not wait for one.
-        let daemon = self.setting.client.clone().start_wait(Duration::ZERO).get_daemon().await.ok();
+        // The topology is also shown without a daemon.
+        let daemon = self.ctx.client.clone().start_wait(Duration::ZERO).get_daemon().await.ok();
         let cores = daemon.as_ref().map(|daemon| daemon.cores.clone()).unwrap_or_default();
         let mut machines = Vec::new();
         for machine in self.store.list()? {
@@ -144,6 +145,6 @@ impl Work<'_> {
             HostCpu { reactors, machines, cpu }
         };
         let cpus = Topology::detect()?.cpus.into_iter().map(cpu).collect();
-        self.setting.print(&Host { cpus, daemon: daemon.is_some() }, output::host)
+        self.ctx.print(&Host { cpus, daemon: daemon.is_some() }, output::host)
     }
 }

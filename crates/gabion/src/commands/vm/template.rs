@@ -3,31 +3,27 @@
 use anyhow::Result;
 use vm::Template;
 
-use super::{Work, print};
+use super::{VmContext, print};
 use crate::cli::TemplateCommand;
 use crate::output;
 
-impl Work<'_> {
+impl VmContext<'_> {
     pub(super) fn template(&self, command: TemplateCommand) -> Result<()> {
         let templates = self.store.templates();
         let name = |template: &Template| format!("{} {}", template.kind.name(), template.name);
         match command {
             TemplateCommand::Set { kind, name: of, file } => {
-                let kept = templates.set(kind, &of, &file)?;
-                self.setting.done(&kept, |kept| format!("template {} is kept", name(kept)))
+                let stored = templates.set(kind, &of, &file)?;
+                self.ctx.done(&stored, |stored| format!("template {} stored", name(stored)))
             }
-            TemplateCommand::List => self.setting.list(&templates.list()?, name, output::templates),
+            TemplateCommand::List => self.ctx.list(&templates.list()?, name, output::templates),
             TemplateCommand::Show { kind, name } => {
                 let template = templates.get(kind, &name)?;
-                if self.setting.json {
-                    print(&super::super::to_json(&template)?)
-                } else {
-                    print(&template.text)
-                }
+                if self.ctx.json { print(&super::super::to_json(&template)?) } else { print(&template.text) }
             }
             TemplateCommand::Delete { kind, name } => {
                 templates.delete(kind, &name)?;
-                self.setting.done(&(), |()| format!("template {} {name} is deleted", kind.name()))
+                self.ctx.done(&(), |()| format!("template {} {name} deleted", kind.name()))
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A daemon of one's own: a child that ends when this does. The quickstart has one, and Gabion under measurement.
+//! A daemon as a child pid that ends with this pid. Used by the quickstart and by benchmark
+//! targets.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,25 +11,26 @@ use api::client::Client;
 use api::{Error, ErrorKind};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long the daemon may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for start and shutdown.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running daemon.
-pub(crate) struct Daemon {
+pub(crate) struct ChildDaemon {
     child: Child,
     log: PathBuf,
 }
 
-impl Daemon {
-    /// Starts a daemon whose sockets and state are in `directory`, with `more` arguments and a variable in its environment, and waits
-    /// until it serves what it served before. It logs to `log`.
+impl ChildDaemon {
+    /// Starts a daemon with its sockets and state in `directory`, with additional arguments and an
+    /// environment variable, and waits until its pools and exports are ready. The daemon logs to
+    /// `log`.
     ///
     /// # Errors
-    /// When it does not come up; its last words are in the message.
+    /// If the daemon does not become ready; the message holds the last line of its log.
     pub(crate) async fn start(
         directory: &Path,
         log: &Path,
-        more: &[String],
+        extra_arguments: &[String],
         variable: Option<(String, OsString)>,
         client: &Client,
     ) -> Result<Self> {
@@ -37,7 +39,7 @@ impl Daemon {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
-            // The daemon is ours, whatever the user has set for his own.
+            // Variables of the user must not change this daemon.
             if name.to_string_lossy().starts_with("GABION_") {
                 command.env_remove(name);
             }
@@ -57,7 +59,7 @@ impl Daemon {
             .arg(directory.join("fuse"))
             .arg("--ublk-directory")
             .arg(directory.join("ublk"))
-            .args(more)
+            .args(extra_arguments)
             .envs(variable)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -65,49 +67,49 @@ impl Daemon {
             .spawn()
             .context("starting the daemon")?;
         let mut daemon = Self { child, log };
-        // This loop notices a daemon that ends at once.
+        // The loop detects a daemon that exits at start.
         let client = client.clone().start_wait(Duration::ZERO);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !client.get_daemon().await.is_ok_and(|daemon| daemon.ready) {
-            if let Some(status) = daemon.child.try_wait().context("looking after the daemon")? {
-                return Err(daemon.failed(format!("the daemon ended at once ({status})")).into());
+            if let Some(status) = daemon.child.try_wait().context("waiting for the daemon")? {
+                return Err(daemon.failed(format!("the daemon exited at start ({status})")).into());
             }
             if Instant::now() > deadline {
-                return Err(daemon.failed("the daemon does not come up".into()).into());
+                return Err(daemon.failed("the daemon did not become ready within 60 s".into()).into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(daemon)
     }
 
-    /// Its process.
-    pub(crate) fn process(&self) -> u32 {
+    /// Its pid.
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     fn failed(&self, message: String) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it logged nothing");
-        Error::new(ErrorKind::Internal, format!("{message}; its last words: {last}"))
+        let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("empty");
+        Error::new(ErrorKind::Internal, format!("{message}; last line of its log: {last}"))
     }
 
-    /// Ends it in order.
+    /// Shuts the daemon down.
     ///
     /// # Errors
-    /// When it fails at that.
+    /// If the daemon fails during shutdown.
     pub(crate) fn stop(mut self) -> Result<()> {
-        let status = self.end().context("ending the daemon")?;
+        let status = self.terminate().context("stopping the daemon")?;
         if !status.success() {
-            return Err(self.failed(format!("the daemon ended badly ({status})")).into());
+            return Err(self.failed(format!("the daemon failed during shutdown ({status})")).into());
         }
         Ok(())
     }
 
-    fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
+    fn terminate(&mut self) -> std::io::Result<std::process::ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             kill_process(pid, Signal::TERM)?;
         }
@@ -122,9 +124,9 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for ChildDaemon {
     fn drop(&mut self) {
-        // Whatever went wrong before: nothing of ours stays.
-        let _ = self.end();
+        // The process must not outlive this one.
+        let _ = self.terminate();
     }
 }

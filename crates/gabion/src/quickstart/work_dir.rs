@@ -1,6 +1,6 @@
-//! The directory of a quickstart: where it is, what an earlier run left in it, and taking it away.
+//! The directory of a quickstart: creation, detection of earlier runs, removal.
 //!
-//! Always true: only a directory that a quickstart made, which its marker tells, is ever taken away.
+//! Always true: only a directory with a quickstart's marker file is ever removed.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,80 +12,83 @@ use api::{Error, ErrorKind, Size};
 use serde::{Deserialize, Serialize};
 
 const MARKER: &str = "gabion-quickstart.json";
-/// Free space below which there is no point.
+/// Minimum free space.
 const FREE_MIN: u64 = 2 << 30;
 const MIB: u64 = 1 << 20;
 
-/// What tells that a quickstart made the directory.
+/// The marker file of a quickstart directory.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     version: String,
-    /// The run ended and left it on purpose.
+    /// True if the run kept the directory.
     kept: bool,
 }
 
-/// The directory, taken away when this is dropped unless it is kept.
-pub(super) struct Place {
+/// The directory, removed on drop unless it is kept.
+pub(super) struct WorkDir {
     directory: PathBuf,
     kept: bool,
 }
 
-/// What was found where a quickstart is to go.
-pub(super) enum Found {
-    Nothing,
-    /// What an interrupted run left.
-    Leftover,
+/// The state of the directory before a run.
+pub(super) enum EarlierRun {
+    None,
+    /// Files of an interrupted run.
+    Interrupted,
 }
 
-/// Where a quickstart goes unless told otherwise.
+/// Returns the default directory.
 pub(super) fn default_directory() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     PathBuf::from(format!("/var/tmp/gabion-quickstart-{user}"))
 }
 
-impl Place {
-    /// Makes the directory, after a look at what is there.
+impl WorkDir {
+    /// Creates the directory, after a check for earlier runs.
     ///
     /// # Errors
-    /// When something else is there, an earlier run's daemon still serves, or what it kept is not to be taken away.
-    pub(super) fn make(directory: &Path, fresh: bool) -> Result<(Self, Found)> {
+    /// If the directory has other content, the daemon of an earlier run is still running, or an
+    /// earlier run was kept and `fresh` is not set.
+    pub(super) fn create(directory: &Path, fresh: bool) -> Result<(Self, EarlierRun)> {
         let directory = std::path::absolute(directory)?;
-        let found = look(&directory, fresh)?;
-        if matches!(found, Found::Leftover) {
-            std::fs::remove_dir_all(&directory)
-                .with_context(|| format!("taking away what is left in {}", directory.display()))?;
+        let found = find_earlier_run(&directory, fresh)?;
+        if matches!(found, EarlierRun::Interrupted) {
+            std::fs::remove_dir_all(&directory).with_context(|| {
+                format!("removing the files of an interrupted run in {}", directory.display())
+            })?;
         }
         private_directories()
             .create(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
+            .with_context(|| format!("creating {}", directory.display()))?;
         check_private(&directory)?;
         let place = Self { directory, kept: false };
         place.mark(false)?;
         for folder in ["drives", "results"] {
-            private_directories().create(place.path(folder)).with_context(|| place.show(folder))?;
+            private_directories().create(place.path(folder)).with_context(|| place.display_path(folder))?;
         }
         Ok((place, found))
     }
 
     fn mark(&self, kept: bool) -> Result<()> {
         let marker = Marker { version: env!("CARGO_PKG_VERSION").into(), kept };
-        std::fs::write(self.path(MARKER), serde_json::to_vec(&marker)?).with_context(|| self.show(MARKER))
+        std::fs::write(self.path(MARKER), serde_json::to_vec(&marker)?)
+            .with_context(|| self.display_path(MARKER))
     }
 
-    /// Leaves the directory where it is.
+    /// Keeps the directory.
     pub(super) fn keep(&mut self) -> Result<()> {
         self.mark(true)?;
         self.kept = true;
         Ok(())
     }
 
-    /// Something in it.
+    /// Returns the path of a file in the directory.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// The same as text.
-    pub(super) fn show(&self, name: &str) -> String {
+    /// Returns the path of a file in the directory as text.
+    pub(super) fn display_path(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
@@ -93,95 +96,99 @@ impl Place {
         &self.directory
     }
 
-    /// Bytes of each drive: a share of what is free, so that even a full pool leaves room.
-    pub(super) fn drive_size(&self, wanted: Option<Size>) -> Result<u64> {
-        if let Some(size) = wanted {
+    /// Returns the size of each drive in bytes: a share of the free space, so that even a full pool
+    /// leaves some.
+    pub(super) fn drive_size(&self, requested: Option<Size>) -> Result<u64> {
+        if let Some(size) = requested {
             return Ok(size.bytes());
         }
-        let stat = rustix::fs::statvfs(&self.directory).context("looking for free space")?;
+        let stat = rustix::fs::statvfs(&self.directory).context("reading the free space")?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         if free < FREE_MIN {
             let message = format!(
-                "{} has {} free: a quickstart needs {}",
+                "{} has {} free, but the quickstart needs {}",
                 self.directory.display(),
                 Size(free),
                 Size(FREE_MIN)
             );
             return Err(Error::new(ErrorKind::NoSpace, message)
-                .hint("choose another place with --dir, or smaller drives with --drive-size")
+                .hint("choose another directory with --dir, or smaller drives with --drive-size")
                 .into());
         }
         Ok((free / 12).clamp(256 * MIB, 4 << 30) / MIB * MIB)
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkDir {
     fn drop(&mut self) {
         if !self.kept
             && let Err(error) = std::fs::remove_dir_all(&self.directory)
         {
-            eprintln!("gabion: {} is left behind: {error}", self.directory.display());
+            eprintln!("gabion: cannot remove {}: {error}", self.directory.display());
         }
     }
 }
 
-/// Makes directories that only this user may enter: the sockets in them give access to data.
+/// Returns a builder of directories with mode 0700: the sockets in them give access to data.
 fn private_directories() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder
 }
 
-/// Refuses a directory in which another user could put something in the place of a socket or a drive.
+/// Checks that no other user can replace a socket or a drive in the directory.
 fn check_private(directory: &Path) -> Result<()> {
     let metadata = std::fs::symlink_metadata(directory)
-        .with_context(|| format!("looking at {}", directory.display()))?;
+        .with_context(|| format!("inspecting {}", directory.display()))?;
     let is_own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
     if is_own && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
     let message = format!("{} exists, and other users may write in it", directory.display());
     Err(Error::new(ErrorKind::Denied, message)
-        .hint("choose another place with --dir, or 'chmod 700' this one if it is yours")
+        .hint("choose another directory with --dir, or run 'chmod 700' on this one if it is yours")
         .into())
 }
 
-fn look(directory: &Path, fresh: bool) -> Result<Found> {
+fn find_earlier_run(directory: &Path, fresh: bool) -> Result<EarlierRun> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries.count(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(EarlierRun::None),
         Err(error) => return Err(error).with_context(|| directory.display().to_string()),
     };
     if entries == 0 {
-        return Ok(Found::Nothing);
+        return Ok(EarlierRun::None);
     }
     let place = directory.display();
     let marker = std::fs::read(directory.join(MARKER)).ok();
     let Some(marker) = marker.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok()) else {
-        let message = format!("{place} exists, and no quickstart made it");
-        return Err(Error::new(ErrorKind::Exists, message).hint("choose another place with --dir").into());
+        let message = format!("{place} exists and was not created by a quickstart");
+        return Err(Error::new(ErrorKind::Exists, message)
+            .hint("choose another directory with --dir")
+            .into());
     };
     if UnixStream::connect(directory.join("gabion.sock")).is_ok() {
-        let message = format!("an earlier quickstart of {place} is still running");
+        let message = format!("an earlier quickstart in {place} is still running");
         return Err(Error::new(ErrorKind::Busy, message)
             .hint(format!(
-                "wait for it, or see what it does: 'gabion pool status --socket {place}/gabion.sock'"
+                "wait for its end; 'gabion pool status --socket {place}/gabion.sock' shows its pool"
             ))
             .into());
     }
     if marker.kept && !fresh {
-        let message = format!("{place} holds a pool that an earlier run kept (gabion {})", marker.version);
+        let message =
+            format!("{place} holds the pool of an earlier run with --keep (gabion {})", marker.version);
         return Err(Error::new(ErrorKind::Exists, message)
             .hint(format!(
-                "go on with it: '{}'; take it away and begin anew: 'gabion quickstart --fresh'",
+                "'{}' serves it; 'gabion quickstart --fresh' removes it and starts again",
                 serve_command(directory)
             ))
             .into());
     }
-    Ok(Found::Leftover)
+    Ok(EarlierRun::Interrupted)
 }
 
-/// The command that serves what a run has kept.
+/// Returns the command that starts a daemon for a kept pool.
 pub(super) fn serve_command(directory: &Path) -> String {
     let place = directory.display();
     format!(

@@ -1,7 +1,7 @@
-//! Copies a volume of a pool that is salvaged into a sparse raw image.
+//! Copies a volume of a salvaged pool into a sparse raw image.
 //!
-//! Always true: ranges that cannot be read are holes in the image, and all of them are listed; under its own name there is never part of
-//! an image.
+//! Always true: unreadable ranges are holes in the image, and all of them are listed; the target
+//! name never refers to a partial image.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -15,25 +15,25 @@ use api::types::{ByteRange, SalvagedImage, UnreadableRange};
 use server::salvage::{ExtentState, ReadPart, Salvage};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::extents::{BLOCK, PIECE, not_zero};
-use super::progress::{Counted, show};
-use super::{Beside, Interrupt, of_file};
+use super::extents::{BLOCK, CHUNK, nonzero_ranges};
+use super::progress::{CopyCounters, show};
+use super::{AtomicFile, Interrupt, of_file};
 
-/// Pieces that are read side by side.
-const PIECES: usize = 8;
+/// Number of chunks that are read in parallel.
+const CHUNKS_IN_FLIGHT: usize = 8;
 
 /// The progress of a copy.
 #[derive(Default)]
-struct Copy {
+struct SalvageCopy {
     written: u64,
     lost: Vec<UnreadableRange>,
     stale: Vec<ByteRange>,
 }
 
-/// Writes an image of a volume or snapshot. Interrupted, it leaves nothing.
+/// Writes an image of a volume or snapshot. An interruption removes the partial image.
 ///
 /// # Errors
-/// When the image cannot be written.
+/// If the image cannot be written.
 pub(crate) async fn salvage_image(
     pool: &Arc<Salvage>,
     name: &str,
@@ -45,20 +45,20 @@ pub(crate) async fn salvage_image(
     let started = Instant::now();
     let size =
         pool.report().volumes.iter().find(|volume| volume.name == name).map_or(0, |volume| volume.size);
-    let beside = Beside::new(path, force)?;
-    beside.file().set_len(size).map_err(|error| of_file(beside.target(), &error))?;
-    let counted = Arc::new(Counted::default());
+    let output_file = AtomicFile::new(path, force)?;
+    output_file.file().set_len(size).map_err(|error| of_file(output_file.target(), &error))?;
+    let counters = Arc::new(CopyCounters::default());
     let copy = async {
         if quiet {
-            return copy(pool, name, size, &beside, &counted).await;
+            return copy(pool, name, size, &output_file, &counters).await;
         }
         tokio::select! {
-            done = copy(pool, name, size, &beside, &counted) => done,
-            never = show("salvage", size, counted.clone()) => match never {},
+            done = copy(pool, name, size, &output_file, &counters) => done,
+            never = show("salvage", size, counters.clone()) => match never {},
         }
     };
     let mut copy = interrupt.or(copy).await?;
-    // One that came after the copy.
+    // A signal that arrived after the copy.
     interrupt.or(async { Ok(()) }).await?;
     copy.lost.sort_by_key(|range| range.offset);
     copy.lost.dedup_by(|next, last| {
@@ -68,8 +68,8 @@ pub(crate) async fn salvage_image(
         }
         follows
     });
-    let file = beside.target().to_string_lossy().into_owned();
-    beside.place()?;
+    let file = output_file.target().to_string_lossy().into_owned();
+    output_file.persist()?;
     Ok(SalvagedImage {
         volume: name.to_owned(),
         file,
@@ -87,25 +87,25 @@ async fn copy(
     pool: &Arc<Salvage>,
     name: &str,
     size: u64,
-    to: &Beside,
-    counted: &Arc<Counted>,
-) -> Result<Copy> {
-    let mut done = Copy::default();
+    to: &AtomicFile,
+    counters: &Arc<CopyCounters>,
+) -> Result<SalvageCopy> {
+    let mut done = SalvageCopy::default();
     let file = Arc::new(to.file().try_clone().map_err(|error| of_file(to.target(), &error))?);
     let accepts_stale = pool.report().accepts_stale;
     let mut reading = JoinSet::new();
     let mut at = 0;
-    let mut told = VecDeque::new();
+    let mut pending = VecDeque::new();
     while at < size {
-        if told.is_empty() {
-            told.extend(pool.extents(name, at).await?);
+        if pending.is_empty() {
+            pending.extend(pool.extents(name, at).await?);
         }
-        let Some(extent) = told.pop_front() else { break };
+        let Some(extent) = pending.pop_front() else { break };
         let range = ByteRange { offset: at, length: extent.length.min(size - at) };
         at += range.length;
-        counted.done.store(range.offset, Ordering::Relaxed);
+        counters.done.store(range.offset, Ordering::Relaxed);
         if extent.state == ExtentState::Lost || extent.stale && !accepts_stale {
-            // One read tells the reason for all of it.
+            // One read returns the reason for the whole extent.
             let part = pool.read(name, range.offset, first_block(range)).await?;
             let reason = part.unreadable.into_iter().next().map(|range| range.reason).unwrap_or_default();
             done.lost.push(UnreadableRange { offset: range.offset, length: range.length, reason });
@@ -119,48 +119,52 @@ async fn copy(
         }
         let mut next = range.offset;
         while next < at {
-            let until = at.min((next / PIECE + 1) * PIECE);
-            if reading.len() >= PIECES {
-                end_one(&mut reading, &mut done, counted).await?;
+            let until = at.min((next / CHUNK + 1) * CHUNK);
+            if reading.len() >= CHUNKS_IN_FLIGHT {
+                join_one(&mut reading, &mut done, counters).await?;
             }
             let (pool, name, file) = (pool.clone(), name.to_owned(), file.clone());
             let path = to.target().to_owned();
-            reading.spawn(async move { piece(&pool, &name, next..until, file, &path).await });
+            reading.spawn(async move { copy_chunk(&pool, &name, next..until, file, &path).await });
             next = until;
         }
     }
     while !reading.is_empty() {
-        end_one(&mut reading, &mut done, counted).await?;
+        join_one(&mut reading, &mut done, counters).await?;
     }
-    counted.done.store(size, Ordering::Relaxed);
+    counters.done.store(size, Ordering::Relaxed);
     Ok(done)
 }
 
-/// The result of a piece: the bytes that were written, and the ranges that cannot be read.
-type Piece = Result<(u64, Vec<UnreadableRange>)>;
+/// The result of a chunk: number of written bytes, and unreadable ranges.
+type ChunkResult = Result<(u64, Vec<UnreadableRange>)>;
 
-async fn end_one(reading: &mut JoinSet<Piece>, done: &mut Copy, counted: &Counted) -> Result<()> {
-    let Some(ended) = reading.join_next().await else { return Ok(()) };
-    let (written, lost) = ended.context("a read was lost sight of")??;
+async fn join_one(
+    reading: &mut JoinSet<ChunkResult>,
+    done: &mut SalvageCopy,
+    counters: &CopyCounters,
+) -> Result<()> {
+    let Some(result) = reading.join_next().await else { return Ok(()) };
+    let (written, lost) = result.context("a read task failed")??;
     done.written += written;
-    counted.moved.fetch_add(written, Ordering::Relaxed);
+    counters.moved.fetch_add(written, Ordering::Relaxed);
     done.lost.extend(lost);
     Ok(())
 }
 
-/// Copies one piece, without its zeros.
-async fn piece(
+/// Copies one chunk without zero blocks.
+async fn copy_chunk(
     pool: &Salvage,
     name: &str,
     range: std::ops::Range<u64>,
     file: Arc<std::fs::File>,
     path: &Path,
-) -> Piece {
+) -> ChunkResult {
     let length = usize::try_from(range.end - range.start).unwrap_or(0);
     let ReadPart { bytes, unreadable } = pool.read(name, range.start, length).await?;
     let write = move || {
         let mut written = 0;
-        for part in not_zero(&bytes) {
+        for part in nonzero_ranges(&bytes) {
             let data = bytes.get(part.clone()).unwrap_or_default();
             file.write_all_at(data, range.start + part.start as u64)?;
             written += data.len() as u64;
@@ -171,7 +175,7 @@ async fn piece(
     Ok((written.map_err(|error| of_file(path, &error))?, unreadable))
 }
 
-/// The length of the first block of a range, which may be shorter.
+/// Returns the length of the first block of a range, which may be shorter than a block.
 fn first_block(range: ByteRange) -> usize {
     usize::try_from(range.length).unwrap_or(BLOCK).min(BLOCK)
 }

@@ -14,62 +14,62 @@ use bench::{DirectionFigures, Scaling};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{show, target};
+use super::{format, target};
 use crate::cli::{DrivesArgs, Global, ResultsArgs, RunArgs, ScaleArgs};
-use crate::commands::lab::until_signal;
+use crate::commands::lab::run_until_signal;
 use crate::commands::{print, to_json};
-use crate::failure::{Outcome, Usage};
+use crate::failure::{ExitReason, Usage};
 
-/// Drives of a lab that a run makes for a suite which says nothing of any.
+/// Number of drives of a temporary lab, for suites that do not specify it.
 const DRIVES: u32 = 10;
 const MODEL: &str = "kioxia-cm7";
 
-/// Begins a run and does it.
+/// Starts a run and executes it.
 ///
 /// # Errors
-/// Why it could not be begun or done to its end.
-pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<Outcome> {
+/// If the run cannot be started or completed.
+pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<ExitReason> {
     let plan = plan(arguments)?;
-    // What makes no sense is told before anything is made.
+    // Invalid targets are reported before anything is created.
     systems(&plan)?;
-    let place = super::results(&arguments.results_dir);
-    let store = Store::create(&place, &plan)?;
-    go(global, store, plan, arguments.report)
+    let results_dir = super::results_dir(&arguments.results_dir);
+    let store = Store::create(&results_dir, &plan)?;
+    execute(global, store, plan, arguments.report)
 }
 
-/// Goes on with a run.
+/// Resumes a run.
 ///
 /// # Errors
-/// Why it could not be gone on with or done to its end.
-pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &ResultsArgs) -> Result<Outcome> {
-    let mut store = Store::open(&super::results(arguments), id)?;
+/// If the run cannot be resumed or completed.
+pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &ResultsArgs) -> Result<ExitReason> {
+    let mut store = Store::open(&super::results_dir(arguments), id)?;
     store.lock(id)?;
     let plan = store.plan()?;
     systems(&plan)?;
-    go(global, store, plan, report)
+    execute(global, store, plan, report)
 }
 
 fn plan(arguments: &RunArgs) -> Result<RunPlan> {
     let suite = super::suite(&arguments.suite)?;
     let Some(fio) = bench::fio::version() else {
-        bail!("fio is not installed: './run setup' or your distribution's package 'fio' does that");
+        bail!("fio is not installed: install the package 'fio', or use './run setup'");
     };
     let scaling = scaling(&arguments.scale);
     let scaled = suite.scaled(&scaling)?;
     let (lab, drives) = drives(&arguments.drives)?;
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
     for text in &arguments.targets {
-        let (found, missing) = target::specs(text)?;
-        targets.extend(found);
+        let (specs, missing) = target::specs(text)?;
+        targets.extend(specs);
         absent.extend(missing);
     }
     if arguments.vms {
-        target::in_machines(&mut targets)?;
+        target::use_machines(&mut targets)?;
     }
     for (index, one) in targets.iter().enumerate() {
         if targets.iter().take(index).any(|other| other.name == one.name) {
             return Err(Usage(format!(
-                "two targets are called '{}': name them, as in NAME=TARGET",
+                "two targets have the name '{}': give names, as in NAME=TARGET",
                 one.name
             ))
             .into());
@@ -85,7 +85,7 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         directory: None,
     });
     if targets.is_empty() && drives.is_empty() && own_lab.is_none() {
-        return Err(Usage("nothing to measure: name a --target, --drives or a --lab".into()).into());
+        return Err(Usage("nothing to measure: give --target, --drives or --lab".into()).into());
     }
     Ok(RunPlan {
         id: new_id(&suite.name, started),
@@ -134,7 +134,7 @@ fn drives(arguments: &DrivesArgs) -> Result<(Option<Lab>, Vec<std::path::PathBuf
     };
     let lab = Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.clone()))?;
     if !lab.complete {
-        bail!("lab '{name}' is not complete: 'gabion lab down {name}' takes it away");
+        bail!("lab '{name}' is incomplete: 'gabion lab down {name}' removes it");
     }
     let devices = lab.devices();
     Ok((Some(lab), devices))
@@ -145,53 +145,55 @@ fn systems(plan: &RunPlan) -> Result<Vec<Box<dyn System>>> {
     plan.targets.iter().map(|spec| target::open(spec, overwrite)).collect()
 }
 
-/// Does what is left of a run, and shows all of it.
-fn go(global: &Global, store: Store, plan: RunPlan, report: bool) -> Result<Outcome> {
+/// Executes the remaining measurements of a run, and prints all results.
+fn execute(global: &Global, store: Store, plan: RunPlan, report: bool) -> Result<ExitReason> {
     let (id, folder, shown) = (plan.id.clone(), store.folder().display().to_string(), plan.clone());
-    let kept = store.folder().to_owned();
-    let told = Told::new(global.quiet);
-    told.say(&format!("run {id} in {folder}"));
-    plan.scaled.said.iter().for_each(|said| told.say(&format!("  scaled: {said}")));
-    plan.absent.iter().for_each(|absent| told.say(&format!("  not there: {absent}")));
-    let results = until_signal(move |stop: &Arc<AtomicBool>| {
-        let mut tell = |event: Event| told.event(&event);
+    let run_dir = store.folder().to_owned();
+    let printer = RunPrinter::new(global.quiet);
+    printer.print_line(&format!("run {id} in {folder}"));
+    plan.scaled.said.iter().for_each(|said| printer.print_line(&format!("  scaled: {said}")));
+    plan.absent.iter().for_each(|absent| printer.print_line(&format!("  unavailable: {absent}")));
+    let results = run_until_signal(move |stop: &Arc<AtomicBool>| {
+        let mut on_event = |event: Event| printer.event(&event);
         with_own_lab(store, plan, stop, |store, plan| {
             let systems = systems(&plan)?;
-            anyhow::Ok(Run::new(store, plan, systems, stop, &mut tell).go()?)
+            anyhow::Ok(Run::new(store, plan, systems, stop, &mut on_event).go()?)
         })
     })??;
-    let written = if report { super::report::write(&place(&kept)?, &id, None)? } else { String::new() };
+    let written =
+        if report { super::report::write(&results_dir(&run_dir)?, &id, None)? } else { String::new() };
     let text = if global.json {
-        to_json(&Summary { run: &id, folder: &folder, results: results.iter().map(Line::of).collect() })?
+        to_json(&Summary {
+            run: &id,
+            folder: &folder,
+            results: results.iter().map(ResultLine::of).collect(),
+        })?
     } else {
-        format!("{}\nkept in {folder}\n{written}", show::results(&shown, &results))
+        format!("{}\nresults in {folder}\n{written}", format::results(&shown, &results))
     };
     print(&text)?;
     let failed = results.iter().filter(|one| matches!(one.missing, Some(Missing::Failed(_)))).count();
     if failed > 0 {
-        bail!(
-            "{failed} of {} measurements failed: 'gabion bench resume {id}' tries them again",
-            results.len()
-        );
+        bail!("{failed} of {} measurements failed: 'gabion bench resume {id}' repeats them", results.len());
     }
-    Ok(Outcome::Done)
+    Ok(ExitReason::Success)
 }
 
-/// The folder of all runs, of that of one.
-fn place(of: &Path) -> Result<PathBuf> {
-    Ok(of.parent().context("a run's folder is in another one")?.to_owned())
+/// Returns the directory of all runs from that of one run.
+fn results_dir(of: &Path) -> Result<PathBuf> {
+    Ok(of.parent().context("the directory of a run has no parent")?.to_owned())
 }
 
-/// What a program is told of a run; everything else is in its folder.
+/// The JSON summary of a run; all details are in its directory.
 #[derive(Serialize)]
 struct Summary<'a> {
     run: &'a str,
     folder: &'a str,
-    results: Vec<Line<'a>>,
+    results: Vec<ResultLine<'a>>,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct ResultLine<'a> {
     target: &'a str,
     case: &'a str,
     repeat: u32,
@@ -205,7 +207,7 @@ struct Line<'a> {
     missing: &'a Option<Missing>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ResultLine<'a> {
     fn of(one: &'a Measured) -> Self {
         let side = |pick: fn(&bench::ReadWrite) -> Option<&bench::Direction>| {
             Some(pick(one.all.as_ref()?)?.figures())
@@ -226,13 +228,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What is said while a run goes on.
-struct Told {
+/// Prints the progress of a run to standard error.
+struct RunPrinter {
     quiet: bool,
     bar: ProgressBar,
 }
 
-impl Told {
+impl RunPrinter {
     fn new(quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let bar = if shown { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
@@ -243,7 +245,7 @@ impl Told {
         Self { quiet, bar }
     }
 
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if !self.quiet {
             self.bar.suspend(|| eprintln!("{text}"));
         }
@@ -252,9 +254,9 @@ impl Told {
     fn event(&self, event: &Event) {
         match event {
             Event::Step(number, total, key) => self.bar.set_message(format!("[{number}/{total}] {key}")),
-            Event::Preparing(what) => self.say(&format!("  {what}")),
-            Event::Note(note) => self.say(&format!("  {note}")),
-            Event::Done(one) => self.say(&done(one)),
+            Event::Preparing(step) => self.print_line(&format!("  {step}")),
+            Event::Note(note) => self.print_line(&format!("  {note}")),
+            Event::Done(one) => self.print_line(&done(one)),
         }
     }
 }
@@ -263,15 +265,15 @@ fn done(one: &Measured) -> String {
     let title = format!("{} {}", one.target, one.case.name);
     let all = match (&one.all, &one.missing) {
         (Some(all), _) => all,
-        (None, Some(Missing::Failed(why))) => return format!("{title}: failed: {why}"),
-        (None, Some(Missing::LeftOut(why))) => return format!("{title}: left out: {why}"),
+        (None, Some(Missing::Failed(reason))) => return format!("{title}: failed: {reason}"),
+        (None, Some(Missing::LeftOut(reason))) => return format!("{title}: skipped: {reason}"),
         (None, None) => return title,
     };
     let bandwidth = one.case.job.is_bandwidth();
     let rates: Vec<String> = all
         .figures()
         .map(|side| {
-            let rate = show::rate(if bandwidth { side.bytes_per_s } else { side.iops }, bandwidth);
+            let rate = format::rate(if bandwidth { side.bytes_per_s } else { side.iops }, bandwidth);
             format!("{rate} (mean {:.0} us, 99.95 % {:.0} us)", side.mean_us, side.p9995_us)
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Rates, times, jobs and results as people read them.
+//! Formatting of rates, times, jobs and results.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use bench::human::time;
 use bench::run::{Measured, Missing, RAW, RunPlan};
 use bench::{DirectionFigures, Job};
 
-/// A count for a computation of rates.
+/// Converts a count for the computation of rates.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Lines, each so far from the margin.
+/// Indents each line.
 pub(super) fn indented(text: &str, by: usize) -> String {
     text.trim().lines().map(|line| format!("{:by$}{line}", "")).collect::<Vec<_>>().join("\n")
 }
 
-/// A job in a line.
+/// Describes a job on one line.
 pub(super) fn job(job: &Job) -> String {
     let size = match job.block_bytes {
         bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
@@ -37,7 +37,7 @@ pub(super) fn job(job: &Job) -> String {
         text.push_str(&format!(", {} % within {} ms", latency.percentile, latency.target_ms));
     }
     if job.degraded {
-        text.push_str(", one drive of each pool lost");
+        text.push_str(", one drive of each pool failed");
     }
     text
 }
@@ -46,7 +46,7 @@ fn sides(sides: &[DirectionFigures], pick: impl Fn(&DirectionFigures) -> String)
     if sides.is_empty() { "-".into() } else { sides.iter().map(pick).collect::<Vec<_>>().join(" / ") }
 }
 
-/// Reads and writes of a series apart, as rates.
+/// Formats the rates of a series, reads and writes separately.
 fn rates(series: &Series, bandwidth: bool) -> String {
     match series.sides.as_slice() {
         [_, _] => {
@@ -56,7 +56,7 @@ fn rates(series: &Series, bandwidth: bool) -> String {
     }
 }
 
-/// Everything that a run has measured: a table for each target, and what is to be known about it.
+/// Formats all results of a run: a table per target, and remarks.
 pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
     let mut text = String::new();
     let names = [RAW].into_iter().chain(plan.targets.iter().map(|target| target.name.as_str()));
@@ -66,7 +66,7 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
             text.push('\n');
         }
     }
-    plan.absent.iter().for_each(|absent| text.push_str(&format!("not there: {absent}\n")));
+    plan.absent.iter().for_each(|absent| text.push_str(&format!("unavailable: {absent}\n")));
     if !plan.scaled.said.is_empty() {
         text.push_str("scaled: ");
         text.push_str(&plan.scaled.said.join("; "));
@@ -78,7 +78,7 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
 fn target(name: &str, results: &[Measured]) -> String {
     let mut text = format!(
         "{:<42} {:>21} {:>17} {:>17} {:>17}  {:<}\n",
-        name, "rate", "mean", "99.95 %", "99.999 %", "processors"
+        name, "rate", "mean", "99.95 %", "99.999 %", "CPUs used"
     );
     for (case, job, series) in series(results, name) {
         let of_case = || results.iter().filter(|one| one.target == name && one.case.name == case);
@@ -87,7 +87,7 @@ fn target(name: &str, results: &[Measured]) -> String {
             notes.push(format!("disturbed {} of {}", series.disturbed, series.repeats));
         }
         if series.unsettled > 0 {
-            notes.push(format!("not settled {} of {}", series.unsettled, series.repeats));
+            notes.push(format!("not steady {} of {}", series.unsettled, series.repeats));
         }
         text.push_str(&format!(
             "{case:<42} {:>21} {:>17} {:>17} {:>17}  {}{}\n",
@@ -95,49 +95,49 @@ fn target(name: &str, results: &[Measured]) -> String {
             sides(&series.sides, |side| time(side.mean_us)),
             sides(&series.sides, |side| time(side.p9995_us)),
             sides(&series.sides, |side| time(side.p99999_us)),
-            of_case().next_back().map_or(String::new(), processors),
+            of_case().next_back().map_or(String::new(), cpu_usage),
             if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) }
         ));
     }
-    for (state, cases) in states(name, results) {
+    for (state, cases) in remarks(name, results) {
         text.push_str(&format!("  {state}: {}\n", cases.join(", ")));
     }
-    for (why, cases) in missing(name, results) {
-        text.push_str(&format!("  without a result: {}: {why}\n", cases.join(", ")));
+    for (reason, cases) in missing(name, results) {
+        text.push_str(&format!("  no result: {}: {reason}\n", cases.join(", ")));
     }
     text
 }
 
-/// Who used how many processors.
-fn processors(one: &Measured) -> String {
+/// Formats the CPU usage by kind of process.
+fn cpu_usage(one: &Measured) -> String {
     let used = one.observation.cpu.iter().filter(|(_, used)| **used >= 0.005);
     let list: Vec<String> = used.map(|(kind, used)| format!("{kind} {used:.2}")).collect();
     format!("{:.2} of {}: {}", one.observation.cpu_busy, one.observation.cpus, list.join(", "))
 }
 
-/// What must be known of results, with their cases.
-fn states(name: &str, results: &[Measured]) -> BTreeMap<String, Vec<String>> {
-    let mut states = BTreeMap::<String, Vec<String>>::new();
+/// Returns the remarks on results, with their cases.
+fn remarks(name: &str, results: &[Measured]) -> BTreeMap<String, Vec<String>> {
+    let mut remarks = BTreeMap::<String, Vec<String>>::new();
     for one in results.iter().filter(|one| one.target == name) {
         let Some(state) = &one.state else { continue };
-        let cases = states.entry(state.clone()).or_default();
+        let cases = remarks.entry(state.clone()).or_default();
         if !cases.contains(&one.case.name) {
             cases.push(one.case.name.clone());
         }
     }
-    states
+    remarks
 }
 
-/// Cases without a result, by the reason.
+/// Returns the cases without a result, by reason.
 fn missing(name: &str, results: &[Measured]) -> BTreeMap<String, Vec<String>> {
     let mut reasons = BTreeMap::<String, Vec<String>>::new();
     for one in results.iter().filter(|one| one.target == name) {
-        let why = match &one.missing {
-            Some(Missing::Failed(why)) => format!("failed: {why}"),
-            Some(Missing::LeftOut(why)) => format!("left out: {why}"),
+        let reason = match &one.missing {
+            Some(Missing::Failed(reason)) => format!("failed: {reason}"),
+            Some(Missing::LeftOut(reason)) => format!("skipped: {reason}"),
             None => continue,
         };
-        let cases = reasons.entry(why).or_default();
+        let cases = reasons.entry(reason).or_default();
         if !cases.contains(&one.case.name) {
             cases.push(one.case.name.clone());
         }

@@ -1,4 +1,4 @@
-//! A machine's life: start, stop, console, end.
+//! Start, stop, console and deletion of a machine.
 
 use std::time::Duration;
 
@@ -8,27 +8,30 @@ use api::{Error, ErrorKind};
 use vm::{ConsoleExit, Machine, Pin, StartOptions};
 
 use super::super::confirm;
-use super::Work;
+use super::VmContext;
 use super::disks::parse_volume;
 use crate::output;
 use api::VolumeName;
 
-impl Work<'_> {
+impl VmContext<'_> {
     /// Starts a machine.
     pub(super) async fn start(&self, name: &str, pin: Option<Pin>) -> Result<()> {
         let lock = self.store.lock(name)?;
-        let kept = self.store.get(name)?;
+        let machine = self.store.get(name)?;
         if let Some(running) = self.store.running(name)? {
-            let message = format!("machine '{name}' runs already, as process {}", running.pid);
+            let message = format!("machine '{name}' is already running, as process {}", running.pid);
             return Err(Error::new(ErrorKind::Busy, message).into());
         }
-        let disks = self.sockets(&kept, true).await?;
-        let daemon = self.setting.client.get_daemon().await?;
-        let asked = Machine { pin: pin.unwrap_or_else(|| kept.pin.clone()), ..kept.clone() };
-        let placement = self.placement(&asked, &daemon)?;
-        vm::start(&self.store, StartOptions { machine: &kept, disks, placement, environment: Vec::new() })?;
+        let disks = self.sockets(&machine, true).await?;
+        let daemon = self.ctx.client.get_daemon().await?;
+        let pinned = Machine { pin: pin.unwrap_or_else(|| machine.pin.clone()), ..machine.clone() };
+        let placement = self.placement(&pinned, &daemon)?;
+        vm::start(
+            &self.store,
+            StartOptions { machine: &machine, disks, placement, environment: Vec::new() },
+        )?;
         drop(lock);
-        self.setting.done(&self.shown(kept)?, output::machine_started)
+        self.ctx.done(&self.status(machine)?, output::machine_started)
     }
 
     /// Stops a machine.
@@ -40,15 +43,14 @@ impl Work<'_> {
                 let patience = (!force).then(|| Duration::from_secs(timeout));
                 vm::stop(name, &running, &self.store.qmp(name), patience)?;
             }
-            None if !self.setting.quiet => eprintln!("machine '{name}' does not run"),
+            None if !self.ctx.quiet => eprintln!("machine '{name}' is not running"),
             None => {}
         }
         drop(lock);
-        self.setting
-            .done(&self.shown(machine)?, |shown| format!("machine '{}' is stopped", shown.machine.name))
+        self.ctx.done(&self.status(machine)?, |status| format!("machine '{}' stopped", status.machine.name))
     }
 
-    /// Connects this terminal with a machine's console, or prints what it said.
+    /// Connects the terminal to a machine's console, or prints the console log.
     pub(super) fn console(&self, name: &str, log: bool) -> Result<()> {
         self.store.get(name)?;
         if log {
@@ -63,17 +65,17 @@ impl Work<'_> {
             return super::print(&String::from_utf8_lossy(&text));
         }
         if self.store.running(name)?.is_none() {
-            let message = format!("machine '{name}' does not run");
+            let message = format!("machine '{name}' is not running");
             return Err(Error::new(ErrorKind::Busy, message)
-                .hint(format!("'gabion vm start {name}' starts it; --log prints what it said last"))
+                .hint(format!("'gabion vm start {name}' starts it; --log prints the last console output"))
                 .into());
         }
-        if !self.setting.quiet {
-            eprintln!("console of '{name}'; Ctrl-] leaves it");
+        if !self.ctx.quiet {
+            eprintln!("console of '{name}'; Ctrl-] disconnects");
         }
         match vm::attach(&self.store.console(name), std::io::stdin(), std::io::stdout())? {
-            ConsoleExit::Detached => eprintln!("\r\nthe machine goes on"),
-            ConsoleExit::MachineStopped => eprintln!("\r\nthe machine has ended"),
+            ConsoleExit::Detached => eprintln!("\r\ndisconnected; the machine keeps running"),
+            ConsoleExit::MachineStopped => eprintln!("\r\nthe machine has stopped"),
         }
         Ok(())
     }
@@ -83,20 +85,20 @@ impl Work<'_> {
         let lock = self.store.lock(name)?;
         let machine = self.store.get(name)?;
         if self.store.running(name)?.is_some() {
-            return Err(Error::new(ErrorKind::Busy, format!("machine '{name}' runs"))
+            return Err(Error::new(ErrorKind::Busy, format!("machine '{name}' is running"))
                 .hint(format!("'gabion vm stop {name}' stops it"))
                 .into());
         }
-        let made: Vec<&str> = machine
+        let created: Vec<&str> = machine
             .disks
             .iter()
             .filter(|disk| volumes && disk.made)
             .map(|disk| disk.volume.as_str())
             .collect();
-        if !made.is_empty() {
-            confirm(yes, &format!("Machine '{name}' and all that is in {} will be lost.", made.join(", ")))?;
+        if !created.is_empty() {
+            confirm(yes, &format!("deletes machine '{name}' and its volumes {}", created.join(", ")))?;
         }
-        let exports = self.setting.client.list_exports().await?;
+        let exports = self.ctx.client.list_exports().await?;
         for disk in &machine.disks {
             let name: VolumeName = parse_volume(&disk.volume)?;
             let own = exports.iter().filter(|export| {
@@ -105,11 +107,11 @@ impl Work<'_> {
                     && export.volume == name.volume
             });
             if let Some(export) = own.min_by_key(|export| export.connections) {
-                self.setting.end_export(export).await?;
+                self.ctx.delete_export(export).await?;
             }
-            // One that somebody has deleted already is as it should be.
-            if volumes && disk.made && self.setting.client.find_volume(&name).await?.is_some() {
-                self.setting.delete_volume(&name).await?;
+            // The volume may have been deleted by another command.
+            if volumes && disk.made && self.ctx.client.find_volume(&name).await?.is_some() {
+                self.ctx.delete_volume(&name).await?;
             }
         }
         self.store.delete(name, lock)?;
@@ -117,11 +119,11 @@ impl Work<'_> {
             .disks
             .iter()
             .map(|disk| disk.volume.as_str())
-            .filter(|volume| !made.contains(volume))
+            .filter(|volume| !created.contains(volume))
             .collect();
-        self.setting.done(&machine, |machine| match left.as_slice() {
-            [] => format!("machine '{}' is deleted", machine.name),
-            left => format!("machine '{}' is deleted; its volumes stay: {}", machine.name, left.join(", ")),
+        self.ctx.done(&machine, |machine| match left.as_slice() {
+            [] => format!("machine '{}' deleted", machine.name),
+            left => format!("machine '{}' deleted; its volumes are kept: {}", machine.name, left.join(", ")),
         })
     }
 }
