@@ -11,6 +11,7 @@ mod bad_reads;
 mod check;
 mod control;
 mod control_link;
+mod drive_setup;
 mod drive_source;
 mod drives;
 mod error;
@@ -33,6 +34,8 @@ mod segments;
 mod shard;
 mod slices;
 mod space;
+mod state_store;
+mod superblocks;
 mod tuning;
 mod volume;
 mod volume_uid;
@@ -44,12 +47,12 @@ pub use drive_source::DriveSource;
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use events::WallClock;
 pub use finding::{Finding, FindingKind, LostRange};
-pub use format::{Event, EventKind, QosLimits, ScrubTally};
+pub use format::{Event, EventKind, QosLimits, ScrubTally, StateStamp};
 pub use log::LogCounters;
 pub use pool::{
     ChangedRange, CreateOptions, DriveContents, DriveStatus, MemberDrive, NewVolume, OpenOptions, OpenReport,
-    Pool, PoolLabel, PoolStateStore, PoolStatus, StateStamp, VolumeInfo, VolumeTotals, VolumeUsage,
-    check_name, create, erase, identify, open,
+    Pool, PoolLabel, PoolStatus, VolumeInfo, VolumeTotals, VolumeUsage, check_name, create, erase, identify,
+    open,
 };
 pub use repair::{RecentLatency, RepairLimits, RepairState, RepairStatus};
 pub use salvage::{
@@ -59,6 +62,7 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
+pub use state_store::PoolStateStore;
 pub use tuning::Tuning;
 pub use volume::{AttachedVolume, Comparison, Extent, Volume};
 pub use volume_uid::VolumeUid;

@@ -13,16 +13,15 @@ use reactor::{Drive, Handle, IoErrorKind, Permit};
 
 use super::publish::encoded;
 use super::{Control, State};
+use crate::drive_setup::{check_zones, prepare_drive, short_path};
 use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
 use crate::latched::latched;
-use crate::pool::{
-    DriveSuperblock, SuperblockRead, check_zones, prepare_drive, read_superblocks, short_path,
-};
 use crate::shard::Shard;
 use crate::space::Reserve;
+use crate::superblocks::{DriveSuperblock, SuperblockRead, read_superblocks};
 
 /// Free segments per shard required to drain a drive, in addition to the reserve.
 const ROOM_PER_SHARD: u32 = 4;

@@ -34,11 +34,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
 use crate::geometry::{Geometry, SuperblockSlot};
 use crate::join_all::join_all;
-use crate::pool::PoolStateStore;
 use crate::scrub::Scrub;
 use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
+use crate::state_store::PoolStateStore;
 use crate::zones::{AllocatedZones, Zones};
 use members::JoiningDrive;
 

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use format::limits::{
-    BLOCK_BYTES, DRIVE_PATH_MAX, DRIVES_MAX, NAME_MAX, SEGMENT_BLOCKS_MIN, SHARDS_MAX, SUPERBLOCK_SLOT,
-    ZONE_MAX, ZONE_MIN,
-};
+use format::limits::{BLOCK_BYTES, DRIVES_MAX, NAME_MAX, SEGMENT_BLOCKS_MIN, SHARDS_MAX, ZONE_MAX, ZONE_MIN};
 use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, PoolId, PoolKey,
-    PoolOpening, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock, pool_zones_max,
+    PoolOpening, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock,
 };
-use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
+use reactor::{Buffer, IoError, IoErrorKind};
 
+use crate::drive_setup::{check_zones, prepare_drive, short_path};
 use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, SuperblockSlot, data_start_for, drive_bytes_min, zone_bytes_for};
@@ -97,40 +95,6 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
         drive.flush().await.map_err(failed)?;
     }
     Ok(superblock.pool)
-}
-
-/// Checks that the tables of the pool's shards can describe the segments on its drives and on an
-/// additional drive with `extra_zones` zones.
-///
-/// # Errors
-/// `Invalid`, with the largest number of zones.
-pub(crate) fn check_zones(superblock: &Superblock, extra_zones: u32) -> Result<()> {
-    let Superblock { scheme, table_width, zone_bytes, .. } = *superblock;
-    let shards = superblock.shards.len();
-    let max = pool_zones_max(scheme, shards, table_width, zone_bytes);
-    let members = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
-    let zones: u64 = members.map(|drive| u64::from(drive.zones)).sum::<u64>() + u64::from(extra_zones);
-    if zones <= max {
-        return Ok(());
-    }
-    let message = format!(
-        "the drives have {zones} zones of {zone_bytes} bytes; the tables of a pool with {shards} shards and scheme {scheme} describe up to {max}: create the pool with larger zones or more shards to use these drives"
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
-}
-
-/// Erases the superblocks of another pool from a drive and reserves the space for superblocks.
-pub(crate) async fn prepare_drive(drive: &dyn Drive, data_start: u64) -> std::result::Result<(), IoError> {
-    let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
-    drive.reserve(0, data_start).await.or_else(ignore_unsupported)?;
-    for slot in SuperblockSlot::BOTH {
-        drive.write(slot.offset(), &[blank.span()]).await?;
-    }
-    drive.flush().await.map(|_| ())
-}
-
-fn ignore_unsupported(error: IoError) -> IoResult {
-    if error.kind() == IoErrorKind::Unsupported { Ok(0) } else { Err(error) }
 }
 
 fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<()> {
@@ -228,15 +192,6 @@ fn first_eight(bytes: &[u8]) -> [u8; 8] {
     let mut first = [0; 8];
     first.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte.rotate_left(3));
     first
-}
-
-/// Truncates a path to the space in the superblock, at a character boundary.
-pub(crate) fn short_path(path: &str) -> String {
-    let mut end = path.len().min(DRIVE_PATH_MAX);
-    while !path.is_char_boundary(end) {
-        end -= 1;
-    }
-    path.get(..end).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

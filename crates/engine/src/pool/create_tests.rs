@@ -3,7 +3,8 @@
 
 use std::rc::Rc;
 
-use reactor::{DriveProperties, Io, Memory, Span};
+use format::pool_zones_max;
+use reactor::{Drive, DriveProperties, Io, Memory, Span};
 
 use super::*;
 use crate::pool::open;

@@ -4,9 +4,9 @@ use format::limits::SUPERBLOCK_SLOT;
 use format::{DriveId, DriveState, PoolId, Scheme};
 use reactor::{Buffer, IoError};
 
-use super::superblocks::{SuperblockRead, read_superblocks};
 use crate::drive_source::DriveSource;
 use crate::geometry::SuperblockSlot;
+use crate::superblocks::{SuperblockRead, read_superblocks};
 
 /// The contents of a drive with respect to pools.
 #[derive(Clone, Debug, PartialEq, Eq)]

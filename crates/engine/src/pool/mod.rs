@@ -11,8 +11,6 @@ mod journal;
 mod members;
 mod open;
 mod scrub;
-mod state_store;
-mod superblocks;
 
 use std::sync::Arc;
 
@@ -22,15 +20,12 @@ use reactor::{Handle, Reactor};
 pub(crate) use catalogue::{Catalogue, VolumeShared};
 pub use catalogue::{ChangedRange, NewVolume, VolumeInfo, VolumeTotals, VolumeUsage};
 pub use create::{CreateOptions, check_name, create};
-pub(crate) use create::{check_zones, prepare_drive, short_path};
 pub use drives::{DriveContents, MemberDrive, PoolLabel, erase, identify};
 pub(crate) use journal::Journal;
 pub(crate) use open::{
     AssembledPool, DriveFilter, DriveFindings, ShardShared, assemble, assemble_unchecked, plan_shard,
 };
 pub use open::{OpenOptions, OpenReport, open};
-pub use state_store::{PoolStateStore, StateStamp};
-pub(crate) use superblocks::{DriveSuperblock, SuperblockRead, read_superblocks};
 
 use crate::control::{Control, SpaceCounters};
 use crate::error::{Error, Result};

@@ -9,14 +9,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::limits::LINEAGE_MAX;
-use format::{DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, Superblock};
+use format::{
+    DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, StateStamp, Superblock,
+};
 use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
-use super::create::short_path;
-use super::superblocks::{DriveSuperblock, SuperblockRead, newest, read_superblocks};
-use super::{Journal, Pool, PoolInner, PoolStateStore, StateStamp};
+use super::{Journal, Pool, PoolInner};
 use crate::control::{Control, cancel_draining, columns_missing};
+use crate::drive_setup::short_path;
 use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
@@ -27,6 +28,8 @@ use crate::repair::BackgroundLimiter;
 use crate::scrub::Scrub;
 use crate::shard::{Candidate, Examination, Shard, ShardPlan};
 use crate::space::{Reserve, Space};
+use crate::state_store::PoolStateStore;
+use crate::superblocks::{DriveSuperblock, SuperblockRead, newest, read_superblocks};
 use crate::tuning::Tuning;
 use crate::zones::Zones;
 

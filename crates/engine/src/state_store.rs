@@ -7,8 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use format::PoolId;
-pub use format::StateStamp;
+use format::{PoolId, StateStamp};
 
 /// Stores the newest state of each pool. Shared by the reactors of a pool.
 pub trait PoolStateStore: Send + Sync {
