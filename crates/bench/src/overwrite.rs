@@ -10,7 +10,7 @@ use reactor::{Buffer, Reactor};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::block_stamps::stamp;
-use crate::churn::Draw;
+use crate::draw::Draw;
 use crate::sample::Recorder;
 
 /// Interval of progress reports.

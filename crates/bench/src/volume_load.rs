@@ -10,7 +10,7 @@ use reactor::{Buffer, Reactor, Task};
 use serde::Serialize;
 
 use crate::block_stamps::{stamp, wrong_blocks};
-use crate::churn::{Distribution, Draw};
+use crate::draw::{Distribution, Draw};
 use crate::sample::Recorder;
 
 /// Bytes per request when a whole volume is written or read.

@@ -12,6 +12,7 @@ mod damage;
 mod forks;
 mod full_hosts;
 mod membership;
+mod modelled_write;
 mod operation;
 mod perform;
 mod verify;

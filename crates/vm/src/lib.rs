@@ -9,6 +9,7 @@
 //! stored.
 
 mod accelerator;
+mod atomic_file;
 mod console;
 mod cpulist;
 mod error;

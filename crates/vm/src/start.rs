@@ -146,7 +146,7 @@ pub fn write_seed(store: &Store, machine: &Machine) -> Result<Option<PathBuf>> {
     let path = store.seed(&machine.name);
     match Seed::for_machine(machine, &store.templates())? {
         Some(seed) => {
-            crate::store::write(&path, &seed.image()?)?;
+            crate::atomic_file::write(&path, &seed.image()?)?;
             Ok(Some(path))
         }
         None => Ok(None),

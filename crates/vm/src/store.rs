@@ -3,13 +3,13 @@
 //! Always true: files are replaced atomically; the directory of a machine is accessible to one user
 //! only, since its seed may contain passwords; only one command at a time changes a machine.
 
-use std::fs::{DirBuilder, File};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::atomic_file::{make_directory, write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::{Machine, check_name};
 use crate::process::Running;
@@ -189,10 +189,6 @@ impl Store {
     }
 }
 
-fn make_directory(path: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| Error::file(path, &error))
-}
-
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -207,21 +203,6 @@ fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_vec_pretty(value)
         .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", path.display())))?;
     write(path, &text)
-}
-
-/// Atomically creates or replaces a file that only this user can access.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |error: std::io::Error| Error::file(path, &error);
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    make_directory(directory)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    // The leading dot makes it an invalid name for a machine or template.
-    let new = directory.join(format!(".{}", name.to_string_lossy()));
-    let mut file =
-        File::options().create(true).truncate(true).write(true).mode(0o600).open(&new).map_err(failed)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    std::fs::rename(&new, path).map_err(failed)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Templates {
         check(name)?;
         let text = read(file)?;
         let path = self.path(kind, name);
-        crate::store::write(&path, text.as_bytes())?;
+        crate::atomic_file::write(&path, text.as_bytes())?;
         Ok(template(kind, name, text, false))
     }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use engine::{AttachedVolume, Pool};
 
 use super::ChurnOptions;
-use super::draw::Draw;
 use super::result::{Amplification, ChurnWindow};
+use crate::draw::Draw;
 use crate::overwrite::{OverwriteClock, overwrite};
 
 /// An overwrite load with a random sequence that continues from window to window.

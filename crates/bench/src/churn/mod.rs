@@ -7,7 +7,6 @@
 //! the end every block is read and verified.
 
 mod analytic;
-mod draw;
 mod load;
 mod result;
 
@@ -18,10 +17,9 @@ pub use format::Scheme;
 use format::limits::BLOCK_BYTES;
 
 pub use analytic::greedy_amplification;
-pub use draw::Distribution;
-pub(crate) use draw::Draw;
 pub use result::{Amplification, Churn, ChurnWindow};
 
+use crate::draw::Distribution;
 use crate::engine_bench::BenchError;
 use crate::memory_pool;
 use crate::volume_load::{fill, wrong_in};

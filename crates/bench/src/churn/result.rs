@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::{FillHistogram, PoolStatus};
 use serde::Serialize;
 
-use super::Distribution;
+use crate::draw::Distribution;
 use crate::sample::Recorder;
 
 /// Blocks written to the drives, by purpose.

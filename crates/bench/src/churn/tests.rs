@@ -1,7 +1,7 @@
 //! Tests of the analytic model, the distributions and a small pool.
 
 use super::*;
-use draw::Draw;
+use crate::draw::Draw;
 
 #[test]
 fn the_analytic_model_matches_published_figures() {

@@ -195,7 +195,7 @@ fn boot(
     qemu.arg("-chardev").arg(format!("socket,id=agent,path={},server=on,wait=off", socket.display()));
     qemu.args(["-device", "virtserialport,chardev=agent,name=agent"]);
     for (number, drive) in plan.drives.iter().enumerate() {
-        let driver = if super::peers::is_device(drive) { "host_device" } else { "file" };
+        let driver = if crate::system::is_device(drive) { "host_device" } else { "file" };
         qemu.arg("-blockdev").arg(format!(
             "driver={driver},filename={},node-name=d{number},cache.direct=on,aio=native",
             drive.display()

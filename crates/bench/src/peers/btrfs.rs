@@ -7,9 +7,11 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::bounds::Layout;
 use crate::load::Target;
 use crate::program::{command, is_installed, run};
-use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
+use crate::system::{
+    Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave, is_device,
+};
 
-use super::{Failure, Groups, PeerOptions, interrupted, is_device, number, round_to_mib, target_extent};
+use super::{Failure, Groups, PeerOptions, interrupted, number, round_to_mib, target_extent};
 
 /// Share of the file systems that the files fill, in percent.
 const FILL: u64 = 50;

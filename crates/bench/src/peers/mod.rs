@@ -12,13 +12,12 @@ mod storage_daemon;
 #[cfg(test)]
 mod tests;
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::bounds::Layout;
 use crate::load::Target;
 use crate::program::{self, ProgramError};
-use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
+use crate::system::{Requirements, System, SystemError, TargetExtent, file_size, is_device};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -160,10 +159,6 @@ fn free_size(path: &Path) -> Result<u64, Failure> {
         return Err(format!("{} is in use by another program", path.display()).into());
     }
     Ok(bytes)
-}
-
-pub(crate) fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
 /// Parses a whole number from 1 to `most`.

@@ -4,9 +4,11 @@
 use crate::load::Target;
 use crate::program::{Server, command};
 use crate::stale_processes::StateDir;
-use crate::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
+use crate::system::{
+    Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size, is_device,
+};
 
-use super::{Failure, PeerOptions, independent_drives, is_device, target_extent};
+use super::{Failure, PeerOptions, independent_drives, target_extent};
 
 /// Number of virtqueues, the same as Gabion offers.
 const QUEUES: u32 = 64;

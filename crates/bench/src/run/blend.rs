@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::fio;
-use crate::load::{self, Length, Load, LoadError, Slice};
+use crate::load::{Length, Load, Slice};
 use crate::observe::{Observation, Observer, Watch};
 use crate::result::ReadWrite;
+use crate::runner::{self, LoadError};
 use crate::suite::Case;
 
 /// The parameters of a staggered run.
@@ -112,7 +113,7 @@ fn instance(blend: &Blend<'_>, index: usize, start: Instant, cancelled: &AtomicB
         let length = Length::Seconds { ramp: blend.ramp, run: blend.run };
         let load = Load { job: &case.job, slices: &slices, length, log: None, stamped: blend.stamped };
         let name = format!("{}-{index}-{}", blend.name, fio::file_name(&case.name));
-        let ran = load::run(&load, blend.folder, &name, blend.stop, |_| {})?;
+        let ran = runner::run(&load, blend.folder, &name, blend.stop, |_| {})?;
         results.push(ran.output.merged());
         runner = ran.output.version;
     }

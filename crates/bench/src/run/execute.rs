@@ -14,9 +14,10 @@ use super::{
 };
 use crate::fio;
 use crate::lab::Lab;
-use crate::load::{self, Length, Load, LoadError, LoadResult, Slice, Target};
+use crate::load::{Length, Load, LoadResult, Slice, Target};
 use crate::observe::{Observation, Observer, Watch};
 use crate::result::ReadWrite;
+use crate::runner::{self, LoadError};
 use crate::stale_processes;
 use crate::suite::{Case, Job, Prepare};
 use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
@@ -202,7 +203,7 @@ impl<'a> Run<'a> {
         let case = &case;
         let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
-        if case.job.latency.is_some() && load::runs_in_process(&slices) {
+        if case.job.latency.is_some() && runner::runs_in_process(&slices) {
             return Err(skipped("the vhost-user load generator does not support latency targets"));
         }
         if !standing.filled || case.job.prepare == Some(Prepare::Sequential) {
@@ -338,10 +339,10 @@ impl<'a> Run<'a> {
         let job = fill_job();
         let load = Load { job: &job, slices, length: Length::Once, log: None, stamped: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
-        load::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
+        runner::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
             .map_err(|error| self.step_error(error))?;
         if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            (standing.filled, standing.stamped) = (true, load::runs_in_process(slices));
+            (standing.filled, standing.stamped) = (true, runner::runs_in_process(slices));
         }
         Ok(())
     }
@@ -408,7 +409,7 @@ impl<'a> Run<'a> {
         let (ramp, run) = (self.plan.scaled.ramp_s, self.plan.scaled.run_s);
         let load = Load { job, slices, length: Length::Seconds { ramp, run }, log: Some(name), stamped };
         let mut observer = Observer::start(self.watch(processes.to_vec(), slices));
-        let ran = load::run(&load, &self.store.fio_folder(), name, self.stop, |process| {
+        let ran = runner::run(&load, &self.store.fio_folder(), name, self.stop, |process| {
             observer.watch("load", process);
         });
         // The last sample of the load is up to half a second before its end, and the ramp-up must
@@ -419,7 +420,7 @@ impl<'a> Run<'a> {
     }
 
     fn watch(&self, processes: Vec<(String, u32)>, slices: &[Slice]) -> Watch {
-        let here = if load::runs_in_process(slices) { "load" } else { "bench" };
+        let here = if runner::runs_in_process(slices) { "load" } else { "bench" };
         Watch { processes, drives: self.plan.drives.clone(), here: here.into() }
     }
 

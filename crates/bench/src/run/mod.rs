@@ -18,9 +18,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{DriveLimits, Lab, LabPlan};
-use crate::load::{LoadError, Second};
+use crate::load::Second;
 use crate::observe::Observation;
 use crate::result::ReadWrite;
+use crate::runner::LoadError;
 use crate::suite::{Case, ScaledSuite, Scaling, Suite};
 use crate::system::{SystemError, SystemInfo};
 

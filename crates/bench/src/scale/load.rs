@@ -9,7 +9,7 @@ use format::limits::{BLOCK, BLOCK_BYTES};
 use reactor::Buffer;
 
 use crate::block_stamps::wrong_blocks;
-use crate::churn::{Distribution, Draw};
+use crate::draw::{Distribution, Draw};
 use crate::overwrite::{OverwriteClock, OverwriteResult, overwrite};
 
 /// Returns the fixed random sequence of blocks.

@@ -10,7 +10,7 @@ use reactor::{Buffer, Reactor, Task};
 
 use super::draw;
 use crate::block_stamps::{stamp, wrong_blocks};
-use crate::churn::Draw;
+use crate::draw::Draw;
 use crate::sample::Recorder;
 
 /// Tasks that overwrite blocks of a volume until they are stopped.

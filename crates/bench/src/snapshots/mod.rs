@@ -97,7 +97,7 @@ async fn filled(pool: &Pool, name: &str, options: &SnapshotOptions) -> engine::R
 }
 
 /// Overwrites blocks, one after the other.
-async fn change(volume: &AttachedVolume, draw: &mut crate::churn::Draw, blocks: u32) -> engine::Result<()> {
+async fn change(volume: &AttachedVolume, draw: &mut crate::draw::Draw, blocks: u32) -> engine::Result<()> {
     let mut buffer = Buffer::new(4096);
     buffer.as_mut_slice().fill(0xA5);
     for _ in 0..blocks {
@@ -109,8 +109,8 @@ async fn change(volume: &AttachedVolume, draw: &mut crate::churn::Draw, blocks: 
 }
 
 /// Returns a uniform random source of a volume's blocks.
-fn draw(volume: &AttachedVolume) -> crate::churn::Draw {
-    crate::churn::Draw::new(crate::churn::Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)
+fn draw(volume: &AttachedVolume) -> crate::draw::Draw {
+    crate::draw::Draw::new(crate::draw::Distribution::Uniform, volume.size() / BLOCK_BYTES, 1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod external;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -163,6 +164,11 @@ pub trait System: Send {
     /// # Errors
     /// If anything remains.
     fn tear_down(&mut self) -> Result<(), SystemError>;
+}
+
+/// True if `path` is a block device.
+pub(crate) fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
 /// Returns the size of a file or block device that is not mounted.

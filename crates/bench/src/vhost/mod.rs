@@ -5,6 +5,7 @@
 //! starting with the other one; a ratio is the median over the rounds. Without a socket it uses a
 //! pool on memory drives, on cores of its own.
 
+mod back_end;
 mod device;
 mod embedded;
 mod jobs;

@@ -2,14 +2,12 @@
 
 use std::time::Instant;
 
+use super::back_end::{BackEnd, PEAK_DEPTH};
 use super::line::{Round, Share};
 use super::load::Window;
-use super::rounds::BackEnd;
 use super::{VhostError, VhostOptions};
 use crate::suite::Job;
 
-/// Queue depth at the peak load.
-pub(super) const DEPTH: u32 = 64;
 /// Shares of the peak load, in percent.
 const PARTS: [u32; 4] = [100, 50, 10, 1];
 
@@ -24,7 +22,7 @@ pub(super) fn measure(systems: &mut [BackEnd], options: &VhostOptions) -> Result
         let mut peak = 0.0;
         for part in PARTS {
             let rate = (part < 100).then(|| peak * f64::from(part) / 100.0);
-            let round = system.measure(&job(DEPTH), rate, None, options.warm_up, options.length)?;
+            let round = system.measure(&job(PEAK_DEPTH), rate, None, options.warm_up, options.length)?;
             if part == 100 {
                 peak = round.iops;
             }

@@ -1,7 +1,8 @@
 //! `gabion bench churn`.
 
 use anyhow::{Context, Result};
-use bench::churn::{ChurnOptions, ChurnStep, Distribution};
+use bench::churn::{ChurnOptions, ChurnStep};
+use bench::draw::Distribution;
 
 use super::measurement::Measurement;
 use crate::cli::{ChurnArgs, DistributionArg, Global};

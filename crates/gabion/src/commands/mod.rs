@@ -64,7 +64,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
         Command::Lab(command) => lab::run(&global, command),
         Command::Reference { page } => {
             print(&crate::reference::page(page))?;
-            Ok(Outcome::Done)
+            Ok(ExitReason::Success)
         }
         Command::Version => version::run(&global),
         Command::Completions { shell } => {

@@ -1,6 +1,7 @@
 //! Formatting of `bench churn`.
 
-use bench::churn::{Churn, ChurnWindow, Distribution};
+use bench::churn::{Churn, ChurnWindow};
+use bench::draw::Distribution;
 
 /// Returns the column headers.
 pub(crate) fn churn_header() -> String {

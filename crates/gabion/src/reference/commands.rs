@@ -52,7 +52,9 @@ fn section(command: &mut Command, path: &str, text: &mut String, global: &[Strin
         .get_arguments()
         .filter(|argument| {
             let id = argument.get_id().as_str();
-            !argument.is_hide_set() && !["help", "version"].contains(&id) && !global.iter().any(|one| one == id)
+            !argument.is_hide_set()
+                && !["help", "version"].contains(&id)
+                && !global.iter().any(|one| one == id)
         })
         .map(|argument| [format!("`{}`", signature(argument).replace('|', "\\|")), cell(&describe(argument))])
         .collect();

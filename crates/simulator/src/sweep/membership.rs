@@ -13,8 +13,8 @@ use engine::{AttachedVolume, MemberDrive, Pool, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Reactor};
 
+use super::modelled_write::write;
 use super::operation::parse_scheme;
-use super::perform::write;
 use super::{ExpectedState, SweepOp, check_drives, finish_repair, open_and_verify};
 use crate::disk::Disk;
 use crate::model::VolumeModel;

@@ -1,0 +1,81 @@
+//! Runs a load with the program that reaches its target: fio for files, devices and NBD, on the
+//! host or in a guest; the built-in generator for vhost-user sockets.
+//!
+//! Invariant: one runner serves all slices of a load.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use crate::fio::{self, FioError};
+use crate::guest;
+use crate::load::{Load, LoadResult, Slice, Target};
+use crate::vhost::{self, VhostError};
+
+/// A load that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A failure of fio.
+    #[error(transparent)]
+    Fio(FioError),
+    /// A failure of the built-in generator.
+    #[error(transparent)]
+    Vhost(VhostError),
+    /// The slices need different runners.
+    #[error("cannot run one load on targets of different kinds")]
+    Mixed,
+    /// The run was interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<FioError> for LoadError {
+    fn from(error: FioError) -> Self {
+        if matches!(error, FioError::Interrupted) { Self::Interrupted } else { Self::Fio(error) }
+    }
+}
+
+impl From<VhostError> for LoadError {
+    fn from(error: VhostError) -> Self {
+        if matches!(error, VhostError::Interrupted) { Self::Interrupted } else { Self::Vhost(error) }
+    }
+}
+
+/// True if the load runs in this process.
+pub fn runs_in_process(slices: &[Slice]) -> bool {
+    slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_)))
+}
+
+/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
+/// process id of an external runner before the load starts.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run(
+    load: &Load<'_>,
+    folder: &Path,
+    name: &str,
+    stop: &AtomicBool,
+    started: impl FnOnce(u32),
+) -> Result<LoadResult, LoadError> {
+    let runner_of = |slice: &Slice| match &slice.target {
+        Target::File(_) | Target::Nbd(_) => Runner::Fio,
+        Target::Vhost(_) => Runner::Vhost,
+        Target::Machine { .. } => Runner::Machines,
+    };
+    let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
+    runners.dedup();
+    match runners.as_slice() {
+        [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
+        [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
+        [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
+        _ => Err(LoadError::Mixed),
+    }
+}
+
+/// The runner of a slice.
+#[derive(PartialEq)]
+enum Runner {
+    Fio,
+    Vhost,
+    Machines,
+}

@@ -1,0 +1,283 @@
+//! A back end of the vhost benchmark, its disks, and the loads on them.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use reactor::{Reactor, Remote};
+
+use super::device::{Device, DeviceShape};
+use super::embedded::{self, Embedded};
+use super::line::Round;
+use super::load::{LoadSpec, Progress, QueueLoad, Window, entries};
+use super::usage::Worker;
+use super::{VhostError, VhostOptions, pin};
+use crate::suite::Job;
+
+/// Maximum bytes of one contiguous request that back ends support.
+pub(super) const BLOCK_MAX: u64 = 1 << 20;
+/// The time limit of a load that ends with its last request.
+pub(super) const NO_TIME_LIMIT: Duration = Duration::from_secs(7 * 86_400);
+/// Queue depth for filling a disk.
+pub(super) const FILL_DEPTH: u32 = 16;
+/// Queue depth at the peak load.
+pub(super) const PEAK_DEPTH: u32 = 64;
+/// Polling time of an idle queue of the pool on memory drives: the daemon's default.
+const POLL: Duration = Duration::from_micros(50);
+
+/// A back end and its load.
+pub(super) struct BackEnd {
+    pub(super) name: String,
+    disks: Vec<LoadedDisk>,
+    worker: Option<Worker>,
+    core: Option<usize>,
+    stamped: bool,
+    size: u64,
+    /// Dropped after the connection.
+    _embedded: Option<Embedded>,
+}
+
+/// A disk, and the reactors that run its load, in turn; a thread of its own if there are none.
+struct LoadedDisk {
+    device: Device,
+    beside: Vec<Remote>,
+}
+
+/// Returns device parameters that suffice for every job.
+fn shape(options: &VhostOptions) -> DeviceShape {
+    let bytes = |job: &Job| job.block_bytes * u64::from(job.depth) * u64::from(job.threads);
+    let most = options.jobs.iter().map(bytes).max().unwrap_or(0).max(BLOCK_MAX * u64::from(FILL_DEPTH));
+    let depth = options.jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(PEAK_DEPTH);
+    let queues = options.jobs.iter().map(|job| job.threads).max().unwrap_or(1);
+    DeviceShape {
+        queues: u16::try_from(queues).unwrap_or(1),
+        entries: u16::try_from(entries(depth, options.indirect)).unwrap_or(4),
+        data: usize::try_from(most).unwrap_or(0),
+        indirect: options.indirect,
+    }
+}
+
+impl BackEnd {
+    /// Connects to the back end that serves `socket`.
+    pub(super) fn behind(socket: &Path, options: &VhostOptions) -> Result<Self, VhostError> {
+        let name = socket.display().to_string();
+        let device = connect(socket, &name, options)?;
+        if device.read_only && options.overwrite {
+            return Err(VhostError::Invalid(format!("{name} is read-only")));
+        }
+        Ok(Self {
+            worker: device.worker.clone(),
+            disks: vec![LoadedDisk { device, beside: Vec::new() }],
+            name,
+            core: options.core,
+            stamped: options.overwrite,
+            size: options.size,
+            _embedded: None,
+        })
+    }
+
+    /// Starts a pool on memory drives in this process.
+    pub(super) fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
+        let cores = match options.pool_cores.as_slice() {
+            [] => vec![None],
+            cores => cores.iter().copied().map(Some).collect(),
+        };
+        let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
+        let VhostOptions { disks, shards, io, .. } = *options;
+        let shape = embedded::PoolShape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
+        let embedded = Embedded::start(&shape)?;
+        let name = match disks {
+            1 => "memory drives".to_owned(),
+            many => format!("{many} disks on memory drives"),
+        };
+        let target = |place: &embedded::DiskSocket| {
+            let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
+            Ok(LoadedDisk { device: connect(&place.socket, &name, options)?, beside })
+        };
+        let disks = embedded.disks.iter().map(target).collect::<Result<_, VhostError>>()?;
+        Ok(Self {
+            name,
+            disks,
+            worker: Some(embedded.worker.clone()),
+            core: options.core,
+            stamped: true,
+            size: options.size,
+            _embedded: Some(embedded),
+        })
+    }
+
+    /// Writes the used part of the disk, each block with its number.
+    pub(super) fn fill(&mut self) -> Result<(), VhostError> {
+        if !self.stamped {
+            return Ok(());
+        }
+        let job = Job {
+            read_percent: 0,
+            random: false,
+            ..Job::random_read("filling the disk", BLOCK_MAX, FILL_DEPTH, 1)
+        };
+        let blocks = self.size / BLOCK_MAX;
+        self.measure(&job, None, Some(blocks), Duration::ZERO, NO_TIME_LIMIT).map(drop)
+    }
+
+    /// Runs a job once.
+    pub(super) fn measure(
+        &mut self,
+        job: &Job,
+        rate: Option<f64>,
+        limit: Option<u64>,
+        warm_up: Duration,
+        length: Duration,
+    ) -> Result<Round, VhostError> {
+        let window = Window { start: Instant::now(), warm_up, length };
+        let queues = f64::from(job.threads) * self.disks.len() as f64;
+        let size = self.disks.iter().map(|disk| disk.device.capacity).fold(self.size, u64::min);
+        let work = |disk: u32, queue: u32| LoadSpec {
+            block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
+            read_percent: job.read_percent,
+            random: job.random,
+            depth: u16::try_from(job.depth).unwrap_or(1),
+            queue,
+            seed: disk * job.threads + queue,
+            from: 0,
+            size,
+            first: size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
+            written: self.stamped,
+            verified: self.stamped,
+            gap: rate.map(|rate| 1e9 * queues / rate),
+            limit: limit.unwrap_or(u64::MAX),
+        };
+        let mut loads = Vec::new();
+        for (number, disk) in (0..).zip(&mut self.disks) {
+            let mut beside = disk.beside.iter().cycle();
+            for (index, queue) in (0..).zip(disk.device.queues.drain(..job.threads as usize)) {
+                loads.push((QueueLoad::new(queue, work(number, index), window), beside.next().cloned()));
+            }
+        }
+        let running = RunningLoads::start(loads, self.core)?;
+        let cores = if limit.is_none() { self.cores_within(&window) } else { None };
+        let loads = running.wait()?;
+        let mut counted = Vec::new();
+        let mut loads = loads.into_iter();
+        for disk in &mut self.disks {
+            let (queues, counts): (Vec<_>, Vec<_>) =
+                loads.by_ref().take(job.threads as usize).map(|load| (load.queue, load.counted)).unzip();
+            disk.device.queues.splice(0..0, queues);
+            counted.extend(counts);
+        }
+        let (failed, stuck) =
+            (counted.iter().map(|load| load.failed).sum::<u64>(), counted.iter().any(|load| load.stuck));
+        let wrong =
+            |problem: String| VhostError::Wrong { system: self.name.clone(), job: job.name.clone(), problem };
+        if stuck {
+            return Err(wrong("a request did not complete within a minute".into()));
+        }
+        if failed > 0 {
+            return Err(wrong(format!("{failed} requests failed")));
+        }
+        Ok(Round::of(counted, job.block_bytes, cores))
+    }
+
+    /// Returns the processors that the back end uses within the window.
+    pub(super) fn cores_within(&self, window: &Window) -> Option<f64> {
+        let now = || Some((Instant::now(), self.worker.as_ref()?.nanos()?));
+        std::thread::sleep(window.warm_up.saturating_sub(window.start.elapsed()));
+        let (start, before) = now()?;
+        std::thread::sleep((window.warm_up + window.length).saturating_sub(window.start.elapsed()));
+        let (end, after) = now()?;
+        #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a run")]
+        let used = after.saturating_sub(before) as f64 / 1e9;
+        Some(used / (end - start).as_secs_f64())
+    }
+}
+
+fn connect(socket: &Path, name: &str, options: &VhostOptions) -> Result<Device, VhostError> {
+    let failed = |source| VhostError::BackEnd { socket: name.into(), source };
+    let device = Device::connect(socket, &shape(options)).map_err(failed)?;
+    if device.capacity < options.size {
+        let message = format!("the disk has {} bytes; {} are required", device.capacity, options.size);
+        return Err(failed(std::io::Error::other(message)));
+    }
+    Ok(device)
+}
+
+/// Loads in progress.
+struct RunningLoads {
+    ended: mpsc::Receiver<(usize, QueueLoad)>,
+    count: usize,
+}
+
+impl RunningLoads {
+    /// Starts loads: each on its reactor, those without one together on a thread.
+    fn start(loads: Vec<(QueueLoad, Option<Remote>)>, core: Option<usize>) -> Result<Self, VhostError> {
+        let (sender, ended) = mpsc::channel();
+        let count = loads.len();
+        let mut alone = Vec::new();
+        for (index, (mut load, remote)) in loads.into_iter().enumerate() {
+            let Some(remote) = remote else {
+                alone.push((index, load));
+                continue;
+            };
+            let sender = sender.clone();
+            let begin = move || {
+                let task = async move {
+                    let reactor = Reactor::current();
+                    while load.poll() != Progress::Done {
+                        reactor.yield_now().await;
+                    }
+                    // Fails only if the program ends.
+                    let _ = sender.send((index, load));
+                };
+                Reactor::current().spawn(task).detach();
+            };
+            remote.post(begin).map_err(|_| VhostError::Ended)?;
+        }
+        if !alone.is_empty() {
+            let (pinned, is_pinned) = mpsc::channel();
+            let run = move || {
+                let result = core.map_or(Ok(()), pin);
+                let go = result.is_ok();
+                // The starter waits for both.
+                let _ = pinned.send(result);
+                if go {
+                    drive(alone, &sender);
+                }
+            };
+            std::thread::Builder::new().name("load".into()).spawn(run)?;
+            is_pinned.recv().map_err(|_| VhostError::Ended)??;
+        }
+        Ok(Self { ended, count })
+    }
+
+    fn wait(self) -> Result<Vec<QueueLoad>, VhostError> {
+        let mut loads: Vec<(usize, QueueLoad)> = self.ended.iter().take(self.count).collect();
+        if loads.len() < self.count {
+            return Err(VhostError::Ended);
+        }
+        loads.sort_by_key(|(index, _)| *index);
+        Ok(loads.into_iter().map(|(_, load)| load).collect())
+    }
+}
+
+/// Runs loads on this thread until all have ended.
+fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueLoad)>) {
+    while !loads.is_empty() {
+        let mut busy = false;
+        let mut index = 0;
+        while let Some((_, load)) = loads.get_mut(index) {
+            match load.poll() {
+                Progress::Done => {
+                    // Fails only if the program ends.
+                    let _ = ended.send(loads.remove(index));
+                    continue;
+                }
+                Progress::Busy => busy = true,
+                Progress::Idle => {}
+            }
+            index += 1;
+        }
+        if !busy {
+            std::hint::spin_loop();
+        }
+    }
+}
