@@ -199,7 +199,7 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
         ran.out
     };
     let said = without_last(false);
-    assert!(said.contains("is NOT sound, and degraded") && said.contains("data is lost"), "{said}");
+    assert!(said.contains("is NOT sound, and degraded") && said.contains("places with lost data"), "{said}");
     // One drive is missing; nothing else is wrong.
     std::fs::write(&drives[1], &before).unwrap();
     let said = without_last(false);
