@@ -1,6 +1,7 @@
-//! The documents against the code: what they name must be there, and what must be in them is.
+//! Tests of the documents against the code: names in documents exist, and required entries are
+//! present.
 //!
-//! docs/format.md has tests of its own, beside the code that it describes.
+//! The tests of docs/format.md are next to the code that it describes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod project;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use project::{files, read, root, sources};
 
-/// The pages that tell of the code.
+/// Pages with references to the code.
 const PAGES: [&str; 15] = [
     "README.md",
     "crates/export/comparison/README.md",
@@ -29,7 +30,7 @@ const PAGES: [&str; 15] = [
     "docs/vm.md",
 ];
 
-/// The text of a page outside of blocks of code.
+/// Returns the text of a page without code blocks.
 fn prose(text: &str) -> String {
     let mut inside = false;
     let line = |line: &str| {
@@ -39,22 +40,23 @@ fn prose(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a page has between single backquotes.
+/// Returns the texts in single backquotes.
 fn quoted(text: &str) -> Vec<String> {
     prose(text).split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The words of all sources, in the language's sense.
+/// Returns all identifiers of the sources.
 fn words() -> BTreeSet<String> {
-    let not_of_a_word = |c: char| !(c.is_alphanumeric() || c == '_');
+    let is_separator = |c: char| !(c.is_alphanumeric() || c == '_');
     let mut words = BTreeSet::new();
     for (_, text) in sources() {
-        words.extend(text.split(not_of_a_word).map(str::to_owned));
+        words.extend(text.split(is_separator).map(str::to_owned));
     }
     words
 }
 
-/// True for what looks like a file of ours. Names in angle brackets or capitals stand for others.
+/// Returns true for the path of a project file. Names with angle brackets or capitals are
+/// placeholders.
 fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let file = [".rs", ".md", ".toml", ".json"].iter().any(|extension| text.ends_with(extension));
@@ -62,7 +64,7 @@ fn is_path(text: &str) -> bool {
 }
 
 #[test]
-fn files_that_documents_name_exist() {
+fn files_named_in_documents_exist() {
     let names: Vec<PathBuf> = files().into_iter().map(|(path, _)| path).collect();
     let exists = |name: &str| {
         let name = name.trim_end_matches('/');
@@ -76,9 +78,10 @@ fn files_that_documents_name_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// `Type::item`, `function()`: each word of it must be in the sources, a function as one.
+/// Checks `Type::item` and `function()`: each part must be an identifier in the sources, a function
+/// as a function.
 #[test]
-fn items_that_documents_name_exist() {
+fn items_named_in_documents_exist() {
     let (words, functions) = (words(), functions());
     let mut missing = Vec::new();
     for page in PAGES {
@@ -99,7 +102,7 @@ fn items_that_documents_name_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// The names of all functions.
+/// Returns the names of all functions.
 fn functions() -> BTreeSet<String> {
     let mut functions = BTreeSet::new();
     for (_, text) in sources() {
@@ -112,7 +115,7 @@ fn functions() -> BTreeSet<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_in_documents_resolve() {
     let mut dead = Vec::new();
     for page in PAGES.into_iter().chain(["README.md"]) {
         let text = read(page);
@@ -120,7 +123,7 @@ fn links_lead_somewhere() {
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|target| !target.starts_with("http")) {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if path.is_empty() { root().join(page) } else { beside(page).join(path) };
+            let file = if path.is_empty() { root().join(page) } else { directory_of(page).join(path) };
             let there = std::fs::metadata(&file).is_ok();
             if !there || !anchor.is_empty() && !anchors(&file).contains(anchor) {
                 dead.push(format!("{page}: {target}"));
@@ -130,11 +133,11 @@ fn links_lead_somewhere() {
     assert!(dead.is_empty(), "{dead:#?}");
 }
 
-fn beside(page: &str) -> PathBuf {
+fn directory_of(page: &str) -> PathBuf {
     root().join(page).parent().map(Path::to_path_buf).unwrap()
 }
 
-/// What the headings of a page are called in links.
+/// Returns the anchors of the headings of a page.
 fn anchors(file: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let headings = text.lines().filter(|line| line.starts_with('#'));
@@ -146,16 +149,16 @@ fn anchors(file: &Path) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
-/// Where the engine's sources name an invariant.
+/// The places in the engine that name an invariant.
 #[derive(Default)]
 struct Named {
-    /// In a message of the running engine.
+    /// In an assertion or error of the engine.
     assert: bool,
     /// In a finding of the verifier.
     check: bool,
 }
 
-/// The invariants that the engine names: a letter and a digit, as `M1`.
+/// Returns the invariants named in the engine: a letter and a number, as `M1`.
 fn named_invariants() -> BTreeMap<String, Named> {
     let mut named = BTreeMap::<String, Named>::new();
     for (path, text) in sources().filter(|(path, _)| path.starts_with("crates/engine/src")) {
@@ -185,15 +188,15 @@ fn numbers(text: &str) -> Vec<(usize, &str)> {
 }
 
 #[test]
-fn invariants_are_named_in_the_engine_and_explained_in_the_document() {
+fn invariants_match_between_engine_and_document() {
     let page = read("docs/invariants.md");
     let mut explained = BTreeMap::new();
     for entry in page.split("\n**").skip(1) {
         let (number, rest) = entry.split_once(".**").unwrap();
         let rest = rest.split("\n\n").next().unwrap_or_default();
         let checked =
-            rest.split_once("\nChecked by: ").unwrap_or_else(|| panic!("{number}: checked by whom?")).1;
-        assert!(rest.contains("\nKept by "), "{number}: kept by whom?");
+            rest.split_once("\nChecked by: ").unwrap_or_else(|| panic!("{number}: no 'Checked by' line")).1;
+        assert!(rest.contains("\nKept by "), "{number}: no 'Kept by' line");
         assert!(explained.insert(number, checked).is_none(), "{number} is explained twice");
     }
     let named = named_invariants();
@@ -201,16 +204,24 @@ fn invariants_are_named_in_the_engine_and_explained_in_the_document() {
         (named.keys().map(String::as_str).collect(), explained.keys().copied().collect());
     assert_eq!(there, here, "invariants that the engine names, and that docs/invariants.md explains");
     for (number, checked) in explained {
-        let says = |what: &str| checked.split([',', '.', ' ']).any(|word| word == what);
+        let is_checked_by = |kind: &str| checked.split([',', '.', ' ']).any(|word| word == kind);
         let named = &named[number];
-        assert_eq!(says("assert"), named.assert, "{number}: is an assert's message begun with it?");
+        assert_eq!(
+            is_checked_by("assert"),
+            named.assert,
+            "{number}: does an assertion message start with it?"
+        );
         // `gabion check` in backquotes is a command, not the word.
-        assert_eq!(says("check"), named.check, "{number}: is a finding of the verifier begun with it?");
+        assert_eq!(
+            is_checked_by("check"),
+            named.check,
+            "{number}: does a finding of the verifier start with it?"
+        );
     }
 }
 
 #[test]
-fn promises_that_the_engine_names_are_made() {
+fn promises_named_in_the_engine_are_documented() {
     let page = read("docs/invariants.md");
     let promises = page.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count();
     let mut named = 0;
@@ -221,11 +232,11 @@ fn promises_that_the_engine_names_are_made() {
             named += 1;
         }
     }
-    assert!(named > 0, "nothing names a promise: this test looks for the wrong words");
+    assert!(named > 0, "no promise is named: the pattern of this test is outdated");
 }
 
 #[test]
-fn every_dependency_has_its_reason() {
+fn every_dependency_has_a_documented_reason() {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     let dependencies = manifest["workspace"]["dependencies"].as_table().unwrap();
     let ours = |value: &toml::Value| value.get("path").is_some();
@@ -242,21 +253,21 @@ fn every_dependency_has_its_reason() {
 }
 
 #[test]
-fn every_room_is_on_the_map() {
+fn every_crate_is_in_the_architecture_table() {
     let page = read("ARCHITECTURE.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let shown: BTreeSet<String> = rows.map(str::to_owned).collect();
     let rooms = std::fs::read_dir(root().join("crates")).unwrap();
     let rooms: BTreeSet<String> =
         rooms.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(rooms, shown, "rooms, and rows of ARCHITECTURE.md's table");
+    assert_eq!(rooms, shown, "crates, and rows of the table in ARCHITECTURE.md");
 }
 
 #[test]
-fn every_recipe_is_explained() {
+fn every_recipe_is_documented() {
     let page = read("CONTRIBUTING.md");
     let recipes = read("run");
     let help = recipes.lines().filter_map(|line| line.strip_prefix("./run ")?.split([' ', '[']).next());
     let missing: Vec<&str> = help.filter(|recipe| !page.contains(&format!("./run {recipe}"))).collect();
-    assert!(missing.is_empty(), "CONTRIBUTING.md says nothing of ./run {missing:?}");
+    assert!(missing.is_empty(), "CONTRIBUTING.md does not describe ./run {missing:?}");
 }

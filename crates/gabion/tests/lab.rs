@@ -1,4 +1,5 @@
-//! `gabion lab`, where it may make loop devices: limits that hold, nothing touched that is not its own, nothing left.
+//! Tests of `gabion lab` with loop devices: limits, refusal to touch other devices, complete
+//! removal.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 use std::io::{Read, Seek, SeekFrom};
@@ -8,13 +9,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Direct I/O, as the kernel numbers it on x86 and as most others do.
+/// O_DIRECT on x86 and most other architectures.
 const O_DIRECT: i32 = 0o40_000;
 
-/// Loop devices have few numbers, and one of these tests takes one away behind a lab's back: another must not get it.
+/// Serializes the tests: loop devices have few numbers, and one test removes a device of a lab.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -26,19 +27,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A lab that is taken away with this.
+/// A lab, removed on drop.
 struct Lab {
     name: String,
     devices: Vec<PathBuf>,
 }
 
 impl Lab {
-    /// A lab of this process; `None` if tests that need one are skipped.
-    fn up(what: &str, arguments: &[&str]) -> Option<Self> {
+    /// Creates a lab; returns `None` if tests that need one are skipped.
+    fn up(suffix: &str, arguments: &[&str]) -> Option<Self> {
         if !test_support::has_loop() || !test_support::has("lab", Ok(())) {
             return None;
         }
-        let name = format!("test-{what}-{}", std::process::id());
+        let name = format!("test-{suffix}-{}", std::process::id());
         let output = gabion(&[&["lab", "up", &name], arguments].concat());
         let found = output.status.success().then_some(()).ok_or_else(|| text(&output.stderr));
         if !test_support::has("lab", found) {
@@ -73,37 +74,37 @@ fn queue(device: &Path, file: &str) -> String {
     std::fs::read_to_string(format!("/sys/block/{name}/queue/{file}")).unwrap()
 }
 
-/// Buffer that direct I/O takes.
+/// An aligned buffer for direct I/O.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 
 #[test]
-fn a_drive_does_what_its_limit_allows_and_no_more() {
-    let _alone = alone();
+fn a_lab_drive_reaches_and_keeps_its_limit() {
+    let _alone = exclusive();
     let arguments = ["--drives", "2", "--size", "64M", "--model", "disk-7200", "--fraction", "1/1"];
     let Some(lab) = Lab::up("limit", &arguments) else { return };
-    // The disk does 79 reads a second; without a limit this takes a few milliseconds.
+    // The disk does 79 reads per second; without a limit this takes a few milliseconds.
     let script = format!("exec dd if={} of=/dev/null bs=4k count=79 iflag=direct", lab.devices[0].display());
     let started = Instant::now();
     let ran = gabion(&["lab", "run", "--lab", &lab.name, "--", "sh", "-c", &script]);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let took = started.elapsed().as_secs_f64();
     assert!(took > 0.7, "79 reads took {took} s");
-    // What fills the queue of a drive must not be refused by a loop device's short one.
+    // A loop device's queue must be as deep as that of a drive.
     if queue(&lab.devices[1], "scheduler").contains("mq-deadline") {
         assert_eq!(queue(&lab.devices[1], "nr_requests").trim(), "1023");
         assert!(lab.down().status.success());
-        assert!(queue(&lab.devices[1], "scheduler").contains("[none]"), "as it was");
+        assert!(queue(&lab.devices[1], "scheduler").contains("[none]"), "the scheduler is unchanged");
     }
 }
 
 #[test]
-fn what_is_in_use_or_somebody_elses_stays() {
-    let _alone = alone();
+fn devices_in_use_or_of_others_are_kept() {
+    let _alone = exclusive();
     let Some(lab) = Lab::up("use", &["--drives", "2", "--size", "64M"]) else { return };
     let again = gabion(&["lab", "up", &lab.name]);
     assert!(text(&again.stderr).contains("already"), "{}", text(&again.stderr));
-    // Somebody reads a drive.
+    // A process reads a drive.
     let device = &lab.devices[1];
     let mut open = std::fs::File::options().read(true).custom_flags(O_DIRECT).open(device).unwrap();
     let refused = lab.down();
@@ -113,7 +114,7 @@ fn what_is_in_use_or_somebody_elses_stays() {
     open.seek(SeekFrom::Start(4096)).unwrap();
     open.read_exact(&mut block.0).unwrap();
     drop(open);
-    // Somebody has put another file behind a device's name: that one is his.
+    // Another file is attached to the device.
     let place = tempfile::tempdir().unwrap();
     let other = place.path().join("other.img");
     std::fs::File::create(&other).unwrap().set_len(1 << 20).unwrap();
@@ -131,14 +132,14 @@ fn what_is_in_use_or_somebody_elses_stays() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(!text(&gabion(&["lab", "status"]).stdout).contains(&lab.name));
     assert!(text(&lab.down().stderr).contains("does not exist"));
-    // Their numbers are anybody's again.
+    // The device numbers are free again.
     let again = Lab::up("again", &["--drives", "2", "--size", "64M"]).unwrap();
     assert!(again.down().status.success());
 }
 
 #[test]
-fn a_making_that_is_interrupted_or_fails_leaves_nothing() {
-    let _alone = alone();
+fn an_interrupted_or_failed_creation_leaves_nothing() {
+    let _alone = exclusive();
     let Some(lab) = Lab::up("probe", &["--drives", "1", "--size", "64M"]) else { return };
     drop(lab);
     let name = format!("test-cut-{}", std::process::id());
@@ -148,7 +149,7 @@ fn a_making_that_is_interrupted_or_fails_leaves_nothing() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // As soon as the record shows that drives are being made.
+    // As soon as the record lists drives.
     let record = PathBuf::from(format!("/run/gabion-lab/{name}/lab.json"));
     let begun = || std::fs::read_to_string(&record).is_ok_and(|text| text.contains("\"device\""));
     let deadline = Instant::now() + std::time::Duration::from_secs(60);
@@ -163,14 +164,14 @@ fn a_making_that_is_interrupted_or_fails_leaves_nothing() {
     assert!(!record.exists());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&name));
-    // Names, sizes and room are looked at first.
-    for (arguments, says) in [
+    // Names, sizes and free space are checked first.
+    for (arguments, expected) in [
         (["lab", "up", "a/b", "--size", "64M"], "invalid lab name"),
         (["lab", "up", "x", "--size", "4K"], "at least"),
         (["lab", "up", "x", "--size", "64T"], "do not fit into memory"),
         (["lab", "up", "x", "--model", "floppy"], "unknown drive model 'floppy'"),
     ] {
         let error = text(&gabion(&arguments).stderr);
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }

@@ -1,11 +1,11 @@
-//! The rooms of the house: which of our crates may know which.
+//! The layering of the crates: allowed dependencies between them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-/// What each room may use of the others. To let a room use another one, say so here, and why in docs/decisions.md.
+/// Allowed dependencies of each crate. Additions need a reason in docs/decisions.md.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("codec", &[]),
@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("test-support", &[]),
 ];
 
-/// What tests may use besides.
+/// Additional dependencies of tests.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("format", &["fuzz"]),
     ("vm", &["fuzz"]),
@@ -34,7 +34,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("gabion", &["simulator", "fuzz", "test-support"]),
 ];
 
-/// What only tests may link.
+/// Crates that only tests may link.
 const TESTS_ONLY: [&str; 3] = ["simulator", "fuzz", "test-support"];
 
 fn allowed(table: &'static [(&str, &[&str])], room: &str) -> &'static [&'static str] {
@@ -42,11 +42,11 @@ fn allowed(table: &'static [(&str, &[&str])], room: &str) -> &'static [&'static 
 }
 
 #[test]
-fn rooms_use_only_what_they_may() {
+fn crates_depend_only_on_allowed_crates() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
     let rooms: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
     let known: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
-    assert_eq!(rooms, known, "every room has its line in this test");
+    assert_eq!(rooms, known, "every crate has a row in this test");
     let mut forbidden = Vec::new();
     for package in &metadata.packages {
         let room = package.name.as_str();
@@ -65,8 +65,8 @@ fn rooms_use_only_what_they_may() {
     assert!(forbidden.is_empty(), "forbidden edges: {}", forbidden.join(", "));
 }
 
-/// Files of the command line that work without a daemon, or are the daemon: only they may use the
-/// room `server`.
+/// Source files of the command line that work without a daemon, or run the daemon. Only they may
+/// use the crate `server`.
 const WITHOUT_DAEMON: &[&str] = &[
     "cli/serve.rs",
     "commands/check.rs",
@@ -74,12 +74,12 @@ const WITHOUT_DAEMON: &[&str] = &[
     "commands/salvage.rs",
     "commands/serve.rs",
     "commands/version.rs",
-    "image/salvaged.rs",
+    "image/salvage.rs",
     "quickstart/steps.rs",
 ];
 
 #[test]
-fn commands_talk_to_the_daemon_through_the_api_only() {
+fn commands_use_the_daemon_through_the_api_only() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut using = BTreeSet::new();
     let mut directories = vec![source.clone()];
@@ -94,11 +94,11 @@ fn commands_talk_to_the_daemon_through_the_api_only() {
         }
     }
     let allowed: BTreeSet<String> = WITHOUT_DAEMON.iter().map(ToString::to_string).collect();
-    assert_eq!(using, allowed, "files that use the room 'server', and files that may");
+    assert_eq!(using, allowed, "files that use the crate 'server', and files that may");
 }
 
 #[test]
-fn the_product_does_not_contain_what_is_for_tests() {
+fn the_product_links_no_test_crates() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
     for package in &metadata.packages {
         let linked = |kind| matches!(kind, DependencyKind::Normal | DependencyKind::Build);

@@ -1,5 +1,5 @@
-//! Licences of everything that is compiled into the product or run by its tests: only those that let anybody use, change
-//! and pass on the product. Needs no network: it asks cargo about the packages that were used to build this test.
+//! Licences of all dependencies of the product and its tests: only those that permit use,
+//! modification and redistribution. Needs no network: cargo lists the packages of this build.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod project;
@@ -9,8 +9,7 @@ use std::process::Command;
 use cargo_metadata::{Metadata, MetadataCommand};
 use spdx::{Expression, ParseMode};
 
-/// Licences that ask for no more than their text being kept. One more of that kind may be added; anything that asks for
-/// more than that may not.
+/// Licences that only require the preservation of their text. Others of this kind may be added.
 const ALLOWED: [&str; 9] = [
     "Apache-2.0",
     "MIT",
@@ -23,7 +22,7 @@ const ALLOWED: [&str; 9] = [
     "Zlib",
 ];
 
-/// Everything that this machine's build uses, tests included.
+/// Returns the packages of this build, including tests.
 fn metadata() -> Metadata {
     let rustc = Command::new("rustc").arg("-vV").output().unwrap();
     let told = String::from_utf8(rustc.stdout).unwrap();
@@ -32,7 +31,7 @@ fn metadata() -> Metadata {
     MetadataCommand::new().other_options(options).exec().unwrap()
 }
 
-/// What is wrong with a licence expression, if anything is.
+/// Returns the objection to a licence expression.
 fn objection(expression: &str) -> Option<String> {
     let mode = ParseMode { allow_slash_as_or_operator: true, ..ParseMode::STRICT };
     let parsed = match Expression::parse_mode(expression, mode) {
@@ -43,11 +42,11 @@ fn objection(expression: &str) -> Option<String> {
         let id = needed.license.id().map(|id| id.name);
         id.is_some_and(|id| ALLOWED.contains(&id)) && needed.addition.is_none()
     });
-    (!allowed).then(|| "not among those that we allow".to_owned())
+    (!allowed).then(|| "not an allowed licence".to_owned())
 }
 
 #[test]
-fn every_dependency_may_be_used_and_passed_on() {
+fn every_dependency_has_an_allowed_licence() {
     let metadata = metadata();
     assert!(metadata.packages.len() > 50, "only {} packages", metadata.packages.len());
     let mut refused = Vec::new();
@@ -61,7 +60,7 @@ fn every_dependency_may_be_used_and_passed_on() {
 }
 
 #[test]
-fn ours_is_the_one_that_we_say() {
+fn own_crates_are_apache_2() {
     let metadata = metadata();
     for package in metadata.workspace_packages() {
         assert_eq!(package.license.as_deref(), Some("Apache-2.0"), "{}", package.name);
@@ -71,7 +70,7 @@ fn ours_is_the_one_that_we_say() {
 }
 
 #[test]
-fn what_asks_for_more_is_refused() {
+fn other_licences_are_refused() {
     for fine in ["MIT", "MIT OR GPL-3.0-only", "MIT/Apache-2.0", "(MIT OR Apache-2.0) AND Unicode-3.0"] {
         assert_eq!(objection(fine), None, "{fine}");
     }

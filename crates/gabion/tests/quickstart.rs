@@ -1,4 +1,4 @@
-//! `gabion quickstart` as a user meets it: all the way, interrupted, and where something is already.
+//! Tests of `gabion quickstart`: complete, interrupted, and with existing files.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -28,9 +28,9 @@ fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Every job gives a figure, the data comes back, and nothing is left.
+/// Every job has a result, the data is verified, and nothing is left.
 #[test]
-fn it_runs_to_its_end_without_any_other_program_and_leaves_nothing() {
+fn the_quickstart_needs_no_other_program_and_leaves_nothing() {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let directory = home.path().join("quick");
     let output = run(&mut quickstart(&directory, &["--built-in", "--json"]));
@@ -43,14 +43,14 @@ fn it_runs_to_its_end_without_any_other_program_and_leaves_nothing() {
         assert!(sides.iter().sum::<f64>() > 0.0, "{job}");
     }
     let said = text(&output.stderr);
-    assert_eq!(said.matches("every byte came back").count(), 3, "{said}");
+    assert_eq!(said.matches("all data verified").count(), 3, "{said}");
     assert!(said.contains("no damage"), "{said}");
     assert!(!directory.exists(), "{said}");
 }
 
-/// What is kept is found by the next run, served by the command that was told, and taken away when that is wanted.
+/// A kept run is found by the next run, served by the printed command, and removed with --fresh.
 #[test]
-fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
+fn a_kept_run_is_found_and_an_interrupted_one_leaves_nothing() {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let directory = home.path().join("quick");
     let output = run(&mut quickstart(&directory, &["--keep"]));
@@ -67,7 +67,7 @@ fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
     let output = run(&mut quickstart(&directory, &[]));
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("an earlier run kept") && said.contains("--fresh"), "{said}");
+    assert!(said.contains("of an earlier run with --keep") && said.contains("--fresh"), "{said}");
     assert!(directory.exists());
 
     let mut child = quickstart(&directory, &["--fresh"]).stderr(Stdio::piped()).spawn().unwrap();
@@ -84,12 +84,15 @@ fn what_was_kept_is_found_and_an_interrupted_run_leaves_nothing() {
         said += &format!("{line}\n");
     }
     assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("took away what an earlier run") && said.contains("interrupted"), "{said}");
+    assert!(
+        said.contains("removed the files of an interrupted run") && said.contains("interrupted"),
+        "{said}"
+    );
     assert!(!directory.exists(), "{said}");
 }
 
 #[test]
-fn a_directory_in_which_others_may_write_is_refused() {
+fn a_directory_writable_by_others_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("shared");
     std::fs::create_dir(&directory).unwrap();
@@ -102,12 +105,12 @@ fn a_directory_in_which_others_may_write_is_refused() {
 }
 
 #[test]
-fn what_it_did_not_make_is_left_alone() {
+fn a_foreign_directory_is_kept() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("thesis.txt"), "of mine").unwrap();
     let output = run(&mut quickstart(home.path(), &[]));
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("no quickstart made it"), "{said}");
+    assert!(said.contains("was not created by a quickstart"), "{said}");
     assert_eq!(std::fs::read(home.path().join("thesis.txt")).unwrap(), b"of mine");
 }

@@ -1,11 +1,12 @@
-//! Habits of the house that no compiler checks.
+//! Project rules that no compiler checks.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod project;
 
 use project::{files, root, sources};
 
-/// The lines of all sources that are wrong, with their places. A line is judged with the one before it.
+/// Returns the violating lines of all sources with their locations. Each line is judged together
+/// with the previous one.
 fn wrong_lines(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, text) in sources() {
@@ -23,33 +24,33 @@ fn wrong_lines(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
 }
 
 #[test]
-fn every_source_says_first_what_it_is() {
+fn every_source_starts_with_a_description() {
     let silent: Vec<_> =
         sources().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
     assert!(silent.is_empty(), "files without a first line of documentation: {silent:?}");
 }
 
 #[test]
-fn no_source_is_longer_than_a_thousand_lines() {
+fn no_source_exceeds_1000_lines() {
     let long: Vec<_> =
         sources().filter(|(_, text)| text.lines().count() > 1000).map(|(path, _)| path).collect();
     assert!(long.is_empty(), "{long:?}");
 }
 
 #[test]
-fn no_test_is_switched_off() {
+fn no_test_is_ignored() {
     let attribute = concat!("#[", "ignore");
     let off = wrong_lines(|_, line| line.starts_with(attribute));
     assert!(off.is_empty(), "{off:#?}");
 }
 
 #[test]
-fn a_test_whose_requirement_is_missing_fails_unless_it_is_skipped_by_name() {
+fn missing_test_requirements_fail_unless_skipped_by_name() {
     let excuse = concat!("does not ", "apply");
     let is_excuse = |line: &str| line.contains("print") && line.contains(excuse);
     let excused = wrong_lines(|_, line| is_excuse(line));
     assert!(excused.is_empty(), "use test_support: {excused:#?}");
-    // What CI runs skips none.
+    // CI skips no tests.
     for script in ["run", ".ci/run"] {
         let text = std::fs::read_to_string(root().join(script)).unwrap();
         assert!(!text.contains("GABION_SKIP"), "{script} skips tests");
@@ -57,7 +58,7 @@ fn a_test_whose_requirement_is_missing_fails_unless_it_is_skipped_by_name() {
 }
 
 #[test]
-fn nothing_is_matched_and_forgotten() {
+fn no_match_result_is_discarded() {
     let start = concat!("matches", "!(");
     let ends = |line: &str| line.is_empty() || line.ends_with([';', '{', '}']);
     let forgotten =
@@ -66,7 +67,7 @@ fn nothing_is_matched_and_forgotten() {
 }
 
 #[test]
-fn no_file_knows_the_machine_it_was_written_on() {
+fn no_file_names_the_development_machine() {
     let places = [concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
     let mut found = Vec::new();
     for (path, text) in files() {
@@ -78,7 +79,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
 }
 
 #[test]
-fn every_crate_takes_the_lints_of_the_workspace() {
+fn every_crate_inherits_the_workspace_lints() {
     let mut without = Vec::new();
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let manifest = entry.unwrap().path().join("Cargo.toml");

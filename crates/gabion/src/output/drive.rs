@@ -104,8 +104,8 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
             Damage::Inconsistent,
             "contradictions in the pool's own structures, which no drive fault causes: please report this",
         ),
-        (Damage::Lost, "places whose data is lost"),
-        (Damage::Repairable, "damaged places whose data the other drives reconstruct"),
+        (Damage::Lost, "places with lost data"),
+        (Damage::Repairable, "damaged places with data that the other drives reconstruct"),
     ] {
         let count = worst(damage);
         if count > 0 {

@@ -1,4 +1,4 @@
-//! Rights on everything that a daemon makes, whatever umask it is started with.
+//! Permissions of files and sockets created by the daemon, with any umask.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::harness::Home;
+use super::harness::DaemonHome;
 
-/// The same command in a process with another umask.
+/// Returns the command, run with another umask.
 fn with_umask(umask: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask \"$1\"; shift; exec \"$@\"", "sh", umask]);
@@ -22,7 +22,7 @@ fn with_umask(umask: &str, command: &Command) -> Command {
     shell
 }
 
-/// Everything in a directory, with what it is, its mode and its group.
+/// Lists a directory recursively with type, mode and group.
 fn walk(directory: &Path, into: &mut Vec<(PathBuf, char, u32, u32)>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -41,17 +41,17 @@ fn walk(directory: &Path, into: &mut Vec<(PathBuf, char, u32, u32)>) {
     }
 }
 
-/// Everything below `run`, by its path there, that a daemon made which was started with `umask`, with exports of all
-/// kinds that this machine has.
-fn made(umask: &str, more: &[&str]) -> Vec<(String, char, u32, u32)> {
+/// Starts a daemon with `umask`, creates exports of all available protocols, and returns everything
+/// below `run` with relative paths.
+fn created(umask: &str, extra: &[&str]) -> Vec<(String, char, u32, u32)> {
     let has_fuse = test_support::has_fuse();
-    let home = Home::new();
+    let home = DaemonHome::new();
     let (socket, nbd) = (home.arg("run/gabion/gabion.sock"), home.arg("run/gabion/nbd.sock"));
     let [vhost, fuse] = ["vhost", "fuse"].map(|name| home.arg(&format!("run/gabion/{name}")));
     let state = home.arg("run/lib/gabion");
     let mut arguments = vec!["--socket", &socket, "--nbd-socket", &nbd, "--vhost-directory", &vhost];
     arguments.extend(["--fuse-directory", &fuse, "--state-dir", &state]);
-    arguments.extend(more);
+    arguments.extend(extra);
     let daemon = home.start_by(with_umask(umask, &home.serve(&arguments)));
     let run = |arguments: &[&str]| {
         let ran = home.gabion(&[arguments, &["--socket", &socket]].concat());
@@ -81,9 +81,9 @@ fn made(umask: &str, more: &[&str]) -> Vec<(String, char, u32, u32)> {
 }
 
 #[test]
-fn what_a_daemon_makes_is_its_users_alone_whatever_the_umask() {
+fn files_of_the_daemon_are_private_with_any_umask() {
     for umask in ["000", "022"] {
-        let all = made(umask, &[]);
+        let all = created(umask, &[]);
         let sockets: Vec<&str> =
             all.iter().filter(|(_, kind, ..)| *kind == 's').map(|(path, ..)| path.as_str()).collect();
         assert_eq!(sockets.len(), 3, "{all:?}");
@@ -101,12 +101,12 @@ fn what_a_daemon_makes_is_its_users_alone_whatever_the_umask() {
 }
 
 #[test]
-fn a_group_may_use_exports_and_nothing_else() {
-    // Root may give files to any group, others to their own.
+fn the_export_group_can_use_exports_only() {
+    // Root may use any group, other users their own.
     let group =
         if rustix::process::geteuid().is_root() { 54_321 } else { rustix::process::getegid().as_raw() };
     for umask in ["000", "077"] {
-        let all = made(umask, &["--export-group", &group.to_string()]);
+        let all = created(umask, &["--export-group", &group.to_string()]);
         let find = |path: &str| {
             let found = all.iter().find(|(other, ..)| other == path);
             let (_, _, mode, group) = found.unwrap_or_else(|| panic!("{path}: {all:?}"));
@@ -128,10 +128,14 @@ fn a_group_may_use_exports_and_nothing_else() {
 }
 
 #[test]
-fn a_group_that_this_host_does_not_have_is_said_at_start() {
-    let home = Home::new();
+fn an_unknown_export_group_fails_the_start() {
+    let home = DaemonHome::new();
     let ran = super::harness::run(&mut home.serve(&["--export-group", "no-such-group-here"]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("has no group 'no-such-group-here'"), "{ran:?}");
-    assert_eq!(json!(super::harness::names(&home.path("state"))), json!([]), "nothing was begun");
+    assert_eq!(
+        json!(super::harness::names(&home.path("state"))),
+        json!([]),
+        "the state directory is not created"
+    );
 }

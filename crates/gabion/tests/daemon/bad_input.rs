@@ -1,16 +1,16 @@
-//! Requests that make no sense: each gets a clear answer, and changes nothing.
+//! Invalid requests: each returns a clear error and changes nothing.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use super::harness::{DEADLINE, Home, run};
+use super::harness::{DEADLINE, DaemonHome, run};
 
 #[test]
-fn volume_sizes_that_make_no_sense_are_refused() {
-    let home = Home::new();
+fn invalid_volume_sizes_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
-    for (size, says) in [
+    for (size, expected) in [
         ("0", "the volume size must not be 0"),
         ("2P", "is too large"),
         ("16383P", "is too large"),
@@ -18,9 +18,9 @@ fn volume_sizes_that_make_no_sense_are_refused() {
         ("1", "is not a multiple of the sector size"),
     ] {
         let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", size]);
-        assert!(refusal.contains(says), "{size}: {refusal}");
+        assert!(refusal.contains(expected), "{size}: {refusal}");
         let refusal = daemon.refused(&["volume", "resize", "fast/vm01", "--size", size, "--shrink"]);
-        assert!(refusal.contains(says), "{size}: {refusal}");
+        assert!(refusal.contains(expected), "{size}: {refusal}");
     }
     for sector in ["0", "1", "513", "8192"] {
         let refusal = daemon.refused(&["volume", "create", "fast/new", "--size", "1G", "--sector", sector]);
@@ -32,8 +32,8 @@ fn volume_sizes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn names_that_make_no_sense_are_refused() {
-    let home = Home::new();
+fn invalid_names_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let long = "x".repeat(64);
@@ -41,10 +41,13 @@ fn names_that_make_no_sense_are_refused() {
         let volume = format!("fast/{name}");
         let refusal = daemon.refused(&["volume", "create", &volume, "--size", "1G"]);
         assert!(refusal.contains("the name '"), "{name:?}: {refusal}");
-        assert!(!refusal.contains('\x1b') && !refusal.contains("a\nb"), "it is shown as it is: {refusal:?}");
+        assert!(
+            !refusal.contains('\x1b') && !refusal.contains("a\nb"),
+            "control characters are printed: {refusal:?}"
+        );
         let files = home.arg("more");
-        let how = ["--scheme", "1+1", "--files", &files, "--file-size", "32M", "--count", "2"];
-        let create = [&["pool", "create"][..], &how[..], &["--", name]].concat();
+        let layout = ["--scheme", "1+1", "--files", &files, "--file-size", "32M", "--count", "2"];
+        let create = [&["pool", "create"][..], &layout[..], &["--", name]].concat();
         let refusal = daemon.refused(&create);
         assert!(refusal.contains("the name '"), "{name:?}: {refusal}");
         let refusal = daemon.refused(&["pool", "status", "--", name]);
@@ -57,15 +60,15 @@ fn names_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn pools_that_make_no_sense_are_refused() {
-    let home = Home::new();
+fn invalid_pool_layouts_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let files = home.arg("drives");
-    let create = |how: &[&str], count: &str| {
+    let create = |layout: &[&str], count: &str| {
         let files = ["--files", &files, "--file-size", "64M", "--count", count];
-        daemon.refused(&[&["pool", "create", "fast"][..], how, &files[..]].concat())
+        daemon.refused(&[&["pool", "create", "fast"][..], layout, &files[..]].concat())
     };
-    for (how, count, says) in [
+    for (layout, count, expected) in [
         (&["--scheme", "4+2"][..], "5", "scheme 4+2 needs at least 6 drives; 5 are given"),
         (&["--scheme", "0+2"], "2", "at least one data column"),
         (&["--scheme", "40+2"], "50", "the maximum is 32"),
@@ -78,8 +81,8 @@ fn pools_that_make_no_sense_are_refused() {
         (&["--scheme", "4+1", "--shards", "1000"], "5", "shards"),
         (&["--scheme", "4+1"], "300", "256"),
     ] {
-        let refusal = create(how, count);
-        assert!(refusal.contains(says), "{how:?}: {refusal}");
+        let refusal = create(layout, count);
+        assert!(refusal.contains(expected), "{layout:?}: {refusal}");
     }
     assert!(super::harness::names(&home.path("drives")).is_empty(), "refused requests leave files");
     assert_eq!(daemon.json(&["pool", "list"]), serde_json::json!([]));
@@ -87,8 +90,8 @@ fn pools_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn an_abandoned_socket_is_replaced() {
-    let home = Home::new();
+fn a_stale_socket_is_replaced() {
+    let home = DaemonHome::new();
     for socket in [home.path("gabion.sock"), home.nbd_socket()] {
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(socket.exists());
@@ -100,27 +103,27 @@ fn an_abandoned_socket_is_replaced() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_whatever_it_shares_with_the_first() {
-    let (home, other) = (Home::new(), Home::new());
+fn a_second_daemon_with_a_shared_resource_is_refused() {
+    let (home, other) = (DaemonHome::new(), DaemonHome::new());
     let daemon = home.start();
     daemon.make_pool();
     let elsewhere = [other.socket(), other.arg("state"), other.nbd_socket().to_str().unwrap().to_owned()];
-    for (flags, says) in [
+    for (flags, expected) in [
         (vec![], "a daemon is already serving on"),
         (vec!["--socket", &elsewhere[0]], "another daemon uses the state directory"),
         (vec!["--socket", &elsewhere[0], "--state-dir", &elsewhere[1]], "NBD: cannot listen on"),
     ] {
         let ran = run(&mut home.serve(&flags));
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.err.contains(says) && ran.err.contains("hint: "), "{says}: {ran:?}");
+        assert!(ran.err.contains(expected) && ran.err.contains("hint: "), "{expected}: {ran:?}");
     }
     daemon.ok(&["volume", "list", "fast"]);
     daemon.stop();
 }
 
 #[test]
-fn a_file_where_the_socket_should_be_is_left_alone() {
-    let home = Home::new();
+fn a_regular_file_at_the_socket_path_is_kept() {
+    let home = DaemonHome::new();
     std::fs::write(home.path("gabion.sock"), "precious").unwrap();
     let ran = run(&mut home.serve(&[]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -128,24 +131,24 @@ fn a_file_where_the_socket_should_be_is_left_alone() {
     assert_eq!(std::fs::read(home.path("gabion.sock")).unwrap(), b"precious");
 }
 
-/// Says something to the API, and gives status and body of the answer.
-fn say(home: &Home, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+/// Sends a request to the API. Returns status and body of the response.
+fn request(home: &DaemonHome, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
     let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let length = body.len();
     let head =
         format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}");
     write!(stream, "{head}\r\n\r\n{body}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}")))
 }
 
 #[test]
-fn whatever_is_said_to_the_api_is_answered_in_its_form() {
-    let home = Home::new();
+fn the_api_answers_invalid_requests_with_an_error_object() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     for (method, path, body, status, kind) in [
@@ -169,8 +172,8 @@ fn whatever_is_said_to_the_api_is_answered_in_its_form() {
         ("POST", "/v1/drives/identify", r#"{"drives":["relative"]}"#, 400, "invalid"),
         ("DELETE", "/v1/exports/fast/vm01", "", 404, "not_found"),
     ] {
-        let (answered, body) = say(&home, method, path, body);
-        assert_eq!(answered, status, "{method} {path}: {body}");
+        let (actual, body) = request(&home, method, path, body);
+        assert_eq!(actual, status, "{method} {path}: {body}");
         assert_eq!(body["error"]["kind"].as_str().unwrap_or_default(), kind, "{method} {path}: {body}");
         assert!(kind.is_empty() || body["error"]["message"].is_string());
     }
@@ -185,19 +188,19 @@ fn whatever_is_said_to_the_api_is_answered_in_its_form() {
         let _ = stream.write_all(invalid);
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let (status, document) = say(&home, "GET", "/v1/openapi.json", "");
+    let (status, document) = request(&home, "GET", "/v1/openapi.json", "");
     assert_eq!((status, document["info"]["version"].as_str()), (200, Some("v1")));
-    let (_, told) = say(&home, "GET", "/v1/daemon", "");
-    assert_eq!((told["ready"].as_bool(), told["pid"].as_u64()), (Some(true), Some(daemon.pid().into())));
+    let (_, status) = request(&home, "GET", "/v1/daemon", "");
+    assert_eq!((status["ready"].as_bool(), status["pid"].as_u64()), (Some(true), Some(daemon.pid().into())));
     daemon.stop();
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused_with_status_413() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     let large = "x".repeat(100 << 20);
-    let (status, body) = say(&home, "POST", "/v1/pools", &large);
+    let (status, body) = request(&home, "POST", "/v1/pools", &large);
     assert_eq!((status, &body["error"]["kind"]), (413, &"too_large".into()), "{body}");
     assert!(body["error"]["message"].as_str().unwrap().contains("2 MiB"), "{body}");
     // Without a declared length.
@@ -224,7 +227,7 @@ fn a_body_that_is_too_large_is_refused_with_status_413() {
 
 #[test]
 fn every_endpoint_of_the_api_has_a_handler() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     for row in api::paths::ALL {
         let method = format!("{:?}", row.method).to_ascii_uppercase();

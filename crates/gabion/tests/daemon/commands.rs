@@ -1,10 +1,10 @@
-//! What needs no daemon, and what is said when there is none.
+//! Commands without a daemon, and their errors.
 
-use super::harness::{Home, command, run};
+use super::harness::{DaemonHome, command, run};
 
 #[test]
-fn without_a_daemon_it_is_said_where_one_was_expected() {
-    let home = Home::new();
+fn without_a_daemon_the_error_names_its_socket() {
+    let home = DaemonHome::new();
     for arguments in [
         &["pool", "list"][..],
         &["pool", "status"],
@@ -25,7 +25,7 @@ fn without_a_daemon_it_is_said_where_one_was_expected() {
 #[test]
 fn a_command_waits_for_a_daemon_that_is_starting() {
     let succeeds = || {
-        let home = Home::new();
+        let home = DaemonHome::new();
         let mut daemon = home.serve(&[]).stderr(std::process::Stdio::null()).spawn().unwrap();
         let ran = home.gabion(&["pool", "list"]);
         daemon.kill().unwrap();
@@ -37,8 +37,8 @@ fn a_command_waits_for_a_daemon_that_is_starting() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_exits_with_2() {
-    let home = Home::new();
+fn an_invalid_command_line_exits_with_2() {
+    let home = DaemonHome::new();
     for arguments in [
         &["pool"][..],
         &["pool", "make"],
@@ -60,7 +60,7 @@ fn a_command_line_that_makes_no_sense_exits_with_2() {
         &["export", "create", "fast/vm01", "--vhost-user", "--queues", "many"],
         &["check"],
         &["serve", "--nonsense"],
-        // What destroys asks, and nobody is there to answer.
+        // Destructive commands need confirmation, and there is no terminal.
         &["pool", "destroy", "fast", "--yes=maybe"],
     ] {
         let ran = home.gabion(arguments);
@@ -69,7 +69,7 @@ fn a_command_line_that_makes_no_sense_exits_with_2() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn version_prints_the_release() {
     let ran = run(&mut command(&["version"]));
     assert!(ran.out.starts_with(&format!("gabion {} (API v1", env!("CARGO_PKG_VERSION"))), "{ran:?}");
     let ran = run(&mut command(&["version", "--json"]));
@@ -78,7 +78,7 @@ fn the_version_is_told() {
 }
 
 #[test]
-fn completions_are_made_for_every_shell() {
+fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = run(&mut command(&["completions", shell]));
         assert_eq!(ran.code, Some(0));
@@ -87,7 +87,7 @@ fn completions_are_made_for_every_shell() {
 }
 
 #[test]
-fn every_command_has_a_manual() {
+fn help_of_commands_has_usage_and_examples() {
     for path in [
         &[][..],
         &["serve"],

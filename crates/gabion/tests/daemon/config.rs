@@ -1,10 +1,10 @@
-//! The daemon's configuration, as the daemon itself sees it.
+//! The configuration of the daemon.
 
-use super::harness::{Home, command, run};
+use super::harness::{DaemonHome, command, run};
 
 #[test]
-fn what_is_printed_is_a_file_that_says_the_same() {
-    let home = Home::new();
+fn print_config_prints_an_equivalent_file() {
+    let home = DaemonHome::new();
     let first = run(home.serve(&["--threads", "3", "--print-config"]).env("GABION_POLL", "2ms"));
     assert_eq!(first.code, Some(0), "{first:?}");
     assert!(first.out.contains("threads = 3") && first.out.contains("poll = \"2ms\""), "{}", first.out);
@@ -15,22 +15,22 @@ fn what_is_printed_is_a_file_that_says_the_same() {
 }
 
 #[test]
-fn a_typo_in_the_file_names_the_key_the_line_and_what_was_meant() {
-    let home = Home::new();
+fn an_unknown_key_is_reported_with_line_and_suggestion() {
+    let home = DaemonHome::new();
     let file = home.arg("gabion.toml");
     std::fs::write(&file, "[daemon]\nthreads = 1\nsokcet = \"/run/x\"\n").unwrap();
     let ran = run(&mut command(&["serve", "--config", &file]));
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains(":3: unknown key 'daemon.sokcet'; did you mean 'daemon.socket'?"), "{ran:?}");
     assert!(ran.err.contains("hint: "), "{ran:?}");
-    // The other commands do not care.
+    // Other commands ignore the error.
     let ran = run(command(&["pool", "list"]).env("GABION_CONFIG", &file).env("GABION_SOCKET", home.socket()));
     assert!(ran.err.contains(&home.socket()), "{ran:?}");
 }
 
 #[test]
-fn a_value_that_makes_no_sense_names_its_place() {
-    let home = Home::new();
+fn an_invalid_value_is_reported_with_its_source() {
+    let home = DaemonHome::new();
     let ran = run(&mut home.serve(&["--poll", "soon"]));
     assert_eq!(ran.code, Some(2));
     assert!(ran.err.contains("--poll: 'soon' is not a duration"), "{ran:?}");
@@ -43,8 +43,8 @@ fn a_value_that_makes_no_sense_names_its_place() {
 }
 
 #[test]
-fn the_commands_find_the_socket_where_the_configuration_says() {
-    let home = Home::new();
+fn commands_use_the_socket_of_the_configuration() {
+    let home = DaemonHome::new();
     let file = home.arg("gabion.toml");
     std::fs::write(&file, format!("[daemon]\nsocket = \"{}\"\n", home.socket())).unwrap();
     let daemon = home.start();
@@ -57,7 +57,7 @@ fn the_commands_find_the_socket_where_the_configuration_says() {
 
 #[test]
 fn pools_of_the_configuration_are_opened_at_start() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["pool", "close", "fast", "--forget"]);
@@ -74,8 +74,8 @@ fn pools_of_the_configuration_are_opened_at_start() {
 }
 
 #[test]
-fn reactors_run_on_threads_where_io_uring_is_not_wanted() {
-    let home = Home::new();
+fn reactors_use_threads_without_io_uring() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--io", "threads", "--threads", "2", "--poll", "0"]);
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);

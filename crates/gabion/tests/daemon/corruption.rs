@@ -1,60 +1,61 @@
-//! Bytes flipped on a drive behind the pool's back: every read is right or a clean error, and `check` names the drive.
+//! Flipped bytes on one drive: every read returns correct data or an error, and `check` names the
+//! drive.
 
 use std::os::unix::fs::FileExt;
 
-use super::harness::{Daemon, Home, until};
+use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::{Client, pattern};
 
-/// The drive whose bytes are flipped: one, as many as 4+1 bears.
-const VICTIM: usize = 3;
-const PIECE: u64 = 1 << 20;
-const PIECES: u64 = 48;
+/// The drive with flipped bytes; 4+1 tolerates one.
+const DAMAGED_DRIVE: usize = 3;
+const CHUNK: u64 = 1 << 20;
+const CHUNKS: u64 = 48;
 
-fn write_everything(home: &Home) {
+fn write_everything(home: &DaemonHome) {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
-    for piece in 0..PIECES {
-        client.write(piece * PIECE, &pattern(piece, PIECE as usize)).unwrap();
+    for chunk in 0..CHUNKS {
+        client.write(chunk * CHUNK, &pattern(chunk, CHUNK as usize)).unwrap();
     }
-    // Small ones too, which are mirrored.
-    for piece in 0..PIECES {
-        client.write(piece * PIECE, &pattern(piece + 1000, 4096)).unwrap();
+    // Also small writes, which are mirrored.
+    for chunk in 0..CHUNKS {
+        client.write(chunk * CHUNK, &pattern(chunk + 1000, 4096)).unwrap();
     }
     client.flush().unwrap();
 }
 
 #[track_caller]
-fn everything_is_there(home: &Home) {
+fn verify_everything(home: &DaemonHome) {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
-    for piece in 0..PIECES {
-        let mut right = pattern(piece, PIECE as usize);
-        right[..4096].copy_from_slice(&pattern(piece + 1000, 4096));
-        assert!(client.read(piece * PIECE, PIECE as usize).unwrap() == right, "piece {piece}");
+    for chunk in 0..CHUNKS {
+        let mut expected = pattern(chunk, CHUNK as usize);
+        expected[..4096].copy_from_slice(&pattern(chunk + 1000, 4096));
+        assert!(client.read(chunk * CHUNK, CHUNK as usize).unwrap() == expected, "piece {chunk}");
     }
 }
 
-/// Flips `count` bytes anywhere on the victim: superblocks, data, parity, headers, map.
-fn flip(home: &Home, seed: u64, count: u64) {
+/// Flips `count` bytes of the drive: superblocks, data, parity, headers, map.
+fn flip(home: &DaemonHome, seed: u64, count: u64) {
     flip_some(home, seed, count, 16);
 }
 
-/// The same, but for the superblocks.
-fn flip_zones(home: &Home, seed: u64, count: u64) {
+/// Flips bytes outside of the superblocks.
+fn flip_zones(home: &DaemonHome, seed: u64, count: u64) {
     flip_some(home, seed, count, u64::MAX);
 }
 
-/// One byte in `often` is among the superblocks.
-fn flip_some(home: &Home, seed: u64, count: u64, often: u64) {
-    let path = home.path("drives").join(format!("fast-{VICTIM}.drive"));
+/// Flips bytes; one in `superblock_interval` is in the superblocks.
+fn flip_some(home: &DaemonHome, seed: u64, count: u64, superblock_interval: u64) {
+    let path = home.path("drives").join(format!("fast-{DAMAGED_DRIVE}.drive"));
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let size = file.metadata().unwrap().len();
     let mut state = seed | 1;
     for index in 0..count {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Some among the superblocks, the rest where there is data: the front of the drive.
-        let among = often < u64::MAX && index % often == 0;
-        let at = if among {
+        // The other bytes are in the first half of the drive, which holds data.
+        let in_superblocks = superblock_interval < u64::MAX && index % superblock_interval == 0;
+        let at = if in_superblocks {
             (state >> 16) % (4 << 20)
-        } else if often < u64::MAX {
+        } else if superblock_interval < u64::MAX {
             (state >> 16) % (size / 2)
         } else {
             (4 << 20) + (state >> 16) % (size / 2)
@@ -67,20 +68,20 @@ fn flip_some(home: &Home, seed: u64, count: u64, often: u64) {
     file.sync_all().unwrap();
 }
 
-fn make(daemon: &Daemon<'_>) {
+fn create(daemon: &Daemon<'_>) {
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
 }
 
-fn drives(home: &Home) -> Vec<String> {
+fn drives(home: &DaemonHome) -> Vec<String> {
     (0..5).map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect()
 }
 
 #[test]
-fn a_closed_pool_is_checked_and_read_in_spite_of_flipped_bytes() {
-    let home = Home::new();
+fn a_pool_with_flipped_bytes_is_checked_and_readable() {
+    let home = DaemonHome::new();
     let daemon = home.start();
-    make(&daemon);
+    create(&daemon);
     write_everything(&home);
     daemon.stop();
     flip(&home, 77, 400);
@@ -95,47 +96,47 @@ fn a_closed_pool_is_checked_and_read_in_spite_of_flipped_bytes() {
     assert!(findings.len() > 20, "{report}");
     for finding in findings {
         assert_eq!(finding["damage"], "repairable", "{finding}");
-        // Where a row holds cells that nobody owns, any of its cells may be the wrong one.
-        assert!(finding["drive"].is_null() || finding["drive"] == VICTIM, "{finding}");
+        // In a row with unallocated cells, the damaged drive may be unknown.
+        assert!(finding["drive"].is_null() || finding["drive"] == DAMAGED_DRIVE, "{finding}");
     }
-    assert!(findings.iter().any(|finding| finding["drive"] == VICTIM), "{report}");
+    assert!(findings.iter().any(|finding| finding["drive"] == DAMAGED_DRIVE), "{report}");
 
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["state"], "open");
-    everything_is_there(&home);
+    verify_everything(&home);
     daemon.stop();
 }
 
 #[test]
-fn a_running_pool_serves_what_was_written_while_bytes_flip() {
-    let home = Home::new();
+fn a_running_pool_returns_written_data_while_bytes_flip() {
+    let home = DaemonHome::new();
     let daemon = home.start();
-    make(&daemon);
+    create(&daemon);
     write_everything(&home);
     for round in 0..8 {
         flip(&home, 1000 + round, 50);
-        everything_is_there(&home);
+        verify_everything(&home);
     }
-    // What was read and found damaged was written elsewhere; a restart finds all of it.
-    let errors = daemon.pool("fast")["drives"][VICTIM]["read_errors"].as_u64().unwrap();
+    // Damaged blocks that were read are rewritten; a restart finds all data.
+    let errors = daemon.pool("fast")["drives"][DAMAGED_DRIVE]["read_errors"].as_u64().unwrap();
     assert!(errors > 0);
     daemon.kill();
     let daemon = home.start();
-    everything_is_there(&home);
+    verify_everything(&home);
     daemon.stop();
 }
 
 #[test]
-fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
-    let home = Home::new();
+fn a_drive_with_checksum_errors_is_reported_and_drained() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--retire-after", "4"]);
-    make(&daemon);
+    create(&daemon);
     write_everything(&home);
     flip(&home, 4242, 400);
-    everything_is_there(&home);
-    // Five drives for five columns: it stays.
+    verify_everything(&home);
+    // With five drives for five columns, the drive stays in the pool.
     until("the drive counts as failing", || daemon.pool("fast")["health"] == "drive_failing");
-    let drive = |daemon: &Daemon<'_>| daemon.pool("fast")["drives"][VICTIM].clone();
+    let drive = |daemon: &Daemon<'_>| daemon.pool("fast")["drives"][DAMAGED_DRIVE].clone();
     assert_eq!((&drive(&daemon)["state"], &drive(&daemon)["failing"]), (&"online".into(), &true.into()));
     let status = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(status.code, Some(3), "{status:?}");
@@ -146,33 +147,33 @@ fn a_drive_that_garbles_is_counted_shown_and_emptied_when_there_is_room() {
     assert!(list.contains("online, failing") && list.contains("0 unreadable, "), "{list}");
     let events = daemon.json(&["pool", "events", "fast"]).to_string();
     assert!(events.contains("drive_read_errors") && events.contains("drive_failing"), "{events}");
-    let counted = drive(&daemon)["checksum_errors"].as_u64().unwrap();
+    let before = drive(&daemon)["checksum_errors"].as_u64().unwrap();
     daemon.kill();
 
     let daemon = home.start_with(&["--retire-after", "4"]);
     let wrong = drive(&daemon)["checksum_errors"].as_u64().unwrap();
-    assert!(wrong > 0 && counted > 0 && drive(&daemon)["failing"] == true, "{wrong} of {counted}");
+    assert!(wrong > 0 && before > 0 && drive(&daemon)["failing"] == true, "{wrong} of {before}");
     daemon.ok(&["drive", "add", "fast", &home.file("another", 64 << 20)]);
-    until("it is emptied", || drive(&daemon)["state"] == "removed");
-    until("all is well", || daemon.pool("fast")["health"] == "healthy");
-    everything_is_there(&home);
+    until("the drive is drained", || drive(&daemon)["state"] == "removed");
+    until("the pool is healthy", || daemon.pool("fast")["health"] == "healthy");
+    verify_everything(&home);
     daemon.stop();
 }
 
 #[test]
-fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
-    let home = Home::new();
+fn a_scrub_finds_and_repairs_unread_damage() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--retire-after", "0"]);
-    make(&daemon);
+    create(&daemon);
     write_everything(&home);
     let status = home.gabion(&["pool", "status", "fast"]).out;
     assert!(status.contains("scrub       none yet, every 30 days"), "{status}");
     let sound = daemon.ok(&["pool", "scrub", "fast", "--wait"]);
     assert!(sound.contains("nothing damaged"), "{sound}");
 
-    // Under load, again and again; superblocks are left alone, which no scrub looks at.
+    // Repeated scrubs under load, without damage to superblocks, which a scrub does not read.
     let load = std::thread::scope(|scope| {
-        let load = scope.spawn(|| (0..3).for_each(|_| everything_is_there(&home)));
+        let load = scope.spawn(|| (0..3).for_each(|_| verify_everything(&home)));
         for round in 0..3 {
             flip_zones(&home, 5000 + round, 60);
             daemon.ok(&["pool", "scrub", "fast", "--wait"]);
@@ -190,13 +191,13 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
             .ok(&["pool", "scrub", "fast", "--every", "7d", "--rate-limit", "64K"])
             .contains("every 7 days")
     );
-    let begun = daemon.ok(&["pool", "scrub", "fast"]);
-    assert!(begun.contains("started"), "{begun}");
+    let started = daemon.ok(&["pool", "scrub", "fast"]);
+    assert!(started.contains("started"), "{started}");
     assert!(daemon.ok(&["pool", "scrub", "fast", "--pause"]).contains("paused"));
     let refusal = daemon.refused(&["pool", "scrub", "fast", "--wait"]);
     assert!(refusal.contains("--resume"), "{refusal}");
     daemon.stop();
-    // It goes on, and how often is kept.
+    // The scrub continues after the restart, and its interval is persistent.
     let daemon = home.start_with(&["--retire-after", "0"]);
     let scrub = || daemon.pool("fast")["scrub"].clone();
     assert_eq!(scrub()["every"], 7 * 86_400);
@@ -205,7 +206,7 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
     daemon.ok(&["pool", "scrub", "fast"]);
     daemon.ok(&["pool", "scrub", "fast", "--cancel"]);
     assert!(scrub()["current"].is_null());
-    everything_is_there(&home);
+    verify_everything(&home);
     daemon.stop();
 
     let mut check = vec!["check"];
@@ -216,13 +217,13 @@ fn what_nobody_reads_is_found_and_healed_by_a_scrub() {
 }
 
 #[test]
-fn more_damage_than_the_scheme_bears_is_an_error_not_wrong_data() {
-    let home = Home::new();
+fn damage_beyond_the_scheme_is_a_read_error() {
+    let home = DaemonHome::new();
     let daemon = home.start();
-    make(&daemon);
+    create(&daemon);
     write_everything(&home);
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
-    // Two of five drives lose everything behind their superblocks.
+    // Two of five drives lose all data after their superblocks.
     for index in [1, 3] {
         let path = home.path("drives").join(format!("fast-{index}.drive"));
         let file = std::fs::File::options().write(true).open(path).unwrap();
@@ -233,17 +234,17 @@ fn more_damage_than_the_scheme_bears_is_an_error_not_wrong_data() {
         file.sync_all().unwrap();
     }
     let mut failed = 0;
-    for piece in 0..PIECES {
-        let mut right = pattern(piece, PIECE as usize);
-        right[..4096].copy_from_slice(&pattern(piece + 1000, 4096));
-        match client.read(piece * PIECE, PIECE as usize) {
-            Ok(bytes) => assert!(bytes == right, "piece {piece} is wrong"),
+    for chunk in 0..CHUNKS {
+        let mut expected = pattern(chunk, CHUNK as usize);
+        expected[..4096].copy_from_slice(&pattern(chunk + 1000, 4096));
+        match client.read(chunk * CHUNK, CHUNK as usize) {
+            Ok(bytes) => assert!(bytes == expected, "piece {chunk} is wrong"),
             Err(5) => failed += 1,
-            Err(error) => panic!("piece {piece}: error {error}"),
+            Err(error) => panic!("piece {chunk}: error {error}"),
         }
     }
     assert!(failed > 0);
-    // Those who can still read and write go on.
+    // Other reads and writes still succeed.
     client.write(100 << 20, &[7; 4096]).unwrap();
     assert_eq!(client.read(100 << 20, 4096).unwrap(), [7; 4096]);
     let log = daemon.log();

@@ -1,119 +1,120 @@
-//! The real daemon killed with SIGKILL again and again under load, with all drives and with one missing.
+//! The daemon is killed with SIGKILL repeatedly under load, healthy and with a missing drive.
 //!
-//! Two loads. fio writes its part with a pattern and flushes it before each kill; after the restart it verifies all of it.
-//! Meanwhile four writers of our own overwrite blocks with growing versions and flush now and then; the daemon is killed in
-//! the midst of that. After the restart each block must hold a version that was written, no older than the last one that
-//! was flushed, and every block whole. `GABION_CRASH_ROUNDS` sets how often (`./run crash 50`).
+//! There are two loads. fio writes its part of the volume with a pattern, flushes it before each
+//! kill, and verifies all of it after the restart. At the same time, four writers overwrite blocks
+//! with increasing versions and flush sometimes; the daemon is killed during these writes. After
+//! the restart, each block must hold one complete version that is not older than the last flushed
+//! one. `GABION_CRASH_ROUNDS` sets the number of rounds (`./run crash 50`).
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::harness::{Home, until};
+use super::harness::{DaemonHome, until};
 use super::nbd::{Client, pattern};
 
 const BLOCK: u64 = 4096;
-/// fio's part of the volume, from its start.
+/// The part of the volume used by fio, from its start.
 const FIO_BYTES: u64 = 16 << 20;
 const WRITERS: u64 = 4;
-/// Blocks of each writer.
+/// Number of blocks per writer.
 const BLOCKS: u64 = 8192;
 
-/// What a block may hold.
+/// The possible versions of a block.
 #[derive(Clone, Default)]
-struct Known {
-    /// The last version that a flush has made durable; 0 for never written.
+struct BlockVersions {
+    /// The last flushed version; 0 if there is none.
     durable: u64,
-    /// Versions written since, in order.
+    /// Later versions, in order.
     later: Vec<u64>,
 }
 
-/// One writer: its blocks, and what is known of them.
-struct Writer {
+/// A writer with its blocks and their possible versions.
+struct VersionedWriter {
     first: u64,
-    known: Vec<Known>,
+    versions: Vec<BlockVersions>,
     version: u64,
     random: u64,
 }
 
-impl Writer {
+impl VersionedWriter {
     fn new(index: u64) -> Self {
         Self {
             first: FIO_BYTES / BLOCK + index * BLOCKS,
-            known: vec![Known::default(); BLOCKS as usize],
+            versions: vec![BlockVersions::default(); BLOCKS as usize],
             version: 0,
             random: 0x9E37_79B9_7F4A_7C15 ^ index,
         }
     }
 
-    fn draw(&mut self, below: u64) -> u64 {
+    fn random_below(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random % below
     }
 
-    /// What a block holds in a version.
+    /// Returns the content of a block in a version.
     fn content(&self, block: u64, version: u64) -> Vec<u8> {
         if version == 0 { vec![0; BLOCK as usize] } else { pattern(block << 32 | version, BLOCK as usize) }
     }
 
-    /// Writes and flushes until the daemon is gone.
-    fn write_until_killed(&mut self, socket: &Path, answered: &AtomicU64) {
+    /// Writes and flushes until the daemon is killed.
+    fn write_until_killed(&mut self, socket: &Path, acknowledged: &AtomicU64) {
         let Ok(mut client) = Client::connect(socket, "fast/vm01") else { return };
         loop {
-            let count = if self.draw(4) == 0 { 1 + self.draw(16) } else { 1 };
-            let block = self.draw(BLOCKS - count);
+            let count = if self.random_below(4) == 0 { 1 + self.random_below(16) } else { 1 };
+            let block = self.random_below(BLOCKS - count);
             self.version += 1;
             let version = self.version;
             let data: Vec<u8> =
                 (block..block + count).flat_map(|block| self.content(self.first + block, version)).collect();
             for block in block..block + count {
-                self.known[block as usize].later.push(version);
+                self.versions[block as usize].later.push(version);
             }
             if client.write((self.first + block) * BLOCK, &data).is_err() {
                 return;
             }
-            answered.fetch_add(1, Ordering::Relaxed);
-            if self.draw(32) == 0 {
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+            if self.random_below(32) == 0 {
                 if client.flush().is_err() {
                     return;
                 }
-                // This writer waits for every answer: all that it wrote is durable now.
-                for known in self.known.iter_mut().filter(|known| !known.later.is_empty()) {
-                    known.durable = known.later.pop().unwrap();
-                    known.later.clear();
+                // The writer has no writes in flight: all its writes are durable now.
+                for versions in self.versions.iter_mut().filter(|versions| !versions.later.is_empty()) {
+                    versions.durable = versions.later.pop().unwrap();
+                    versions.later.clear();
                 }
             }
         }
     }
 
-    /// Compares every block with what it may hold; what it holds is what is known from then on.
+    /// Checks every block against its possible versions; the found version is then the durable one.
     fn verify(&mut self, socket: &Path, round: u32) {
         let mut client = Client::connect(socket, "fast/vm01").unwrap();
-        const AT_ONCE: u64 = 256;
-        for start in (0..BLOCKS).step_by(AT_ONCE as usize) {
-            let bytes = client.read((self.first + start) * BLOCK, (AT_ONCE * BLOCK) as usize).unwrap();
+        const BATCH: u64 = 256;
+        for start in (0..BLOCKS).step_by(BATCH as usize) {
+            let bytes = client.read((self.first + start) * BLOCK, (BATCH * BLOCK) as usize).unwrap();
             for (block, found) in (start..).zip(bytes.chunks(BLOCK as usize)) {
-                let Known { durable, later } = self.known[block as usize].clone();
-                let mut may = std::iter::once(durable).chain(later.iter().copied());
-                let version = may.find(|version| self.content(self.first + block, *version) == found);
+                let BlockVersions { durable, later } = self.versions[block as usize].clone();
+                let mut candidates = std::iter::once(durable).chain(later.iter().copied());
+                let version = candidates.find(|version| self.content(self.first + block, *version) == found);
                 let Some(version) = version else {
                     panic!(
-                        "round {round}: block {} holds neither version {durable}, which was flushed, nor one of {later:?}",
+                        "round {round}: block {} holds neither the flushed version {durable} nor one of {later:?}",
                         self.first + block
                     );
                 };
-                self.known[block as usize] = Known { durable: version, later: Vec::new() };
+                self.versions[block as usize] = BlockVersions { durable: version, later: Vec::new() };
             }
         }
     }
 }
 
-/// fio over its part; `None` if it is not installed.
-fn fio(socket: &Path, seed: u32, more: &[&str]) {
+/// Runs fio on its part of the volume.
+fn fio(socket: &Path, seed: u32, extra: &[&str]) {
     let uri = format!("--uri=nbd+unix:///fast/vm01?socket={}", socket.display());
-    // Each round has a pattern of its own: a block of an earlier one is found out.
+    // The pattern differs between rounds, so that stale blocks are detected.
     let pattern = format!("--verify_pattern=%o0x{:08x}", 0x5EED_0000 + seed);
     let (seed, size) = (format!("--randseed={seed}"), format!("--size={FIO_BYTES}"));
     let fixed = [
@@ -127,22 +128,22 @@ fn fio(socket: &Path, seed: u32, more: &[&str]) {
     let output = Command::new("fio")
         .args(fixed)
         .args([&uri, &seed, &size, &pattern])
-        .args(more)
+        .args(extra)
         .current_dir(socket.parent().unwrap())
         .output()
         .unwrap();
-    let said =
+    let output_text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("verify:"), "{said}");
+    assert!(output.status.success() && !output_text.contains("verify:"), "{output_text}");
 }
 
 #[test]
-fn everything_flushed_is_there_after_kills_at_random_moments() {
+fn flushed_data_survives_kills_at_random_times() {
     let rounds: u32 = std::env::var("GABION_CRASH_ROUNDS").map_or(6, |rounds| rounds.parse().unwrap());
     if !test_support::has_fio_nbd() {
         return;
     }
-    let home = Home::new();
+    let home = DaemonHome::new();
     let mut daemon = home.start();
     let drives = home.arg("drives");
     let pool = [
@@ -162,28 +163,28 @@ fn everything_flushed_is_there_after_kills_at_random_moments() {
     daemon.ok(&["volume", "create", "fast/vm01", "--size", "256M", "--sector", "4096"]);
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let socket = home.nbd_socket();
-    let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
-    let mut moment = 0x2545_F491_4F6C_DD1Du64;
+    let mut writers: Vec<VersionedWriter> = (0..WRITERS).map(VersionedWriter::new).collect();
+    let mut random = 0x2545_F491_4F6C_DD1Du64;
     for round in 0..rounds {
         fio(&socket, round, &["--do_verify=0", "--end_fsync=1"]);
-        moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let writes = 1 + (moment >> 33) % 3000;
-        let answered = AtomicU64::new(0);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let writes = 1 + (random >> 33) % 3000;
+        let acknowledged = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for writer in &mut writers {
-                scope.spawn(|| writer.write_until_killed(&socket, &answered));
+                scope.spawn(|| writer.write_until_killed(&socket, &acknowledged));
             }
-            until("the writers get on", || answered.load(Ordering::Relaxed) >= writes);
+            until("the writers make progress", || acknowledged.load(Ordering::Relaxed) >= writes);
             daemon.kill();
         });
         if round == rounds / 2 {
-            // From here on a drive is missing: somebody has pulled it while the machine was down.
+            // A drive is missing from now on.
             let drive = home.path("drives").join("fast-3.drive");
             std::fs::rename(&drive, home.path("pulled")).unwrap();
         }
         daemon = home.start();
-        let is_whole = daemon.pool("fast")["health"] == "healthy";
-        assert_eq!(is_whole, round < rounds / 2, "round {round}");
+        let is_healthy = daemon.pool("fast")["health"] == "healthy";
+        assert_eq!(is_healthy, round < rounds / 2, "round {round}");
         fio(&socket, round, &["--verify_only=1"]);
         writers.iter_mut().for_each(|writer| writer.verify(&socket, round));
     }

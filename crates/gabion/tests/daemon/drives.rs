@@ -1,14 +1,14 @@
-//! Drives that may not be used, and are not: what is on them stays.
+//! Drives that are refused; their data stays unchanged.
 
 use std::os::unix::fs::FileExt;
 
-use super::harness::{Holder, Home, command, run};
+use super::harness::{DaemonHome, Holder, command, run};
 use super::nbd::pattern;
 
 const SIZE: u64 = 64 << 20;
 
-/// Five files, the third with the mark of a filesystem on it.
-fn drives_with_a_filesystem(home: &Home) -> Vec<String> {
+/// Returns five files, the third with the signature of a file system.
+fn drives_with_a_filesystem(home: &DaemonHome) -> Vec<String> {
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     let third = std::fs::File::options().write(true).open(&drives[2]).unwrap();
     third.write_all_at(b"XFSB", 0).unwrap();
@@ -24,8 +24,8 @@ fn create<'a>(drives: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_drive_that_holds_something_is_refused_and_named() {
-    let home = Home::new();
+fn a_drive_with_a_file_system_is_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let drives = drives_with_a_filesystem(&home);
     let before = std::fs::read(&drives[0]).unwrap();
@@ -39,7 +39,7 @@ fn a_drive_that_holds_something_is_refused_and_named() {
             .all(|drive| std::fs::read(drive).unwrap() == before)
     );
 
-    // Nobody is there to say yes.
+    // Confirmation is not possible without a terminal.
     let ran = home.gabion(&create(&drives, &["--wipe"]));
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("XFS filesystem") && ran.err.contains("1 of 5 drives"), "{ran:?}");
@@ -50,8 +50,8 @@ fn a_drive_that_holds_something_is_refused_and_named() {
 }
 
 #[test]
-fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named() {
-    let home = Home::new();
+fn a_drive_with_any_data_is_refused_and_its_contents_are_named() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let mut drives: Vec<_> = (0..4).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     drives.push(home.file("full", SIZE));
@@ -64,16 +64,16 @@ fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named
         (0, pattern(3, 1 << 20), "data that looks random"),
         (SIZE / 2, vec![7; 100], "data of an unknown kind (at byte 33554432)"),
     ];
-    for (offset, bytes, what) in cases {
+    for (offset, bytes, description) in cases {
         home.file("full", SIZE);
         let full = std::fs::File::options().write(true).open(&drives[4]).unwrap();
         full.write_all_at(&bytes, offset).unwrap();
         drop(full);
         let before = std::fs::read(&drives[4]).unwrap();
         let refusal = daemon.refused(&create(&drives, &[]));
-        assert!(refusal.contains(&format!("{} holds {what}", drives[4])), "{refusal}");
+        assert!(refusal.contains(&format!("{} holds {description}", drives[4])), "{refusal}");
         assert!(refusal.contains("--wipe"), "{refusal}");
-        assert!(std::fs::read(&drives[4]).unwrap() == before, "{what}");
+        assert!(std::fs::read(&drives[4]).unwrap() == before, "{description}");
     }
     let ran = run(&mut command(&["drive", "identify", &drives[4]]));
     assert!(ran.out.contains("contents data of an unknown kind at byte 33554432"), "{ran:?}");
@@ -90,23 +90,23 @@ fn a_drive_that_holds_anything_at_all_is_refused_and_what_it_looks_like_is_named
 }
 
 #[test]
-fn what_a_file_of_the_system_holds_is_said() {
+fn identify_names_the_contents_of_a_text_file() {
     let ran = run(&mut command(&["drive", "identify", "/etc/passwd"]));
     assert!(ran.out.contains("contents text at byte 0"), "{ran:?}");
 }
 
 #[test]
-fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
-    let home = Home::new();
+fn a_drive_open_for_writing_is_refused_even_with_wipe() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let mut drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     let reader = Holder::of(&drives[0], "<");
     let writer = Holder::of(&drives[1], ">>");
-    let says = format!("{}: process {} (cat) has it open for writing", drives[1], writer.pid());
+    let expected = format!("{}: process {} (cat) has it open for writing", drives[1], writer.pid());
     for more in [&[][..], &["--wipe", "--yes"]] {
         let refusal = daemon.refused(&create(&drives, more));
         assert!(
-            refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"),
+            refusal.contains(&expected) && refusal.contains("--wipe does not apply to drives in use"),
             "{refusal}"
         );
         assert!(!refusal.contains(&drives[0]), "{refusal}");
@@ -116,7 +116,7 @@ fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
     drop((reader, writer));
     daemon.ok(&create(&drives, &[]));
 
-    // Neither does a drive join, or come back, that somebody writes to.
+    // A drive that is open for writing cannot be added or returned either.
     drives.push(home.file("more", SIZE));
     let writer = Holder::of(&drives[5], ">>");
     let refusal = daemon.refused(&["drive", "add", "fast", &drives[5], "--wipe", "--yes"]);
@@ -128,19 +128,19 @@ fn a_drive_that_another_process_writes_to_is_refused_even_to_be_wiped() {
     assert!(refusal.contains(&format!("process {} (cat)", writer.pid())), "{refusal}");
     drop(writer);
     daemon.ok(&["drive", "return", "fast", "3"]);
-    // The loss was reported as an error, so the log has one.
+    // The failure of the drive is an error in the log.
     drop(daemon);
 }
 
 #[test]
 fn drives_of_another_pool_are_refused_and_named() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let drives: Vec<String> = (0..5).map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect();
     let mut second = create(&drives, &[]);
     second[2] = "second";
-    // Open: somebody has it. Closed: it holds a pool.
+    // An open pool uses its drives; a closed pool is known data.
     let refusal = daemon.refused(&second);
     assert!(refusal.contains("in use"), "{refusal}");
     daemon.ok(&["pool", "close", "fast"]);
@@ -152,8 +152,8 @@ fn drives_of_another_pool_are_refused_and_named() {
 }
 
 #[test]
-fn a_drive_given_twice_is_refused_under_every_name() {
-    let home = Home::new();
+fn a_drive_given_twice_under_any_name_is_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let mut drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     let (link, hard) = (home.arg("link"), home.arg("hard"));
@@ -170,8 +170,8 @@ fn a_drive_given_twice_is_refused_under_every_name() {
 }
 
 #[test]
-fn what_is_no_drive_is_refused() {
-    let home = Home::new();
+fn paths_that_are_not_drives_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let drives: Vec<_> = (0..4).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     let (small, empty) = (home.file("small", 1 << 20), home.file("empty", 0));
@@ -192,8 +192,8 @@ fn what_is_no_drive_is_refused() {
 }
 
 #[test]
-fn a_drive_that_another_process_has_locked_is_refused() {
-    let (home, other) = (Home::new(), Home::new());
+fn a_drive_locked_by_another_process_is_refused() {
+    let (home, other) = (DaemonHome::new(), DaemonHome::new());
     let (daemon, second) = (home.start(), other.start());
     daemon.make_pool();
     let drives: Vec<String> = (0..5).map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect();

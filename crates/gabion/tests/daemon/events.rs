@@ -1,10 +1,10 @@
-//! The event log, thresholds and thick volumes, by the real commands.
+//! The event log, space thresholds and thick volumes.
 
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::harness::{Daemon, Home, until};
+use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::{Client, pattern};
 
 fn kinds(daemon: &Daemon<'_>) -> Vec<String> {
@@ -13,8 +13,8 @@ fn kinds(daemon: &Daemon<'_>) -> Vec<String> {
 }
 
 #[test]
-fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
-    let home = Home::new();
+fn the_event_log_survives_a_restart() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
@@ -35,25 +35,25 @@ fn what_happened_to_a_pool_is_told_and_outlives_the_daemon() {
     assert!(text.contains("opened after a crash"), "{text}");
     assert!(daemon.refused(&["pool", "events", "none"]).contains("no pool 'none'"));
 
-    // From now on as well.
+    // Also new events.
     let mut follow = home.client(&["pool", "events", "fast", "--follow", "--json"]);
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
     daemon.ok(&["volume", "create", "fast/another", "--size", "1M"]);
     let lines = std::io::BufRead::lines(std::io::BufReader::new(follow.stdout.take().unwrap()));
-    let told = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let told: Vec<Value> = told.take(expected.len() + 1).collect();
+    let followed = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let followed: Vec<Value> = followed.take(expected.len() + 1).collect();
     follow.kill().unwrap();
     follow.wait().unwrap();
     assert!(
-        told[expected.len()]["message"].as_str().unwrap().contains("'another' created with 1 MiB"),
-        "{told:?}"
+        followed[expected.len()]["message"].as_str().unwrap().contains("'another' created with 1 MiB"),
+        "{followed:?}"
     );
     daemon.stop();
 }
 
 #[test]
-fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
-    let home = Home::new();
+fn space_thresholds_are_reported_and_thick_volumes_keep_their_space() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--warn-at", "40,60"]);
     daemon.make_pool();
     let space = || daemon.pool("fast")["space"].clone();
@@ -70,24 +70,26 @@ fn a_pool_that_fills_up_says_so_and_keeps_room_for_thick_volumes() {
         status.contains("% of the space is used") && status.contains("reserved for thick volumes"),
         "{status}"
     );
-    until("the threshold is told of", || kinds(&daemon).contains(&"space_low".to_owned()));
+    until("the threshold is reported", || kinds(&daemon).contains(&"space_low".to_owned()));
 
     daemon.ok(&["volume", "set", "fast/db", "--thin"]);
     assert_eq!(space()["reserved"], 0);
-    until("there is room again", || kinds(&daemon).last().is_some_and(|kind| kind == "space_available"));
+    until("the space is available again", || {
+        kinds(&daemon).last().is_some_and(|kind| kind == "space_available")
+    });
     daemon.ok(&["volume", "set", "fast/db", "--thick"]);
     daemon.ok(&["export", "create", "fast/db", "--nbd"]);
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
-    // Another volume takes all that it can get.
-    let piece = 1 << 20;
+    // Another volume uses all remaining space.
+    let chunk = 1 << 20;
     let mut greedy = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     let mut offset = 0;
-    while greedy.write(offset, &pattern(offset, piece)).is_ok() {
-        offset += piece as u64;
+    while greedy.write(offset, &pattern(offset, chunk)).is_ok() {
+        offset += chunk as u64;
     }
     let mut thick = Client::connect(&home.nbd_socket(), "fast/db").unwrap();
-    for offset in (0..capacity / 2 - piece as u64).step_by(piece) {
-        thick.write(offset, &pattern(offset, piece)).unwrap();
+    for offset in (0..capacity / 2 - chunk as u64).step_by(chunk) {
+        thick.write(offset, &pattern(offset, chunk)).unwrap();
     }
     // The log can contain the error that the pool is full.
     drop(daemon);

@@ -1,15 +1,15 @@
-//! Exports, with a client of our own.
+//! Exports over NBD.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::harness::{Home, until};
+use super::harness::{DaemonHome, until};
 use super::nbd::{Client, pattern};
 
 #[test]
-fn a_volume_is_served_by_its_name() {
-    let home = Home::new();
+fn a_volume_is_exported_by_name() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--nbd-listen", "127.0.0.1:0", "--threads", "2"]);
     daemon.make_pool();
     assert!(Client::connect(&home.nbd_socket(), "fast/vm01").is_err());
@@ -20,7 +20,7 @@ fn a_volume_is_served_by_its_name() {
     assert_eq!(uris[0], format!("nbd+unix:///fast/vm01?socket={}", socket.display()));
     assert!(uris[1].starts_with("nbd://127.0.0.1:") && uris[1].ends_with("/fast/vm01"), "{uris:?}");
 
-    // More clients than reactors: all see the same volume.
+    // There are more clients than reactors; all of them see the same volume.
     let mut clients: Vec<_> = (0..5).map(|_| Client::connect(&socket, "fast/vm01").unwrap()).collect();
     let data = pattern(1, 300_000 / 512 * 512);
     for (index, client) in (0u64..).zip(&mut clients) {
@@ -39,8 +39,8 @@ fn a_volume_is_served_by_its_name() {
 }
 
 #[test]
-fn a_trimmed_range_reads_as_zeros_and_gives_space_back() {
-    let home = Home::new();
+fn a_trimmed_range_reads_as_zeros_and_frees_space() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -55,7 +55,7 @@ fn a_trimmed_range_reads_as_zeros_and_gives_space_back() {
 
 #[test]
 fn a_read_only_export_refuses_writes() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd", "--read-only"]);
@@ -68,8 +68,8 @@ fn a_read_only_export_refuses_writes() {
 }
 
 #[test]
-fn what_is_exported_is_not_taken_away_unasked() {
-    let home = Home::new();
+fn an_exported_volume_is_removed_by_force_only() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -86,7 +86,7 @@ fn what_is_exported_is_not_taken_away_unasked() {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     client.write(0, &[5; 4096]).unwrap();
 
-    // By force: the client gets errors, and the export comes back with the pool.
+    // With --force, clients get errors, and the export returns with the pool.
     daemon.ok(&["pool", "close", "fast", "--force"]);
     assert!(client.read(0, 4096).is_err());
     drop(client);
@@ -100,7 +100,7 @@ fn what_is_exported_is_not_taken_away_unasked() {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     assert_eq!(client.read(0, 4096).unwrap(), [5; 4096]);
 
-    // Ended on request: the client has nothing left, and the volume may go although it stays connected.
+    // The volume of a deleted export can be deleted while a client is connected.
     daemon.ok(&["export", "delete", "fast/vm01"]);
     assert!(client.read(0, 4096).is_err());
     daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
@@ -109,20 +109,20 @@ fn what_is_exported_is_not_taken_away_unasked() {
 }
 
 #[test]
-fn nothing_is_exported_that_is_not_there() {
-    let home = Home::new();
+fn exports_of_missing_volumes_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
-    for (name, says) in [("fast/vm02", "no volume 'vm02'"), ("slow/vm01", "no pool 'slow'")] {
+    for (name, expected) in [("fast/vm02", "no volume 'vm02'"), ("slow/vm01", "no pool 'slow'")] {
         let refusal = daemon.refused(&["export", "create", name, "--nbd"]);
-        assert!(refusal.contains(says), "{refusal}");
+        assert!(refusal.contains(expected), "{refusal}");
     }
     let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
     assert!(refusal.contains("is not exported"), "{refusal}");
     daemon.stop();
 }
 
-/// CPU time that a process has used, in hundredths of a second.
+/// Returns the CPU time of a process in units of 10 ms.
 pub(crate) fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
@@ -130,16 +130,16 @@ pub(crate) fn ticks(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_daemon_with_nothing_to_do_sleeps() {
-    let home = Home::new();
+fn an_idle_daemon_uses_no_cpu_time() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     client.write(0, &pattern(3, 1 << 20)).unwrap();
     client.flush().unwrap();
-    // At most 1 % of a core, with a client connected.
-    until("a second passes in which nothing is done", || {
+    // At most 1 % of a core with a connected client.
+    until("the daemon is idle for a second", || {
         let before = ticks(daemon.pid());
         std::thread::sleep(Duration::from_secs(1));
         ticks(daemon.pid()) <= before + 1
@@ -149,28 +149,28 @@ fn a_daemon_with_nothing_to_do_sleeps() {
 }
 
 #[test]
-fn several_exports_of_a_volume_read_or_are_shared() {
-    let home = Home::new();
+fn several_exports_of_a_volume_are_read_only_or_shared() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
-    fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {
-        [&["export", "create", "fast/vm01"], more].concat()
+    fn create<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+        [&["export", "create", "fast/vm01"], extra].concat()
     }
-    let made = daemon.json(&create(&["--nbd"]));
+    let created = daemon.json(&create(&["--nbd"]));
     assert_eq!(
-        (&made["id"], &made["name"], &made["shared"]),
+        (&created["id"], &created["name"], &created["shared"]),
         (&json!("nbd"), &json!("fast/vm01"), &json!(false))
     );
-    for more in [&["--nbd"][..], &["--vhost-user"], &["--vhost-user", "--shared"], &["--nbd", "--read-only"]]
+    for extra in [&["--nbd"][..], &["--vhost-user"], &["--vhost-user", "--shared"], &["--nbd", "--read-only"]]
     {
-        let refusal = daemon.refused(&create(more));
+        let refusal = daemon.refused(&create(extra));
         assert!(refusal.contains("exported already, read-write by nbd"), "{refusal}");
         assert!(refusal.contains("export delete fast/vm01 --id nbd"), "{refusal}");
         assert!(refusal.contains("--shared"), "{refusal}");
     }
     daemon.ok(&["export", "remove", "fast/vm01"]);
 
-    // Readers exclude writers alone.
+    // Read-only exports exclude writable ones only.
     daemon.ok(&create(&["--nbd", "--read-only"]));
     daemon.ok(&create(&["--vhost-user", "--read-only"]));
     let second = daemon.json(&create(&["--vhost-user", "--read-only"]));
@@ -192,7 +192,7 @@ fn several_exports_of_a_volume_read_or_are_shared() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &json!("vhost-user:2")));
     daemon.ok(&["export", "delete", "fast/vm01"]);
 
-    // Writers that share see each other's data, and a restart keeps all of them.
+    // Shared writable exports see each other's data and survive a restart.
     daemon.ok(&create(&["--nbd", "--shared"]));
     daemon.ok(&create(&["--nbd", "--shared"]));
     daemon.ok(&create(&["--vhost-user", "--shared", "--read-only"]));
@@ -210,14 +210,14 @@ fn several_exports_of_a_volume_read_or_are_shared() {
     assert_eq!(clients[1].read(0, 4096).unwrap(), pattern(7, 4096));
     daemon.ok(&["export", "delete", "fast/vm01", "--id", "nbd"]);
     assert!(clients[0].read(0, 4096).is_err());
-    assert_eq!(clients[1].read(0, 4096).unwrap(), pattern(7, 4096), "another export is left alone");
+    assert_eq!(clients[1].read(0, 4096).unwrap(), pattern(7, 4096), "the other export still works");
     drop(clients);
     daemon.stop();
 }
 
 #[test]
 fn the_state_file_of_an_older_release_is_read() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);

@@ -1,4 +1,5 @@
-//! Volumes as files: made, restored, resized, taken away, left behind by daemons that were killed, and file systems in them.
+//! FUSE exports: creation, restart, resize, removal, stale mounts of killed daemons, and file
+//! systems on them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -10,22 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use super::harness::{Daemon, Home, until};
+use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::pattern;
 
 const BLOCK: usize = 4096;
 
-fn place(home: &Home) -> PathBuf {
+fn mount_point(home: &DaemonHome) -> PathBuf {
     home.path("fuse/fast/vm01")
 }
 
-/// Makes a pool and exports a volume of it. False if tests that mount are skipped.
-fn export(daemon: &Daemon<'_>, more: &[&str]) -> bool {
+/// Creates a pool and exports a volume. Returns false if FUSE tests are skipped.
+fn export(daemon: &Daemon<'_>, extra: &[&str]) -> bool {
     if !test_support::has_fuse() {
         return false;
     }
     daemon.make_pool();
-    daemon.ok(&[&["export", "create", "fast/vm01", "--fuse"], more].concat());
+    daemon.ok(&[&["export", "create", "fast/vm01", "--fuse"], extra].concat());
     true
 }
 
@@ -33,15 +34,15 @@ fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-fn is_mounted(place: &Path) -> bool {
+fn is_mounted(mount_point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == place.to_str())
+    table.lines().any(|line| line.split(' ').nth(4) == mount_point.to_str())
 }
 
-/// What a test that fails has mounted.
-struct Mounted<'a>(&'a Path);
+/// Unmounts a file if the test fails.
+struct UnmountGuard<'a>(&'a Path);
 
-impl Drop for Mounted<'_> {
+impl Drop for UnmountGuard<'_> {
     fn drop(&mut self) {
         while is_mounted(self.0) && Command::new("umount").arg("-l").arg(self.0).status().unwrap().success() {
         }
@@ -49,20 +50,20 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn a_volume_is_a_file_and_still_is_after_a_restart() {
-    let home = Home::new();
+fn a_fuse_export_survives_a_restart() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     if !export(&daemon, &[]) {
         return;
     }
-    let place = place(&home);
-    let _mounted = Mounted(&place);
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
     let listed = &daemon.json(&["export", "list"])[0];
     assert_eq!(
         (&listed["protocol"], &listed["uris"], &listed["connections"]),
-        (&json!("fuse"), &json!([place]), &json!(0))
+        (&json!("fuse"), &json!([mount_point]), &json!(0))
     );
-    let file = open(&place);
+    let file = open(&mount_point);
     assert_eq!(file.metadata().unwrap().len(), 1 << 30);
     until("the file is counted as open", || daemon.json(&["export", "list"])[0]["connections"] == 1);
     let data = pattern(1, 1 << 20);
@@ -73,88 +74,88 @@ fn a_volume_is_a_file_and_still_is_after_a_restart() {
     file.write_all_at(&[3; 512], (2 << 30) - 512).unwrap();
     drop(file);
     daemon.stop();
-    assert!(!is_mounted(&place) && !place.exists());
+    assert!(!is_mounted(&mount_point) && !mount_point.exists());
 
     let daemon = home.start_with(&["--threads", "2"]);
     let mut found = vec![0; data.len()];
-    open(&place).read_exact_at(&mut found, 12345).unwrap();
+    open(&mount_point).read_exact_at(&mut found, 12345).unwrap();
     assert!(found == data);
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--nbd"]);
     assert!(refusal.contains("exported already"), "{refusal}");
     daemon.ok(&["export", "delete", "fast/vm01"]);
-    assert!(!is_mounted(&place) && !place.exists());
+    assert!(!is_mounted(&mount_point) && !mount_point.exists());
     daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
     daemon.stop();
 }
 
 #[test]
-fn a_file_that_is_open_is_taken_away_by_force_only() {
-    let home = Home::new();
+fn an_open_fuse_export_is_removed_by_force_only() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     if !export(&daemon, &[]) {
         return;
     }
-    let place = place(&home);
-    let _mounted = Mounted(&place);
-    let file = open(&place);
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
+    let file = open(&mount_point);
     file.write_all_at(&[5; BLOCK], 0).unwrap();
     let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
     assert!(refusal.contains("in use as") && refusal.contains("--force"), "{refusal}");
     let refusal = daemon.refused(&["pool", "close", "fast"]);
     assert!(refusal.contains("exported"), "{refusal}");
     file.write_all_at(&[6; BLOCK], 0).unwrap();
-    // With its pool, and back with it.
+    // The export is removed with its pool and returns with it.
     daemon.ok(&["pool", "close", "fast", "--force"]);
     assert!(file.write_at(&[7; BLOCK], 0).is_err());
-    assert!(!is_mounted(&place));
+    assert!(!is_mounted(&mount_point));
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
     daemon.ok(&["pool", "open", "fast"]);
-    let file = open(&place);
+    let file = open(&mount_point);
     let mut found = [0; BLOCK];
     file.read_exact_at(&mut found, 0).unwrap();
     assert_eq!(found, [6; BLOCK]);
     daemon.ok(&["export", "delete", "fast/vm01", "--force"]);
     assert!(file.read_at(&mut found, 0).is_err());
-    assert!(!is_mounted(&place) && !place.exists());
+    assert!(!is_mounted(&mount_point) && !mount_point.exists());
     assert_eq!(daemon.json(&["export", "list"]), json!([]));
     daemon.stop();
 }
 
 #[test]
-fn a_daemon_that_is_interrupted_leaves_no_mount_although_a_file_is_open() {
-    let home = Home::new();
+fn an_interrupted_daemon_unmounts_open_files() {
+    let home = DaemonHome::new();
     let mut daemon = home.start();
     if !export(&daemon, &[]) {
         return;
     }
-    let place = place(&home);
-    let _mounted = Mounted(&place);
-    let file = open(&place);
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
+    let file = open(&mount_point);
     file.write_all_at(&[5; BLOCK], 0).unwrap();
     file.sync_all().unwrap();
     daemon.signal("INT");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
     assert!(daemon.log().contains("removed a file that is open"), "{}", daemon.log());
-    assert!(!is_mounted(&place) && !place.exists());
+    assert!(!is_mounted(&mount_point) && !mount_point.exists());
     assert!(file.read_at(&mut [0; BLOCK], 0).is_err());
     drop(daemon);
     let daemon = home.start();
     let mut found = [0; BLOCK];
-    open(&place).read_exact_at(&mut found, 0).unwrap();
+    open(&mount_point).read_exact_at(&mut found, 0).unwrap();
     assert_eq!(found, [5; BLOCK]);
     daemon.stop();
 }
 
 #[test]
-fn snapshots_are_files_that_are_only_read() {
-    let home = Home::new();
+fn snapshots_are_read_only_files() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     if !export(&daemon, &[]) {
         return;
     }
-    let (place, before) = (place(&home), home.path("fuse/fast/vm01@before"));
-    let _mounted = (Mounted(&place), Mounted(&before));
-    let file = open(&place);
+    let (mount_point, before) = (mount_point(&home), home.path("fuse/fast/vm01@before"));
+    let _mounted = (UnmountGuard(&mount_point), UnmountGuard(&before));
+    let file = open(&mount_point);
     file.write_all_at(&[1; BLOCK], 0).unwrap();
     daemon.ok(&["volume", "snapshot", "fast/vm01@before"]);
     daemon.ok(&["export", "create", "fast/vm01@before", "--fuse"]);
@@ -168,32 +169,32 @@ fn snapshots_are_files_that_are_only_read() {
 }
 
 #[test]
-fn what_is_in_the_place_of_a_file_is_left_alone() {
-    let home = Home::new();
+fn an_existing_file_at_the_mount_point_is_kept() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     std::fs::create_dir_all(home.path("fuse/fast")).unwrap();
-    let place = place(&home);
-    std::fs::write(&place, "precious").unwrap();
+    let mount_point = mount_point(&home);
+    std::fs::write(&mount_point, "precious").unwrap();
     daemon.make_pool();
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--fuse"]);
     assert!(
         refusal.contains("was not created by this program") && refusal.contains("--fuse-directory"),
         "{refusal}"
     );
-    assert_eq!(std::fs::read(&place).unwrap(), b"precious");
+    assert_eq!(std::fs::read(&mount_point).unwrap(), b"precious");
     assert_eq!(daemon.json(&["export", "list"]), json!([]));
     daemon.stop();
 }
 
-/// Writes with a version each and syncs now and then, until it is cut off. What was synced must be there, what came later may
-/// be.
-struct Writer {
+/// Writes versioned blocks and syncs sometimes, until a write fails. Synced versions must survive;
+/// later ones may.
+struct SyncingWriter {
     version: AtomicU64,
     synced: Mutex<Vec<u64>>,
     stop: AtomicBool,
 }
 
-impl Writer {
+impl SyncingWriter {
     const BLOCKS: u64 = 512;
 
     fn content(block: u64, version: u64) -> Vec<u8> {
@@ -203,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Writes until something fails.
+    /// Writes until a write fails.
     fn run(&self, file: &File) {
         let mut written = self.synced.lock().unwrap().clone();
         for round in 0u64.. {
@@ -223,7 +224,7 @@ impl Writer {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Every block has the version that was synced, or a later one.
+    /// Checks that every block holds its synced version or a later one.
     fn check(&self, file: &File) {
         let latest = self.version.load(Ordering::Relaxed);
         let mut synced = self.synced.lock().unwrap();
@@ -232,56 +233,59 @@ impl Writer {
             file.read_exact_at(&mut found, block * BLOCK as u64).unwrap();
             let fits = |candidate: &u64| found == Self::content(block, *candidate);
             let now = std::iter::once(*version).chain(*version..=latest).find(fits);
-            *version = now.unwrap_or_else(|| panic!("block {block} has lost version {version}"));
+            *version = now.unwrap_or_else(|| panic!("block {block} lost version {version}"));
         }
     }
 }
 
 #[test]
-fn what_was_synced_is_there_after_kills_and_no_mount_is_left_behind() {
+fn synced_data_survives_kills_and_stale_mounts_are_removed() {
     let rounds: u64 = std::env::var("GABION_CRASH_ROUNDS").map_or(4, |rounds| rounds.parse().unwrap());
-    let home = Home::new();
+    let home = DaemonHome::new();
     let mut daemon = home.start_with(&["--threads", "2"]);
     if !export(&daemon, &[]) {
         return;
     }
-    let place = place(&home);
-    let _mounted = Mounted(&place);
-    let writer = Writer {
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
+    let writer = SyncingWriter {
         version: AtomicU64::new(0),
-        synced: Mutex::new(vec![0; Writer::BLOCKS as usize]),
+        synced: Mutex::new(vec![0; SyncingWriter::BLOCKS as usize]),
         stop: AtomicBool::new(false),
     };
     for round in 0..rounds {
         writer.stop.store(false, Ordering::Relaxed);
         let before = writer.version.load(Ordering::Relaxed);
-        let options =
-            OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&place);
-        // One that is open over the kill, as a loop device would have it.
-        let held = options.unwrap();
+        let options = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::DIRECT.bits() as i32)
+            .open(&mount_point);
+        // A file that stays open during the kill, as for a loop device.
+        let open_file = options.unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| writer.run(&open(&place)));
+            scope.spawn(|| writer.run(&open(&mount_point)));
             let enough = before + 200 + round * 150;
-            until("it writes", || writer.version.load(Ordering::Relaxed) > enough);
+            until("the writer makes progress", || writer.version.load(Ordering::Relaxed) > enough);
             daemon.kill();
-            until("the writer has noticed", || writer.stop.load(Ordering::Relaxed));
+            until("the writer gets an error", || writer.stop.load(Ordering::Relaxed));
         });
-        assert!(held.metadata().is_err() || held.read_at(&mut [0; BLOCK], 0).is_err());
-        assert!(std::fs::metadata(&place).is_err(), "it does not look as if it were there");
+        assert!(open_file.metadata().is_err() || open_file.read_at(&mut [0; BLOCK], 0).is_err());
+        assert!(std::fs::metadata(&mount_point).is_err(), "the stale mount point is inaccessible");
         daemon = home.start_with(&["--threads", "2"]);
         assert!(daemon.log().contains("removed a stale mount"), "{}", daemon.log());
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let here = table.lines().filter(|line| line.split(' ').nth(4) == place.to_str()).count();
-        assert_eq!(here, 1, "one mount, and none below it");
-        writer.check(&open(&place));
+        let mounts = table.lines().filter(|line| line.split(' ').nth(4) == mount_point.to_str()).count();
+        assert_eq!(mounts, 1, "one mount without another one below");
+        writer.check(&open(&mount_point));
     }
     daemon.stop();
 }
 
-/// A loop device that is there as long as this is.
-struct Loop(String);
+/// A loop device, detached on drop.
+struct LoopGuard(String);
 
-impl Drop for Loop {
+impl Drop for LoopGuard {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.0]).output();
     }
@@ -295,26 +299,26 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_file_system_lives_in_a_file() {
+fn a_file_system_works_on_a_fuse_export() {
     if !test_support::has_loop() || !test_support::has_programs(&["losetup", "mkfs.ext4", "e2fsck", "fstrim"])
     {
         return;
     }
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     if !export(&daemon, &[]) {
         return;
     }
-    let (place, at) = (place(&home), home.path("mnt"));
-    let (file, mnt) = (place.to_str().unwrap(), at.to_str().unwrap());
-    let _mounted = Mounted(&place);
+    let (mount_point, at) = (mount_point(&home), home.path("mnt"));
+    let (file, mnt) = (mount_point.to_str().unwrap(), at.to_str().unwrap());
+    let _mounted = UnmountGuard(&mount_point);
     run("mkfs.ext4", &["-q", file]);
     let output = Command::new("losetup").args(["--direct-io=on", "--find", "--show", file]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let device = Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+    let device = LoopGuard(String::from_utf8(output.stdout).unwrap().trim().to_owned());
     std::fs::create_dir(&at).unwrap();
     run("mount", &[&device.0, mnt]);
-    let _at = Mounted(&at);
+    let _at = UnmountGuard(&at);
     let data = pattern(9, 20 << 20);
     std::fs::write(at.join("data"), &data).unwrap();
     run("sync", &["-f", mnt]);
@@ -326,61 +330,62 @@ fn a_file_system_lives_in_a_file() {
     std::fs::remove_file(at.join("more")).unwrap();
     run("sync", &["-f", mnt]);
     run("fstrim", &[mnt]);
-    assert!(stored() < full + (4 << 20), "what is trimmed is free: {} after {full}", stored());
+    assert!(stored() < full + (4 << 20), "trimmed space is not free: {} after {full}", stored());
     let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
     assert!(refusal.contains("in use"), "{refusal}");
     run("umount", &[mnt]);
     drop(device);
     run("e2fsck", &["-fn", file]);
 
-    // And again, by another daemon, with a drive lost.
+    // Again with a new daemon and a failed drive.
     daemon.kill();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
     run("mount", &["-o", "loop,ro", file, mnt]);
     assert!(std::fs::read(at.join("data")).unwrap() == data);
     run("umount", &[mnt]);
-    until("nobody has it open", || daemon.json(&["export", "list"])[0]["connections"] == 0);
+    until("the file is closed", || daemon.json(&["export", "list"])[0]["connections"] == 0);
     daemon.ok(&["export", "delete", "fast/vm01"]);
 }
 
-/// True if nobody can open a place or make a file there, root neither.
-fn is_out_of_reach(place: &Path) -> bool {
-    let open = |create| OpenOptions::new().write(true).create(create).open(place).is_ok();
+/// Returns true if the path can neither be opened nor created, even by root.
+fn is_inaccessible(mount_point: &Path) -> bool {
+    let open = |create| OpenOptions::new().write(true).create(create).open(mount_point).is_ok();
     !open(false) && !open(true)
 }
 
 #[test]
-fn nobody_can_write_in_the_place_of_a_file_while_its_pool_is_not_open() {
-    let home = Home::new();
+fn the_mount_point_is_inaccessible_while_the_pool_is_closed() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     if !export(&daemon, &[]) {
         return;
     }
-    let place = place(&home);
-    let _mounted = Mounted(&place);
-    open(&place).write_all_at(&[5; BLOCK], 0).unwrap();
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
+    open(&mount_point).write_all_at(&[5; BLOCK], 0).unwrap();
     daemon.kill();
-    // The next daemon cannot open the pool yet, as while that takes its time.
+    // The next daemon cannot open the pool.
     std::fs::rename(home.path("drives"), home.path("elsewhere")).unwrap();
     let mut daemon = home.start();
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
-    assert!(!is_mounted(&place), "what the last daemon had mounted is gone");
-    assert!(is_out_of_reach(&place));
+    assert!(!is_mounted(&mount_point), "the stale mount is removed");
+    assert!(is_inaccessible(&mount_point));
     std::fs::rename(home.path("elsewhere"), home.path("drives")).unwrap();
     daemon.ok(&["pool", "open", "fast"]);
     let mut found = [0; BLOCK];
-    open(&place).read_exact_at(&mut found, 0).unwrap();
+    open(&mount_point).read_exact_at(&mut found, 0).unwrap();
     assert_eq!(found, [5; BLOCK]);
-    // Nor while the pool is closed; and no daemon or export that is gone leaves anything.
+    // The path is also inaccessible while the pool is closed, and removed with the daemon or the
+    // export.
     daemon.ok(&["pool", "close", "fast", "--force"]);
-    assert!(is_out_of_reach(&place));
-    // In order, although its log has the pool that was not there.
+    assert!(is_inaccessible(&mount_point));
+    // The daemon shuts down cleanly, although its log has the error of the missing pool.
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
-    assert!(std::fs::symlink_metadata(&place).is_err());
+    assert!(std::fs::symlink_metadata(&mount_point).is_err());
     let daemon = home.start();
-    assert!(is_out_of_reach(&place));
+    assert!(is_inaccessible(&mount_point));
     daemon.ok(&["export", "delete", "fast/vm01"]);
-    assert!(std::fs::symlink_metadata(&place).is_err());
+    assert!(std::fs::symlink_metadata(&mount_point).is_err());
 }

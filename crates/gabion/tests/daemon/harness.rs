@@ -1,4 +1,4 @@
-//! Starting daemons, running commands, and what they say.
+//! Test harness: starts daemons and runs commands.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longest time that anything in a test may take.
+/// Time limit of any step of a test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
-/// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const GABION: &str = env!("CARGO_BIN_EXE_gabion");
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -25,7 +25,7 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// A command with an environment that says nothing to it.
+/// Returns a command without GABION_* variables in its environment.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(GABION);
     command.args(arguments).stdin(Stdio::null());
@@ -36,19 +36,19 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub(crate) fn run(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A place where daemons can live, one after the other.
-pub(crate) struct Home {
+/// The temporary directory of daemons that run one after another.
+pub(crate) struct DaemonHome {
     directory: TempDir,
 }
 
-impl Home {
+impl DaemonHome {
     pub(crate) fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -57,12 +57,12 @@ impl Home {
         self.directory.path().join(name)
     }
 
-    /// The same, as an argument.
+    /// Returns a path as an argument.
     pub(crate) fn arg(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Makes a sparse file.
+    /// Creates a sparse file.
     pub(crate) fn file(&self, name: &str, size: u64) -> String {
         std::fs::File::create(self.path(name)).unwrap().set_len(size).unwrap();
         self.arg(name)
@@ -76,11 +76,11 @@ impl Home {
         self.path("nbd.sock")
     }
 
-    /// The daemon of this place, not started yet.
-    pub(crate) fn serve(&self, more: &[&str]) -> Command {
+    /// Returns the command that starts the daemon.
+    pub(crate) fn serve(&self, extra: &[&str]) -> Command {
         let mut serve = command(&["serve"]);
-        // What a test says with flags wins over this.
-        serve.args(more).env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
+        // Flags override these variables.
+        serve.args(extra).env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
         serve.env("GABION_STATE_DIR", self.path("state")).env("GABION_NBD_SOCKET", self.nbd_socket());
         serve
             .env("GABION_VHOST_DIRECTORY", self.path("vhost"))
@@ -90,12 +90,12 @@ impl Home {
         serve
     }
 
-    /// Runs a command against the daemon of this place.
+    /// Runs a command with this daemon.
     pub(crate) fn gabion(&self, arguments: &[&str]) -> Ran {
         run(&mut self.client(arguments))
     }
 
-    /// A command against the daemon of this place, not started yet.
+    /// Returns a command for this daemon.
     pub(crate) fn client(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", self.socket());
@@ -103,16 +103,16 @@ impl Home {
         command
     }
 
-    /// Starts the daemon, and waits until it has opened what it opens.
+    /// Starts the daemon and waits until it is ready.
     pub(crate) fn start(&self) -> Daemon<'_> {
         self.start_with(&[])
     }
 
-    pub(crate) fn start_with(&self, more: &[&str]) -> Daemon<'_> {
-        self.start_by(self.serve(more))
+    pub(crate) fn start_with(&self, extra: &[&str]) -> Daemon<'_> {
+        self.start_by(self.serve(extra))
     }
 
-    /// Starts a daemon by this command, and waits until it has opened what it opens.
+    /// Starts the daemon with this command and waits until it is ready.
     pub(crate) fn start_by(&self, mut serve: Command) -> Daemon<'_> {
         let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -139,16 +139,16 @@ impl Home {
     }
 }
 
-/// A daemon that runs. Dropped, it is killed.
+/// A running daemon; killed on drop.
 pub(crate) struct Daemon<'a> {
-    home: &'a Home,
+    home: &'a DaemonHome,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Daemon<'_> {
-    /// Runs a command, which must succeed, and gives what it printed.
+    /// Runs a command that must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.home.gabion(arguments);
@@ -156,7 +156,7 @@ impl Daemon<'_> {
         ran.out
     }
 
-    /// Runs a command with `--json`, which must succeed.
+    /// Runs a command with `--json` that must succeed.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut with_json = arguments.to_vec();
@@ -165,18 +165,18 @@ impl Daemon<'_> {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// Runs a command, which must fail with exit status 1, and gives what it said.
+    /// Runs a command that must fail with exit status 1. Returns its standard error.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let ran = self.home.gabion(arguments);
         assert_eq!(ran.code, Some(1), "gabion {}: {ran:?}\n{}", arguments.join(" "), self.log());
-        assert!(ran.out.is_empty(), "what failed printed a result: {ran:?}");
+        assert!(ran.out.is_empty(), "a failed command printed a result: {ran:?}");
         assert!(ran.err.lines().any(|line| line.starts_with("gabion: ")), "{ran:?}");
         assert!(!ran.err.contains("panicked") && !ran.err.contains("a bug"), "{ran:?}");
         ran.err
     }
 
-    /// One pool.
+    /// Returns the status of a pool.
     #[track_caller]
     pub(crate) fn pool(&self, name: &str) -> Value {
         let ran = self.home.gabion(&["pool", "status", name, "--json"]);
@@ -184,7 +184,7 @@ impl Daemon<'_> {
         pools[0].clone()
     }
 
-    /// Makes a pool of five small files, and a volume in it.
+    /// Creates a pool of five small files with one volume.
     #[track_caller]
     pub(crate) fn make_pool(&self) {
         let files = self.home.arg("drives");
@@ -204,7 +204,7 @@ impl Daemon<'_> {
         self.ok(&["volume", "create", "fast/vm01", "--size", "1G"]);
     }
 
-    /// Everything that was logged.
+    /// Returns the log.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().join("\n")
     }
@@ -213,7 +213,7 @@ impl Daemon<'_> {
         self.child.id()
     }
 
-    /// Tells it to end, and waits for that.
+    /// Stops the daemon and waits for its end. Fails if the log has errors.
     #[track_caller]
     pub(crate) fn stop(mut self) -> String {
         self.signal("TERM");
@@ -224,7 +224,7 @@ impl Daemon<'_> {
         log
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the daemon and waits for its end.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.wait();
@@ -251,17 +251,17 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// A process that has a file open, until it is dropped.
+/// A process that keeps a file open until it is dropped.
 pub(crate) struct Holder(Child);
 
 impl Holder {
-    /// Opens by the shell's redirection `how`: `<` for reading, `>>` for writing.
-    pub(crate) fn of(path: &str, how: &str) -> Self {
-        let script = format!("exec 3{how}\"$0\"; exec cat");
+    /// Opens the file with the shell's redirection: `<` for reading, `>>` for writing.
+    pub(crate) fn of(path: &str, redirection: &str) -> Self {
+        let script = format!("exec 3{redirection}\"$0\"; exec cat");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
-        // It is what it is to be, and has opened the file, when it repeats what it is told.
+        // The process has opened the file when it echoes its input.
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         Self(child)
@@ -279,18 +279,18 @@ impl Drop for Holder {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 #[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(expectation: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
-        // Whoever is waited for needs the processors.
-        std::thread::sleep(PAUSE);
+    while !condition() {
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {expectation}");
+        // The awaited process needs the CPUs.
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The names of files in a directory.
+/// Returns the names of the files in a directory, sorted.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<_> =

@@ -1,4 +1,4 @@
-//! Volumes to images and images to volumes.
+//! Export and import of images.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,93 +7,98 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use super::harness::{Daemon, Home, Ran, command, names, run};
+use super::harness::{Daemon, DaemonHome, Ran, command, names, run};
 use super::nbd::{Client, pattern};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// A command that finds no other program.
-fn alone(home: &Home, arguments: &[&str]) -> Ran {
+/// Runs a command with an empty PATH.
+fn run_without_path(home: &DaemonHome, arguments: &[&str]) -> Ran {
     let mut command = command(arguments);
     run(command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", home.socket()).env("PATH", ""))
 }
-/// Connects to a volume, which is exported for that.
-fn connect(home: &Home, daemon: &Daemon<'_>, name: &str) -> Client {
+
+/// Exports a volume and connects to it.
+fn connect(home: &DaemonHome, daemon: &Daemon<'_>, name: &str) -> Client {
     daemon.ok(&["export", "create", name, "--nbd"]);
     Client::connect(&home.nbd_socket(), name).unwrap()
 }
 
-/// Some data in a volume of 1 GiB: 4 MiB in its middle, a block at its beginning and one at its end.
-fn write_some(client: &mut Client) {
+/// Writes data to a volume of 1 GiB: 4 MiB in the middle, one block at the start and one at the
+/// end.
+fn write_data(client: &mut Client) {
     client.write(0, &pattern(1, 4096)).unwrap();
     client.write(512 * MIB + 4096, &pattern(2, 4 << 20)).unwrap();
     client.write(GIB - 4096, &pattern(3, 4096)).unwrap();
     client.flush().unwrap();
 }
 
-fn has_some(client: &mut Client) {
+fn verify_data(client: &mut Client) {
     assert_eq!(client.size, GIB);
     assert!(client.read(0, 8192).unwrap() == [pattern(1, 4096), vec![0; 4096]].concat());
     assert!(client.read(512 * MIB + 4096, 4 << 20).unwrap() == pattern(2, 4 << 20));
     assert!(client.read(GIB - 8192, 8192).unwrap() == [vec![0; 4096], pattern(3, 4096)].concat());
 }
 
-/// What is there but the drives, to be compared.
-fn all_of(daemon: &Daemon<'_>) -> (String, String) {
+/// Returns the volumes, snapshots and exports.
+fn listing(daemon: &Daemon<'_>) -> (String, String) {
     (daemon.ok(&["volume", "list", "--snapshots", "-q"]), daemon.ok(&["export", "list", "-q"]))
 }
 
 #[test]
-fn a_volume_becomes_a_sparse_raw_image_and_a_volume_again_without_any_other_program() {
-    let home = Home::new();
+fn a_raw_image_round_trip_is_sparse_and_needs_no_other_program() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let mut client = connect(&home, &daemon, "fast/vm01");
-    write_some(&mut client);
-    let before = all_of(&daemon);
+    write_data(&mut client);
+    let before = listing(&daemon);
 
     let path = home.arg("vm01.img");
-    let ran = alone(&home, &["volume", "export-image", "fast/vm01", &path, "--json"]);
+    let ran = run_without_path(&home, &["volume", "export-image", "fast/vm01", &path, "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let data = 4 * MIB + 8192;
-    assert_eq!((&told["size"], &told["data"], &told["format"]), (&GIB.into(), &data.into(), &"raw".into()));
-    let about = std::fs::metadata(&path).unwrap();
-    assert_eq!((about.len(), about.mode() & 0o777), (GIB, 0o600));
-    assert!(about.blocks() * 512 <= 8 * MIB, "it takes {} blocks", about.blocks());
+    assert_eq!(
+        (&result["size"], &result["data"], &result["format"]),
+        (&GIB.into(), &data.into(), &"raw".into())
+    );
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert_eq!((metadata.len(), metadata.mode() & 0o777), (GIB, 0o600));
+    assert!(metadata.blocks() * 512 <= 8 * MIB, "the image uses {} blocks", metadata.blocks());
     let image = File::open(&path).unwrap();
     let mut middle = vec![0; 4 << 20];
     image.read_exact_at(&mut middle, 512 * MIB + 4096).unwrap();
     assert!(middle == pattern(2, 4 << 20));
-    assert_eq!(all_of(&daemon), before, "what was made for the copy is gone");
+    assert_eq!(listing(&daemon), before, "the temporary snapshot and export are deleted");
 
-    let ran = alone(&home, &["volume", "import", "fast/copy", &path, "--json"]);
+    let ran = run_without_path(&home, &["volume", "import", "fast/copy", &path, "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((&told["size"], &told["data"]), (&GIB.into(), &data.into()));
+    let result: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&result["size"], &result["data"]), (&GIB.into(), &data.into()));
     assert_eq!(daemon.json(&["volume", "show", "fast/copy"])["stored"], data);
-    has_some(&mut connect(&home, &daemon, "fast/copy"));
+    verify_data(&mut connect(&home, &daemon, "fast/copy"));
     drop(client);
     daemon.stop();
 }
 
 #[test]
-fn zeros_and_odd_ends_of_an_image_become_a_volume_of_whole_blocks() {
-    let home = Home::new();
+fn an_image_with_zeros_and_a_partial_block_becomes_a_volume_of_whole_blocks() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let path = home.path("odd");
     let mut file = File::create(&path).unwrap();
-    // Zeros that are written, data, and an end within a sector.
+    // Written zeros, data, and an end within a sector.
     file.write_all(&[vec![0; 2 << 20], pattern(4, 70_001)].concat()).unwrap();
     drop(file);
     let path = path.to_str().unwrap();
-    let told = daemon.json(&["volume", "import", "fast/odd", path]);
+    let result = daemon.json(&["volume", "import", "fast/odd", path]);
     let shown = daemon.json(&["volume", "show", "fast/odd"]);
     let (data, size) = (70_001u64.next_multiple_of(4096), (2 * MIB + 70_001).next_multiple_of(4096));
     assert_eq!((&shown["size"], &shown["stored"]), (&size.into(), &data.into()));
-    assert_eq!(told["data"], data, "zeros are not even sent");
+    assert_eq!(result["data"], data, "zeros are not copied");
     let mut client = connect(&home, &daemon, "fast/odd");
     let read = client.read(2 * MIB, data as usize).unwrap();
     assert!(read[..70_001] == pattern(4, 70_001) && read[70_001..].iter().all(|byte| *byte == 0));
@@ -106,34 +111,34 @@ fn zeros_and_odd_ends_of_an_image_become_a_volume_of_whole_blocks() {
 }
 
 #[test]
-fn a_snapshot_becomes_a_qcow2_image_and_a_volume_again() {
-    let home = Home::new();
+fn a_qcow2_image_round_trip_preserves_the_data() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let path = home.arg("vm01.qcow2");
-    let ran = alone(&home, &["volume", "export-image", "fast/vm01", &path]);
+    let ran = run_without_path(&home, &["volume", "export-image", "fast/vm01", &path]);
     assert!(ran.code == Some(1) && ran.err.contains("qemu-utils"), "{ran:?}");
     if !test_support::has_program("qemu-img") {
         return;
     }
     let mut client = connect(&home, &daemon, "fast/vm01");
-    write_some(&mut client);
+    write_data(&mut client);
     daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
     client.write(0, &[9; 4096]).unwrap();
-    let before = all_of(&daemon);
+    let before = listing(&daemon);
     daemon.ok(&["volume", "export-image", "fast/vm01@one", &path]);
-    assert_eq!(all_of(&daemon), before);
+    assert_eq!(listing(&daemon), before);
     let image = std::fs::read(&path).unwrap();
     assert!(image.starts_with(b"QFI\xfb") && image.len() < 8 << 20, "{} bytes", image.len());
 
-    let ran = alone(&home, &["volume", "import", "fast/copy", &path]);
+    let ran = run_without_path(&home, &["volume", "import", "fast/copy", &path]);
     assert!(ran.code == Some(1) && ran.err.contains("qemu-utils"), "{ran:?}");
-    // What it is counts, not what it is called.
+    // The content determines the format, not the name.
     let other = home.arg("image");
     std::fs::rename(&path, &other).unwrap();
     daemon.ok(&["volume", "import", "fast/copy", &other]);
-    has_some(&mut connect(&home, &daemon, "fast/copy"));
-    // Unless the user says what it is.
+    verify_data(&mut connect(&home, &daemon, "fast/copy"));
+    // --format overrides the detection.
     daemon.ok(&["volume", "import", "fast/bytes", &other, "--format", "raw"]);
     let mut bytes = connect(&home, &daemon, "fast/bytes");
     assert!(bytes.read(0, 4096).unwrap() == image[..4096]);
@@ -142,8 +147,8 @@ fn a_snapshot_becomes_a_qcow2_image_and_a_volume_again() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_and_what_makes_no_sense_leaves_nothing() {
-    let home = Home::new();
+fn existing_files_are_kept_and_refused_copies_leave_nothing() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let image = home.arg("images/vm01.img");
@@ -151,7 +156,7 @@ fn what_is_there_is_not_overwritten_and_what_makes_no_sense_leaves_nothing() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(&image, "precious").unwrap();
     let small = home.file("small", 4096);
-    let before = all_of(&daemon);
+    let before = listing(&daemon);
     let inside = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (new, vmdk, none) = (inside("new"), inside("new.vmdk"), inside("none/new"));
     let directory_name = directory.to_str().unwrap();
@@ -159,25 +164,25 @@ fn what_is_there_is_not_overwritten_and_what_makes_no_sense_leaves_nothing() {
         (&["export-image", "fast/vm01", &image][..], "--force"),
         (&["export-image", "fast/vm01", directory_name, "--force"], "is not a file"),
         (&["export-image", "fast/vm01", &none], "No such file"),
-        (&["export-image", "fast/vm01", &vmdk], "'vmdk' are not written"),
+        (&["export-image", "fast/vm01", &vmdk], "cannot write images of the format 'vmdk'"),
         (&["export-image", "fast/none", &new], "no volume 'none'"),
         (&["export-image", "fast/vm01@none", &new], "no snapshot 'vm01@none'"),
         (&["import", "fast/vm01", &small], "already"),
         (&["import", "fast/new", &new], "No such file"),
         (&["import", "fast/new", directory_name], "is not a file"),
-        (&["import", "fast/new", &small, "--size", "1K"], "does not fit"),
+        (&["import", "fast/new", &small, "--size", "1K"], "is smaller than the disk"),
         (&["import", "none/new", &small], "no pool 'none'"),
     ] {
         let refusal = daemon.refused(&[&["volume"], arguments].concat());
         assert!(refusal.contains(message), "{arguments:?}: {refusal}");
     }
     assert_eq!(std::fs::read_to_string(&image).unwrap(), "precious");
-    assert_eq!((all_of(&daemon), names(&directory)), (before, vec!["vm01.img".to_owned()]));
+    assert_eq!((listing(&daemon), names(&directory)), (before, vec!["vm01.img".to_owned()]));
     daemon.ok(&["volume", "export-image", "fast/vm01", &image, "--force"]);
     assert_eq!(std::fs::metadata(&image).unwrap().len(), GIB);
     assert_eq!(names(&directory), ["vm01.img"]);
 
-    // A snapshot that is served already is read there, and stays served.
+    // An existing export of a snapshot is used and kept.
     daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
     daemon.ok(&["export", "create", "fast/vm01@one", "--nbd"]);
     daemon.ok(&["volume", "export-image", "fast/vm01@one", &new]);
@@ -186,43 +191,43 @@ fn what_is_there_is_not_overwritten_and_what_makes_no_sense_leaves_nothing() {
 }
 
 #[test]
-fn an_image_that_does_not_fit_the_pool_leaves_no_volume() {
-    let home = Home::new();
+fn an_image_too_large_for_the_pool_leaves_no_volume() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let path = home.path("full");
     let file = File::create(&path).unwrap();
-    let piece = pattern(5, 1 << 20);
+    let chunk = pattern(5, 1 << 20);
     for index in 0..280 {
-        file.write_all_at(&piece, index * MIB).unwrap();
+        file.write_all_at(&chunk, index * MIB).unwrap();
     }
     let refusal = daemon.refused(&["volume", "import", "fast/full", path.to_str().unwrap()]);
     assert!(refusal.contains("pool is full"), "{refusal}");
-    assert_eq!(all_of(&daemon), ("fast/vm01\n".to_owned(), String::new()));
+    assert_eq!(listing(&daemon), ("fast/vm01\n".to_owned(), String::new()));
     daemon.stop();
 }
 
-/// Stands where NBD is served, and keeps whoever comes waiting until it is told to let them through.
-struct Gate {
+/// A proxy on the NBD socket that holds connections back until it is opened.
+struct NbdGate {
     arrived: mpsc::Receiver<()>,
     open: mpsc::Sender<()>,
 }
 
-impl Gate {
-    /// From now on.
-    fn new(home: &Home) -> Self {
+impl NbdGate {
+    /// Replaces the NBD socket.
+    fn new(home: &DaemonHome) -> Self {
         let behind = home.path("behind.sock");
         std::fs::rename(home.nbd_socket(), &behind).unwrap();
         let listener = UnixListener::bind(home.nbd_socket()).unwrap();
-        let (told, arrived) = mpsc::channel();
+        let (result, arrived) = mpsc::channel();
         let (open, opened) = mpsc::channel();
         std::thread::spawn(move || {
             let mut is_open = false;
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
                 if !is_open {
-                    told.send(()).unwrap();
-                    // A test that ends without opening it leaves them standing there.
+                    result.send(()).unwrap();
+                    // A test that ends without opening the gate drops the connections.
                     let Ok(()) = opened.recv() else { return };
                     is_open = true;
                 }
@@ -245,22 +250,22 @@ impl Gate {
     }
 }
 
-fn begin(home: &Home, arguments: &[&str]) -> Child {
+fn spawn(home: &DaemonHome, arguments: &[&str]) -> Child {
     let mut command = command(arguments);
     command.env("GABION_CONFIG", "/dev/null").env("GABION_SOCKET", home.socket());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 #[test]
-fn an_image_is_what_the_volume_was_at_the_beginning() {
-    let home = Home::new();
+fn an_image_holds_the_state_at_the_start_of_the_export() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let mut client = connect(&home, &daemon, "fast/vm01");
     client.write(0, &pattern(1, 1 << 20)).unwrap();
-    let gate = Gate::new(&home);
+    let gate = NbdGate::new(&home);
     let path = home.arg("vm01.img");
-    let child = begin(&home, &["volume", "export-image", "fast/vm01", &path]);
+    let child = spawn(&home, &["volume", "export-image", "fast/vm01", &path]);
     gate.wait();
     client.write(0, &pattern(2, 2 << 20)).unwrap();
     client.flush().unwrap();
@@ -276,34 +281,34 @@ fn an_image_is_what_the_volume_was_at_the_beginning() {
 
 #[test]
 fn an_interrupted_copy_leaves_nothing() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let image = home.file("image", MIB);
     let directory = home.path("images");
     std::fs::create_dir(&directory).unwrap();
     let new = directory.join("new.img").to_str().unwrap().to_owned();
-    let before = all_of(&daemon);
-    let gate = Gate::new(&home);
-    for (arguments, signal, behind_it) in [
+    let before = listing(&daemon);
+    let gate = NbdGate::new(&home);
+    for (arguments, signal, created_name) in [
         (&["volume", "export-image", "fast/vm01", &new][..], "INT", "fast/vm01@image-"),
         (&["volume", "import", "fast/new", &image], "TERM", "fast/new"),
     ] {
-        let child = begin(&home, arguments);
+        let child = spawn(&home, arguments);
         if signal == "INT" {
             gate.wait();
-            assert_eq!(names(&directory).len(), 1, "the image is begun");
+            assert_eq!(names(&directory).len(), 1, "the temporary image exists");
         } else {
-            // The gate is still taken by the first: this one waits in front of it.
-            super::harness::until("the volume is exported", || all_of(&daemon).1.contains(behind_it));
+            // The gate is still held by the first connection; this one waits.
+            super::harness::until("the volume is exported", || listing(&daemon).1.contains(created_name));
         }
-        assert!(all_of(&daemon).0.contains(behind_it));
+        assert!(listing(&daemon).0.contains(created_name));
         let kill = Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
         assert!(kill.unwrap().success());
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && said.contains("interrupted"), "{said}");
-        assert_eq!((all_of(&daemon), names(&directory)), (before.clone(), Vec::new()), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && stderr.contains("interrupted"), "{stderr}");
+        assert_eq!((listing(&daemon), names(&directory)), (before.clone(), Vec::new()), "{stderr}");
     }
     daemon.stop();
 }

@@ -1,19 +1,19 @@
-//! What a volume may take.
+//! Rate limits of volumes.
 
 use std::time::Instant;
 
-use super::harness::Home;
+use super::harness::DaemonHome;
 use super::nbd::{Client, pattern};
 
 #[test]
-fn a_volume_keeps_to_its_limits_and_they_outlive_the_daemon() {
-    let home = Home::new();
+fn rate_limits_apply_and_survive_a_restart() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let limits = ["--iops", "50", "--bandwidth", "100M", "--weight", "300"];
-    let said = daemon.ok(&[&["volume", "set", "fast/vm01"][..], &limits].concat());
-    assert!(said.contains("50 IOPS") && said.contains("weight 300"), "{said}");
+    let output = daemon.ok(&[&["volume", "set", "fast/vm01"][..], &limits].concat());
+    assert!(output.contains("50 IOPS") && output.contains("weight 300"), "{output}");
     assert!(daemon.refused(&["volume", "set", "fast/vm01", "--iops", "1"]).contains("below 10"));
     assert!(daemon.refused(&["volume", "set", "fast/none", "--iops", "100"]).contains("no volume"));
     daemon.stop();
@@ -27,10 +27,10 @@ fn a_volume_keeps_to_its_limits_and_they_outlive_the_daemon() {
     for block in 0..50 {
         client.write(block * 4096, &pattern(1, 4096)).unwrap();
     }
-    // 50 a second: the last begins 0.98 s after the first. How much longer it takes is the machine's affair.
+    // At 50 per second, the last write starts 0.98 s after the first.
     assert!(start.elapsed().as_millis() >= 900, "{:?}", start.elapsed());
 
-    // What is not named stays.
+    // Options that are not given stay unchanged.
     daemon.ok(&["volume", "set", "fast/vm01", "--iops", "none", "--burst", "2"]);
     let qos = &daemon.json(&["volume", "show", "fast/vm01"])["qos"];
     assert!(qos["iops"].is_null() && qos["burst_ms"] == 2000 && qos["weight"] == 300, "{qos}");

@@ -1,32 +1,32 @@
-//! The real daemon as a child process, driven by the real command line, on file drives.
+//! Tests of the daemon as a child process, controlled by the command line, on file drives.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod access;
 mod bad_input;
 mod commands;
 mod config;
+mod connection_flood;
 mod corruption;
 mod crash;
+mod data_loss;
 mod drives;
 mod events;
 mod exports;
 #[path = "../../../export/tests/vhost/front_end.rs"]
-#[allow(dead_code, reason = "the front end of the export room's own tests, of which these use less")]
+#[allow(dead_code, reason = "shared with the tests of the crate `export`, which use more of it")]
 mod front_end;
 mod fuse;
 mod harness;
-mod hostile;
 mod images;
 mod limits;
-mod lost;
-mod members;
+mod membership;
 mod nbd;
+mod needs_root;
 mod pools;
 mod restart;
-mod root;
 mod salvage;
 mod snapshots;
-mod stale;
+mod stale_drives;
 #[path = "../../../export/src/vhost/testing.rs"]
 mod testing;
 mod vhost;

@@ -1,4 +1,4 @@
-//! The NBD client of `export`, with results that tests compare easily.
+//! The NBD client of `export`, with results that are easy to compare.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use export::nbd::client::{BlockingClient, ClientError, Replies};
 
 use super::harness::DEADLINE;
 
-/// The number of a request whose connection failed.
+/// The error number of a failed connection.
 const CONNECTION_FAILED: u32 = u32::MAX;
 
 /// An open export.
@@ -18,7 +18,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Opens an export. The error is a text.
+    /// Connects to an export. The error is a text.
     pub(crate) fn connect(socket: &Path, export: &str) -> Result<Self, String> {
         Self::new(BlockingClient::connect_unix(socket, export, Replies::Simple, DEADLINE))
     }
@@ -33,7 +33,7 @@ impl Client {
         Ok(Self { size: client.size(), read_only: client.is_read_only(), client })
     }
 
-    /// Writes bytes. The error is the number that the server answered.
+    /// Writes bytes. The error is the number sent by the server.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {
         self.client.write(offset, data).map_err(number)
     }
@@ -57,7 +57,7 @@ fn number(error: ClientError) -> u32 {
     error.server_error().unwrap_or(CONNECTION_FAILED)
 }
 
-/// Bytes that are unlike those of any other seed.
+/// Returns bytes that are different for each seed.
 pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = || {

@@ -1,12 +1,12 @@
-//! The life of a pool through the command line.
+//! Creation, status, check and destruction of pools.
 
 use serde_json::json;
 
-use super::harness::{Home, command, names, run, until};
+use super::harness::{DaemonHome, command, names, run, until};
 
 #[test]
-fn a_pool_lives_from_create_to_destroy() {
-    let home = Home::new();
+fn a_pool_is_created_and_destroyed() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let pool = daemon.pool("fast");
@@ -45,8 +45,8 @@ fn a_pool_lives_from_create_to_destroy() {
 }
 
 #[test]
-fn protection_is_understood_as_levels_too() {
-    let home = Home::new();
+fn raid_levels_select_a_scheme() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     for (level, count, scheme) in
         [("0", "2", "2+0"), ("1", "3", "1+2"), ("5", "3", "2+1"), ("6", "4", "2+2"), ("10", "4", "1+1")]
@@ -61,12 +61,12 @@ fn protection_is_understood_as_levels_too() {
 }
 
 #[test]
-fn a_lost_drive_shows_with_what_to_do() {
-    let home = Home::new();
+fn a_missing_drive_is_reported_with_an_action() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
-    // Mirrored segments find other drives; the rest does not.
+    // Mirrored segments are rebuilt on other drives; other segments are not.
     until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
     let ran = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -84,16 +84,16 @@ fn a_lost_drive_shows_with_what_to_do() {
     assert!(refusal.contains("has no drive 2 in use"), "{refusal}");
     let listed = daemon.json(&["drive", "list", "fast"]);
     assert_eq!(listed[2]["state"], "failed");
-    // The loss was reported as an error, so the log has one: that is all that is wrong with it.
+    // The failure of the drive is the only error in the log.
     drop(daemon);
 }
 
 #[test]
-fn a_failed_creation_leaves_nothing_behind() {
-    let home = Home::new();
+fn a_failed_creation_leaves_no_files() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let files = home.arg("drives");
-    // The third file is in the way.
+    // The third file already exists.
     std::fs::create_dir(&files).unwrap();
     std::fs::write(home.path("drives/fast-2.drive"), "precious").unwrap();
     let refusal = daemon.refused(&[
@@ -117,8 +117,8 @@ fn a_failed_creation_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_pool_is_opened_from_its_drives_by_a_daemon_that_never_saw_it() {
-    let (home, other) = (Home::new(), Home::new());
+fn a_new_daemon_opens_a_pool_from_its_drives() {
+    let (home, other) = (DaemonHome::new(), DaemonHome::new());
     let daemon = home.start();
     daemon.make_pool();
     daemon.stop();
@@ -132,7 +132,7 @@ fn a_pool_is_opened_from_its_drives_by_a_daemon_that_never_saw_it() {
     let refusal = stranger.refused(&open);
     assert!(refusal.contains("is open already"), "{refusal}");
     stranger.ok(&["pool", "close", "fast", "--forget"]);
-    // One drive tells where the others are.
+    // One drive names the others.
     stranger.ok(&["pool", "open", "fast", "--drives", &drives[2]]);
     assert_eq!(stranger.pool("fast")["health"], "healthy");
     stranger.ok(&["pool", "close", "fast", "--forget"]);
@@ -145,7 +145,7 @@ fn a_pool_is_opened_from_its_drives_by_a_daemon_that_never_saw_it() {
 
 #[test]
 fn a_closed_pool_is_checked_and_damage_is_found() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -165,7 +165,7 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
     let ran = run(&mut command(&check));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.contains("is sound") && ran.out.contains("8 MiB of data in 1 volumes"), "{ran:?}");
-    // Everything behind the superblocks of one drive.
+    // All data of one drive after its superblocks.
     let before = std::fs::read(&drives[1]).unwrap();
     let mut bytes = before.clone();
     bytes[4 << 20..].iter_mut().for_each(|byte| *byte ^= 0xA5);
@@ -178,7 +178,7 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
     assert!(!findings.is_empty());
     assert!(findings.iter().all(|finding| finding["damage"] == "repairable"), "{findings:#?}");
     assert_eq!(std::fs::read(&drives[1]).unwrap(), bytes, "a check writes nothing");
-    // Two drives are missing, one more than the pool bears: what is left is verified all the same.
+    // Two drives are missing, one more than the scheme tolerates: the remaining data is verified.
     let ran = run(command(&check[..4]).arg("--json"));
     assert_eq!(ran.code, Some(3), "{ran:?}");
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -186,7 +186,7 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
     let lost = findings.iter().filter(|finding| finding["damage"] == "lost");
     assert!(lost.count() > 1 && report["rows"].as_u64().unwrap() > 0, "{report:#}");
 
-    // Another drive is missing besides, and a block of data is damaged: it cannot be computed now.
+    // Another drive is missing, and a data block is damaged, which cannot be reconstructed now.
     let data = super::nbd::pattern(3, 1 << 20);
     let block = before.chunks(4096).position(|block| data.chunks(4096).any(|of| of == block)).unwrap();
     let mut bytes = before.clone();
@@ -199,8 +199,8 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
         ran.out
     };
     let said = without_last(false);
-    assert!(said.contains("is NOT sound, and degraded") && said.contains("data is lost"), "{said}");
-    // One drive is missing, and nothing else is wrong.
+    assert!(said.contains("is NOT sound, and degraded") && said.contains("places with lost data"), "{said}");
+    // One drive is missing; nothing else is wrong.
     std::fs::write(&drives[1], &before).unwrap();
     let said = without_last(false);
     assert!(said.contains("is degraded but sound") && said.contains("drive missing"), "{said}");

@@ -1,13 +1,13 @@
-//! What is there again after the daemon ended, in order or not.
+//! State and data after a restart, a clean one or a kill.
 
 use serde_json::json;
 
-use super::harness::{Home, until};
+use super::harness::{DaemonHome, until};
 use super::nbd::{Client, pattern};
 
 const AT: [u64; 4] = [0, 5 << 20, (37 << 20) + 512, (1 << 30) - (1 << 20)];
 
-pub(crate) fn write_everywhere(home: &Home, seed: u64) {
+pub(crate) fn write_everywhere(home: &DaemonHome, seed: u64) {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     for offset in AT {
         client.write(offset, &pattern(seed ^ offset, 1 << 18)).unwrap();
@@ -16,7 +16,7 @@ pub(crate) fn write_everywhere(home: &Home, seed: u64) {
 }
 
 #[track_caller]
-pub(crate) fn assert_everything_is_there(home: &Home, seed: u64) {
+pub(crate) fn verify_everything(home: &DaemonHome, seed: u64) {
     let mut client = Client::connect(&home.nbd_socket(), "fast/vm01").unwrap();
     for offset in AT {
         assert!(client.read(offset, 1 << 18).unwrap() == pattern(seed ^ offset, 1 << 18), "at {offset}");
@@ -25,8 +25,8 @@ pub(crate) fn assert_everything_is_there(home: &Home, seed: u64) {
 }
 
 #[test]
-fn pools_volumes_and_exports_are_back_after_a_restart() {
-    let home = Home::new();
+fn pools_volumes_and_exports_survive_a_restart() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -38,13 +38,13 @@ fn pools_volumes_and_exports_are_back_after_a_restart() {
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["opened"]["clean"], true);
     assert_eq!(daemon.json(&["export", "list"]), export);
-    assert_everything_is_there(&home, 1);
+    verify_everything(&home, 1);
     daemon.stop();
 }
 
 #[test]
-fn what_was_flushed_is_back_after_a_kill() {
-    let home = Home::new();
+fn flushed_data_survives_a_kill() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -56,15 +56,15 @@ fn what_was_flushed_is_back_after_a_kill() {
         daemon = home.start();
         let pool = daemon.pool("fast");
         assert_eq!((&pool["health"], &pool["opened"]["clean"]), (&json!("healthy"), &json!(false)));
-        assert_everything_is_there(&home, round);
+        verify_everything(&home, round);
         assert_eq!(daemon.ok(&["volume", "list", "-q"]), "fast/other\nfast/vm01\n");
     }
     daemon.stop();
 }
 
 #[test]
-fn a_restart_goes_on_while_clients_are_connected() {
-    let home = Home::new();
+fn a_restart_completes_with_connected_clients() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -81,7 +81,7 @@ fn a_restart_goes_on_while_clients_are_connected() {
 
 #[test]
 fn a_pool_that_was_closed_stays_closed() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["pool", "close", "fast"]);
@@ -96,8 +96,8 @@ fn a_pool_that_was_closed_stays_closed() {
 }
 
 #[test]
-fn a_pool_with_a_drive_missing_is_served_without_it() {
-    let home = Home::new();
+fn a_pool_with_a_missing_drive_opens_degraded() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -106,32 +106,32 @@ fn a_pool_with_a_drive_missing_is_served_without_it() {
     let (drive, away) = (home.path("drives/fast-3.drive"), home.path("away"));
     std::fs::rename(&drive, &away).unwrap();
 
-    // Asked to open it, nothing is decided over the administrator's head.
+    // Without --degraded, an open by command is refused.
     let refusal = daemon.refused(&["pool", "open", "fast"]);
     assert!(refusal.contains("are missing: ") && refusal.contains("fast-3.drive"), "{refusal}");
     assert!(refusal.contains("--degraded"), "{refusal}");
     daemon.ok(&["pool", "open", "fast", "--degraded"]);
-    assert_everything_is_there(&home, 7);
-    // Mirrored segments find other drives; the rest does not.
+    verify_everything(&home, 7);
+    // Mirrored segments are rebuilt on other drives; other segments are not.
     until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
     assert_eq!(daemon.pool("fast")["drives"][3]["state"], "missing");
     daemon.stop();
 
-    // A drive that is there again gets what it missed.
+    // A returned drive is resynced.
     std::fs::rename(&away, &drive).unwrap();
     let daemon = home.start();
     assert!(daemon.pool("fast")["opened"]["returned"][0].as_str().unwrap().ends_with("fast-3.drive"));
     until("the drive is complete", || daemon.pool("fast")["drives"][3]["state"] == "online");
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
-    assert_everything_is_there(&home, 7);
-    // The loss was reported as an error, so the log has one.
+    verify_everything(&home, 7);
+    // The failure of the drive is an error in the log.
     drop(daemon);
 }
 
 #[test]
-fn drives_that_come_late_are_waited_for() {
-    let home = Home::new();
+fn the_daemon_waits_for_late_drives() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.stop();
@@ -152,8 +152,8 @@ fn drives_that_come_late_are_waited_for() {
 }
 
 #[test]
-fn a_daemon_that_waits_for_drives_can_be_stopped() {
-    let home = Home::new();
+fn a_daemon_waiting_for_drives_can_be_stopped() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.stop();
@@ -171,8 +171,8 @@ fn a_daemon_that_waits_for_drives_can_be_stopped() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_opened_does_not_keep_the_daemon_from_starting() {
-    let home = Home::new();
+fn the_daemon_starts_despite_an_unavailable_pool() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -195,15 +195,15 @@ fn a_pool_that_cannot_be_opened_does_not_keep_the_daemon_from_starting() {
     daemon.ok(&open);
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "active");
     drop(daemon);
-    // The new places are remembered.
+    // The new paths are stored.
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     daemon.stop();
 }
 
 #[test]
-fn a_damaged_state_file_is_named_and_left_alone() {
-    let home = Home::new();
+fn a_damaged_state_file_is_reported_and_kept() {
+    let home = DaemonHome::new();
     home.start().stop();
     let file = home.path("state/state.json");
     std::fs::create_dir_all(home.path("state")).unwrap();

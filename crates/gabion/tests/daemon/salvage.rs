@@ -1,4 +1,5 @@
-//! A pool of which more drives are lost than its scheme bears: what is left of it is listed, written to images and served.
+//! Salvage of a pool with more failed drives than its scheme tolerates: listing, images and NBD
+//! exports.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -8,16 +9,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::harness::{Home, Ran, command, names, run};
+use super::harness::{DaemonHome, Ran, command, names, run};
 use super::nbd::{Client, pattern};
 
 const MIB: u64 = 1 << 20;
-/// Size of the volume, and how much of it is written.
+/// Size of the volume, and the written part of it.
 const SIZE: u64 = 1 << 30;
 const WRITTEN: u64 = 40;
 
-/// A pool with a volume, a snapshot and what was written after it, closed; gives what both hold by block.
-fn make(home: &Home) -> BTreeMap<&'static str, Vec<u8>> {
+/// Creates and closes a pool with a volume, a snapshot and later writes. Returns the blocks of
+/// both.
+fn make(home: &DaemonHome) -> BTreeMap<&'static str, Vec<u8>> {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -43,16 +45,16 @@ fn make(home: &Home) -> BTreeMap<&'static str, Vec<u8>> {
     BTreeMap::from([("vm01", held), ("vm01@one", snapshot)])
 }
 
-fn drives(home: &Home, those: &[usize]) -> Vec<String> {
+fn drives(home: &DaemonHome, those: &[usize]) -> Vec<String> {
     those.iter().map(|index| home.arg(&format!("drives/fast-{index}.drive"))).collect()
 }
 
-/// `gabion salvage` on some of the drives, without a daemon.
-fn salvage(home: &Home, those: &[usize], more: &[&str]) -> Ran {
+/// Runs `gabion salvage` on some of the drives, without a daemon.
+fn salvage(home: &DaemonHome, those: &[usize], more: &[&str]) -> Ran {
     run(&mut begin(home, those, more))
 }
 
-fn begin(home: &Home, those: &[usize], more: &[&str]) -> Command {
+fn begin(home: &DaemonHome, those: &[usize], more: &[&str]) -> Command {
     let drives = drives(home, those);
     let mut words = vec!["salvage", "--drives"];
     words.extend(drives.iter().map(String::as_str));
@@ -69,7 +71,7 @@ fn ranges(list: &Value) -> Vec<(u64, u64)> {
     list.as_array().unwrap().iter().map(range).collect()
 }
 
-/// Compares an image with what the volume held; blocks in the ranges that are said to be lost are holes.
+/// Compares an image with the written data; blocks in lost ranges must be holes.
 fn compare(image: &Path, held: &[u8], lost: &[(u64, u64)]) {
     let file = std::fs::File::open(image).unwrap();
     assert_eq!(file.metadata().unwrap().len(), SIZE);
@@ -94,8 +96,8 @@ fn runs(program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn a_whole_pool_is_listed_copied_and_served() {
-    let home = Home::new();
+fn an_intact_pool_is_listed_copied_and_exported() {
+    let home = DaemonHome::new();
     let held = make(&home);
     let daemon = home.start();
     let ran = salvage(&home, &[0, 1, 2, 3, 4], &[]);
@@ -104,7 +106,7 @@ fn a_whole_pool_is_listed_copied_and_served() {
     let before: Vec<Vec<u8>> =
         drives(&home, &[0, 1, 2, 3, 4]).iter().map(|path| std::fs::read(path).unwrap()).collect();
 
-    // One drive is missing: the pool bears it.
+    // One missing drive is within the tolerance of the scheme.
     for (those, flags) in [(&[0, 1, 2, 3, 4][..], &[][..]), (&[0, 1, 3, 4], &["--verify"])] {
         let ran = salvage(&home, those, &[flags, &["--json"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -156,8 +158,8 @@ fn a_whole_pool_is_listed_copied_and_served() {
     assert!(before == after, "a drive was written");
 }
 
-/// Serves the volumes while `work` runs; ends it as a user does.
-fn serve(home: &Home, those: &[usize], work: impl FnOnce(&str)) {
+/// Runs `work` while the volumes are exported, then interrupts the command.
+fn serve(home: &DaemonHome, those: &[usize], work: impl FnOnce(&str)) {
     let socket = home.arg("rescue.sock");
     let mut child = begin(home, those, &["--nbd", &socket]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -170,11 +172,11 @@ fn serve(home: &Home, those: &[usize], work: impl FnOnce(&str)) {
 }
 
 #[test]
-fn what_two_lost_drives_leave_is_listed_copied_and_served() {
-    let home = Home::new();
+fn a_pool_without_two_drives_is_listed_copied_and_exported() {
+    let home = DaemonHome::new();
     let held = make(&home);
     let mut some = 0;
-    // Which two are lost decides whether the tables that lead to the data are.
+    // The choice of drives decides whether the tables are readable.
     for lost in [[0, 1], [1, 3], [2, 4], [0, 4], [3, 4]] {
         let left: Vec<usize> = (0..5).filter(|index| !lost.contains(index)).collect();
         let ran = salvage(&home, &left, &["--json", "--verify"]);

@@ -1,13 +1,13 @@
-//! Snapshots and clones through the command line and NBD.
+//! Snapshots and clones, with commands and NBD.
 
-use super::harness::Home;
+use super::harness::DaemonHome;
 use super::nbd::{Client, pattern};
 
 const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -16,7 +16,7 @@ fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
     daemon.ok(&["volume", "snapshot", "fast/vm01@one"]);
     client.write(MIB, &pattern(2, 1 << 20)).unwrap();
 
-    // A snapshot is read like a volume, and not written.
+    // A snapshot can be read and not written.
     daemon.ok(&["export", "create", "fast/vm01@one", "--nbd"]);
     let mut old = Client::connect(&home.nbd_socket(), "fast/vm01@one").unwrap();
     assert!(old.read(0, 4 << 20).unwrap() == pattern(1, 4 << 20));
@@ -47,7 +47,7 @@ fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
     daemon.ok(&["volume", "rollback", "fast/vm01@one", "--yes"]);
     assert_eq!(daemon.ok(&["volume", "diff", "fast/vm01@one", "fast/vm01"]), "");
 
-    // A volume goes after its snapshots, and those in any order.
+    // A volume is deleted after its snapshots, which are deleted in any order.
     let refusal = daemon.refused(&["volume", "delete", "fast/vm01", "--yes"]);
     assert!(refusal.contains("has snapshots (1)") && refusal.contains("--snapshots"), "{refusal}");
     daemon.ok(&["export", "delete", "fast/vm01@one"]);
@@ -60,8 +60,8 @@ fn a_volume_is_snapshotted_cloned_compared_and_rolled_back() {
 }
 
 #[test]
-fn names_that_make_no_sense_are_refused() {
-    let home = Home::new();
+fn invalid_names_are_refused() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     for (arguments, message) in [

@@ -1,4 +1,5 @@
-//! Disks of virtual machines, with a front end of our own: made, restored, resized, taken away, and killed under load.
+//! vhost-user disks with a test front end: creation, restart, resize, removal, and kills under
+//! load.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -10,24 +11,24 @@ use vhost::vhost_user::VhostUserFrontend;
 
 use super::exports::ticks;
 use super::front_end::{DISCARD, DeviceSetup, FrontEnd, IO_ERROR, Io, MEMORY, OK, RO};
-use super::harness::{Home, until};
+use super::harness::{DaemonHome, until};
 use super::nbd::pattern;
 
 const BLOCK: u64 = 4096;
-/// Sectors of a block.
+/// Sectors per block.
 const SECTORS: u64 = BLOCK / 512;
 
-fn socket(home: &Home) -> PathBuf {
+fn socket(home: &DaemonHome) -> PathBuf {
     home.path("vhost/fast/vm01.sock")
 }
 
-fn connect(home: &Home, setup: &DeviceSetup) -> FrontEnd {
+fn connect(home: &DaemonHome, setup: &DeviceSetup) -> FrontEnd {
     FrontEnd::new(&socket(home), setup)
 }
 
 #[test]
-fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
-    let home = Home::new();
+fn a_vhost_user_disk_survives_a_restart() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     let made = daemon.json(&["export", "create", "fast/vm01", "--vhost-user", "--queues", "3"]);
@@ -54,7 +55,7 @@ fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
     let before = daemon.json(&["volume", "show", "fast/vm01"])["stored"].as_u64().unwrap();
     front.run(&Io::ranges(DISCARD, &[(8, 2048 - 8, 0)]));
     let after = daemon.json(&["volume", "show", "fast/vm01"])["stored"].as_u64().unwrap();
-    assert_eq!((before, after), (1 << 20, BLOCK), "what the guest trims is free");
+    assert_eq!((before, after), (1 << 20, BLOCK), "trimmed space is free");
     daemon.stop();
 
     let daemon = home.start_with(&["--threads", "2"]);
@@ -66,8 +67,8 @@ fn a_volume_is_a_machines_disk_and_still_is_after_a_restart() {
 }
 
 #[test]
-fn a_daemon_whose_machine_does_nothing_sleeps() {
-    let home = Home::new();
+fn a_daemon_with_an_idle_guest_uses_no_cpu_time() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
@@ -75,7 +76,7 @@ fn a_daemon_whose_machine_does_nothing_sleeps() {
     for queue in 0..4 {
         assert_eq!(front.run_on(queue, &Io::write(0, &[1; 4096])).status, OK);
     }
-    // At most 1 % of a core, with a machine connected.
+    // At most 1 % of a core with a connected guest.
     until("a second passes in which nothing is done", || {
         let before = ticks(daemon.pid());
         std::thread::sleep(Duration::from_secs(1));
@@ -86,8 +87,8 @@ fn a_daemon_whose_machine_does_nothing_sleeps() {
 }
 
 #[test]
-fn a_machine_sees_its_disk_grow() {
-    let home = Home::new();
+fn a_guest_sees_the_new_size_of_its_disk() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
@@ -106,7 +107,7 @@ fn a_machine_sees_its_disk_grow() {
 
 #[test]
 fn a_read_only_disk_refuses_writes() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--read-only"]);
@@ -118,8 +119,8 @@ fn a_read_only_disk_refuses_writes() {
 }
 
 #[test]
-fn a_disk_is_taken_away_by_force_and_comes_back_with_its_pool() {
-    let home = Home::new();
+fn a_disk_is_removed_by_force_and_returns_with_its_pool() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
@@ -134,7 +135,7 @@ fn a_disk_is_taken_away_by_force_and_comes_back_with_its_pool() {
     daemon.ok(&["pool", "open", "fast"]);
     let mut front = front.reconnect(&socket(&home), &DeviceSetup::default());
     assert_eq!(front.read(0, 4096), [5; 4096]);
-    // Ended on request, with the machine still there: the volume may go.
+    // The volume of a deleted export can be deleted while a guest is connected.
     daemon.ok(&["export", "delete", "fast/vm01"]);
     assert!(front.is_disconnected());
     assert!(!socket(&home).exists());
@@ -144,8 +145,8 @@ fn a_disk_is_taken_away_by_force_and_comes_back_with_its_pool() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_with_the_reason() {
-    let home = Home::new();
+fn invalid_vhost_user_exports_are_refused_with_the_reason() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     for (more, says) in [
@@ -160,18 +161,18 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
     daemon.ok(&["volume", "create", &format!("fast/{long}"), "--size", "1M"]);
     let places = daemon.refused(&["export", "create", "fast/vm02", "--vhost-user"]);
     assert!(places.contains("no volume 'vm02'"), "{places}");
-    // Something else in the socket's place is left alone.
+    // Another file at the socket path is kept.
     std::fs::create_dir_all(home.path("vhost/fast")).unwrap();
     std::fs::write(socket(&home), "precious").unwrap();
     let refusal = daemon.refused(&["export", "create", "fast/vm01", "--vhost-user"]);
     assert!(refusal.contains("vm01.sock") && refusal.contains("--vhost-directory"), "{refusal}");
     assert_eq!(std::fs::read(socket(&home)).unwrap(), b"precious");
-    assert_eq!(daemon.json(&["export", "list"]), json!([]), "what was refused is not remembered");
+    assert_eq!(daemon.json(&["export", "list"]), json!([]), "refused exports are not stored");
     std::fs::remove_file(socket(&home)).unwrap();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user", "--reactors", "1"]);
     connect(&home, &DeviceSetup::default()).write(0, &[1; 512]);
     daemon.stop();
-    // Fewer reactors than then: it is said, and the pool is served all the same.
+    // With fewer reactors than before, the daemon warns and exports the volume.
     let daemon = home.start_with(&["--threads", "1"]);
     let export = &daemon.json(&["export", "list"])[0];
     assert_eq!(export["state"], "waiting");
@@ -185,19 +186,19 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
     drop(daemon);
 }
 
-/// A guest does not notice that the daemon died: whatever was answered to it must be there, flushed or not, and whatever
-/// was not answered must be answered by the next daemon, once.
+/// A guest is not affected by the death of the daemon: completed requests survive, flushed or not,
+/// and the next daemon completes the others once.
 #[test]
-fn a_machine_goes_on_over_kills_of_the_daemon() {
+fn a_guest_keeps_running_across_kills_of_the_daemon() {
     const BLOCKS: u64 = 1024;
     let rounds: u64 = std::env::var("GABION_CRASH_ROUNDS").map_or(6, |rounds| rounds.parse().unwrap());
-    let home = Home::new();
+    let home = DaemonHome::new();
     let mut daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--vhost-user"]);
     let setup = DeviceSetup { queues: 2, inflight: true, ..DeviceSetup::default() };
     let mut front = connect(&home, &setup);
-    // What each block holds: queue `q` writes the blocks that are `q` modulo 2.
+    // Expected blocks: queue `q` writes the blocks that are `q` modulo 2.
     let mut versions = vec![0u64; 2 * BLOCKS as usize];
     let content = |block: u64, version: u64| match version {
         0 => vec![0; BLOCK as usize],
@@ -212,7 +213,7 @@ fn a_machine_goes_on_over_kills_of_the_daemon() {
     };
     let mut version = 0;
     for round in 0..rounds {
-        // Blocks of requests that are under way, by queue and slot.
+        // Blocks of the requests in flight, by queue and slot.
         let mut under_way = [[None; 16]; 2];
         let mut answered = 0;
         let enough = 50 + draw(2000);
@@ -260,8 +261,8 @@ fn a_machine_goes_on_over_kills_of_the_daemon() {
 }
 
 #[test]
-fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
-    let home = Home::new();
+fn a_guest_that_truncates_its_memory_does_not_affect_others() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
     daemon.ok(&["volume", "create", "fast/vm02", "--size", "1G"]);
@@ -271,22 +272,22 @@ fn a_machine_that_takes_its_memory_away_does_not_harm_the_others() {
     let mut other = FrontEnd::new(&home.path("vhost/fast/vm02.sock"), &DeviceSetup::default());
     let data = pattern(5, 1 << 20);
     other.write(0, &data);
-    // Reads go from the drives straight into the guest's memory, writes are copied from there.
+    // Reads are written directly to guest memory; writes are copied from there.
     for request in [Io::read(0, 1 << 20), Io::write(0, &data)] {
         let mut front = connect(&home, &DeviceSetup::default());
         front.write(0, &data);
         front.run(&Io::flush());
         front.queues[0].submit(&request);
-        // The data is gone, the rings are not.
+        // The data pages are truncated, the rings are not.
         front.guest.file.set_len(MEMORY / 2).unwrap();
-        // The daemon may have polled the first request before that.
+        // The daemon may have polled the first request before.
         front.queues[0].submit(&Io::read(0, 1 << 20));
         front.queues[0].kick.write(1).unwrap();
         assert!(front.is_disconnected());
         assert_eq!(other.read(0, 1 << 20), data);
     }
     until("the machine is gone", || daemon.json(&["export", "list"])[0]["connections"] == 0);
-    // It was not the drives' doing.
+    // The drives are not blamed.
     let pool = daemon.pool("fast");
     assert_eq!((&pool["health"], &pool["problems"]), (&json!("healthy"), &json!([])));
     for drive in pool["drives"].as_array().unwrap() {

@@ -1,11 +1,11 @@
-//! Volumes through the command line.
+//! Volumes.
 
-use super::harness::Home;
+use super::harness::DaemonHome;
 use super::nbd::{Client, pattern};
 
 #[test]
-fn a_volume_lives_from_create_to_delete() {
-    let home = Home::new();
+fn a_volume_is_created_resized_and_deleted() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let shown = daemon.json(&["volume", "show", "fast/vm01"]);
@@ -28,8 +28,8 @@ fn a_volume_lives_from_create_to_delete() {
 }
 
 #[test]
-fn a_volume_lies_on_as_many_shards_as_is_said() {
-    let home = Home::new();
+fn a_volume_uses_the_requested_number_of_shards() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let files = home.arg("drives");
     let pool = ["pool", "create", "fast", "--scheme", "2+1", "--shards", "3", "--files", &files];
@@ -41,7 +41,7 @@ fn a_volume_lies_on_as_many_shards_as_is_said() {
     daemon.ok(&["volume", "create", "fast/all", "--size", "1G"]);
     daemon.ok(&["volume", "create", "fast/one", "--size", "1G", "--shards", "1"]);
     assert_eq!((on("fast/all"), on("fast/one")), ((0, 3), (0, 1)));
-    // A queue of its own for each processor of a machine; the shards on which the least is.
+    // One queue per vCPU; the least used shards.
     daemon.ok(&["vm", "create", "web", "--boot", "fast/web", "--size", "1G", "--cpus", "2"]);
     assert_eq!(on("fast/web"), (1, 2));
     daemon.ok(&["vm", "create", "large", "--boot", "fast/large", "--size", "1G", "--cpus", "4"]);
@@ -50,7 +50,7 @@ fn a_volume_lies_on_as_many_shards_as_is_said() {
     daemon.ok(&["volume", "snapshot", "fast/web@a"]);
     daemon.ok(&["volume", "clone", "fast/web@a", "copy"]);
     assert_eq!((on("fast/web@a"), on("fast/copy")), ((1, 2), (1, 2)));
-    assert!(daemon.ok(&["volume", "show", "fast/web"]).contains("2, from number 1 on"));
+    assert!(daemon.ok(&["volume", "show", "fast/web"]).contains("2, starting at number 1"));
     for wrong in ["0", "4"] {
         let create = ["volume", "create", "fast/x", "--size", "1G", "--shards", wrong];
         let refusal = daemon.refused(&create);
@@ -60,8 +60,8 @@ fn a_volume_lies_on_as_many_shards_as_is_said() {
 }
 
 #[test]
-fn deleting_gives_the_space_back() {
-    let home = Home::new();
+fn deleting_a_volume_frees_its_space() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -80,8 +80,8 @@ fn deleting_gives_the_space_back() {
 }
 
 #[test]
-fn what_destroys_asks_and_nobody_answers() {
-    let home = Home::new();
+fn destructive_commands_require_yes_without_a_terminal() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     for arguments in [

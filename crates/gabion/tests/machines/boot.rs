@@ -1,10 +1,10 @@
-//! A machine that starts from an image: the firmware reads the volume that was made of it.
+//! A machine that boots from a volume created from an image.
 
 use std::process::Command;
 
-use super::harness::{Home, command, run, until};
+use super::harness::{DaemonHome, command, run, until};
 
-/// A first sector that says so on the serial line, and then switches the machine off.
+/// Returns a boot sector that prints a line on the serial port and halts.
 fn boot_sector() -> Vec<u8> {
     let mut code = vec![
         0xFA, // cli
@@ -28,9 +28,9 @@ fn boot_sector() -> Vec<u8> {
     code
 }
 
-struct Machines<'a>(&'a Home);
+struct StopImageVm<'a>(&'a DaemonHome);
 
-impl Drop for Machines<'_> {
+impl Drop for StopImageVm<'_> {
     fn drop(&mut self) {
         let mut stop = command(&["vm", "stop", "image", "--force"]);
         stop.env("GABION_STATE_DIR", self.0.path("state")).env("GABION_SOCKET", self.0.socket());
@@ -39,16 +39,16 @@ impl Drop for Machines<'_> {
 }
 
 #[test]
-fn a_machine_starts_from_the_volume_that_an_image_became() {
+fn a_machine_boots_from_a_volume_created_from_an_image() {
     if !test_support::has_programs(&["qemu-system-x86_64", "qemu-img"]) {
         return;
     }
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
-    let _machines = Machines(&home);
+    let _stop_vm = StopImageVm(&home);
     daemon.make_pool();
     let mut disk = boot_sector();
-    // More than the first sector: the copy is whole.
+    // More than one sector, to verify the whole copy.
     disk.resize(3 << 20, 0);
     disk[2 << 20..].fill(0xA5);
     let (raw, qcow2) = (home.arg("disk.raw"), home.arg("disk.qcow2"));
@@ -72,17 +72,17 @@ fn a_machine_starts_from_the_volume_that_an_image_became() {
         "128M",
     ];
     daemon.ok(&[&create[..], &["--network", "none", "--cpus", "1", "--accelerator", "tcg", "--start"]].concat());
-    until("the firmware has started what is on the volume", || {
+    until("the firmware boots the volume", || {
         daemon.ok(&["vm", "console", "image", "--log"]).contains("started from a volume")
     });
     let refusal = daemon.refused(&["vm", "delete", "image"]);
-    assert!(refusal.contains("runs"), "{refusal}");
-    // Nobody in it listens for the power button.
+    assert!(refusal.contains("is running"), "{refusal}");
+    // The guest ignores the power button.
     let refusal = daemon.refused(&["vm", "stop", "image", "--timeout", "0"]);
     assert!(refusal.contains("--force"), "{refusal}");
     daemon.ok(&["vm", "stop", "image", "--force"]);
     assert_eq!(daemon.json(&["volume", "show", "fast/image"])["size"], 8 << 20);
-    // Its volume stays when it goes, and another machine may have it.
+    // The volume is kept, and another machine may use it.
     daemon.ok(&["vm", "delete", "image"]);
     assert_eq!(daemon.json(&["export", "list"]), serde_json::json!([]));
     daemon.ok(&["export", "create", "fast/image", "--nbd"]);

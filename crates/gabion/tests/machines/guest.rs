@@ -1,13 +1,13 @@
-//! A guest's shell, by its console.
+//! The shell of a guest on its serial console.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::harness::{Home, command, until};
+use super::harness::{DaemonHome, command, until};
 
-/// Longest time for anything in a guest, whose processors are translated on a busy host.
+/// Time limit of a step in a guest, which may be emulated on a busy host.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A shell in a guest.
@@ -20,8 +20,8 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Connects with the console of a machine that has just been started, and waits for its shell.
-    pub(crate) fn attach(home: &Home, name: &str) -> Self {
+    /// Connects to the console of a new machine and waits for its shell.
+    pub(crate) fn attach(home: &DaemonHome, name: &str) -> Self {
         let mut attach = command(&["vm", "console", name, "--quiet"]);
         attach.env("GABION_STATE_DIR", home.path("state")).env("GABION_CONFIG", "/dev/null");
         let mut console = attach.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -36,11 +36,11 @@ impl Guest {
             }
         });
         let mut guest = Self { console, keys, said, text: String::new(), commands: 0 };
-        // It may have said so before anybody listened.
+        // The line may have been printed before the connection.
         until("the guest is ready", || {
             home.gabion(&["vm", "console", name, "--log"]).out.contains("is ready")
         });
-        // The first that is typed may come before the kernel listens to the line.
+        // The first input may arrive before the kernel reads the line.
         while !guest.text.contains("is here") {
             guest.press("echo is he''re\n");
             guest.listen(Duration::from_secs(1));
@@ -49,7 +49,7 @@ impl Guest {
         guest
     }
 
-    /// Takes in what is said, and returns then, or false if nothing is within this time.
+    /// Reads output; returns false if there is none within this time.
     #[track_caller]
     fn listen(&mut self, time: Duration) -> bool {
         match self.said.recv_timeout(time) {
@@ -67,7 +67,7 @@ impl Guest {
         self.keys.flush().unwrap();
     }
 
-    /// What was said up to these words, which must come.
+    /// Returns the output up to a text, which must appear.
     #[track_caller]
     fn wait_for(&mut self, words: &str) -> String {
         let end = Instant::now() + DEADLINE;
@@ -77,35 +77,35 @@ impl Guest {
                 return std::mem::replace(&mut self.text, rest);
             }
             assert!(Instant::now() < end, "not within {DEADLINE:?}: '{words}' after: {}", self.text);
-            // What the line holds back of what was typed comes with the next key.
+            // The line discipline may delay input until the next key.
             if !self.listen(Duration::from_secs(1)) {
                 self.press("\n");
             }
         }
     }
 
-    /// Begins a command, to be ended with [`Guest::end`].
+    /// Starts a command, to be finished with [`Guest::end`].
     pub(crate) fn begin(&mut self, words: &str) {
         self.commands += 1;
-        // As it is typed it does not read as it is printed.
+        // The typed form differs from the printed form.
         let number = self.commands;
         self.press(&format!("echo be''gun {number}.\n{words}\necho en''ded {number} $?.\n"));
         self.wait_for(&format!("begun {number}."));
     }
 
-    /// Waits until something is so that a command does which was begun: all that was typed reaches the guest meanwhile.
+    /// Waits until a started command has an effect, and sends pending input meanwhile.
     #[track_caller]
-    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+    pub(crate) fn until(&mut self, expectation: &str, mut condition: impl FnMut() -> bool) {
         let end = Instant::now() + DEADLINE;
-        while !is_so() {
-            assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}, after: {}", self.text);
+        while !condition() {
+            assert!(Instant::now() < end, "not within {DEADLINE:?}: {expectation}, after: {}", self.text);
             if !self.listen(Duration::from_millis(200)) {
                 self.press("\n");
             }
         }
     }
 
-    /// What the command printed that was begun, which must have succeeded.
+    /// Returns the output of the started command, which must succeed.
     #[track_caller]
     pub(crate) fn end(&mut self) -> String {
         let mark = format!("ended {} ", self.commands);
@@ -116,7 +116,7 @@ impl Guest {
         printed
     }
 
-    /// Runs a command, which must succeed, and gives what it printed.
+    /// Runs a command that must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn run(&mut self, words: &str) -> String {
         self.begin(words);

@@ -1,18 +1,18 @@
-//! A first file system for the guest: busybox, the modules that its disks need, fio and mkfs with their libraries.
+//! An initramfs for guests: busybox, kernel modules, fio and mkfs with their libraries.
 //!
-//! `./run setup` puts the kernel and busybox beside what cargo builds; the rest is this host's.
+//! `./run setup` installs the kernel and busybox; the rest is from the host.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the guest's kernel has to load, and what needs it.
+/// Kernel modules that the guest loads at boot.
 const MODULES: [&str; 9] =
     ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv", "sd_mod"];
-/// What tests load themselves, as they need it.
+/// Kernel modules that tests load.
 const LATER: [&str; 1] = ["scsi_debug"];
-/// This host's programs that the guest has, too.
+/// Programs of the host that are copied into the guest.
 const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
 
 const INIT: &str = r#"#!/bin/busybox sh
@@ -33,22 +33,22 @@ echo 'the guest is ready'
 while true; do cat | sh; done
 "#;
 
-/// The kernel and the first file system of guests; none where they are not installed.
+/// Kernel and initramfs of guests.
 pub(crate) struct System {
     pub(crate) kernel: PathBuf,
     pub(crate) initramfs: PathBuf,
-    /// The modules that the guest has.
+    /// Modules in the initramfs.
     modules: Vec<String>,
     _home: tempfile::TempDir,
 }
 
 impl System {
-    /// What guests start from; `None` if tests that need it are skipped.
+    /// Creates the initramfs; returns `None` if tests that need it are skipped.
     pub(crate) fn make() -> Option<Self> {
         Self::make_with(&[])
     }
 
-    /// The same, with more of this host's programs.
+    /// Creates the initramfs with additional programs of the host.
     pub(crate) fn make_with(programs: &[&Path]) -> Option<Self> {
         if !test_support::has_programs(&PROGRAMS) {
             return None;
@@ -63,13 +63,13 @@ impl System {
         Some(Self { kernel, initramfs, modules, _home: home })
     }
 
-    /// True if the guest has this module.
+    /// Returns true if the guest has this module.
     pub(crate) fn has(&self, module: &str) -> bool {
         self.modules.iter().any(|name| name == module)
     }
 }
 
-/// The one entry of a directory whose name begins so.
+/// Returns the only entry of a directory with this prefix.
 fn one(directory: &Path, prefix: &str) -> PathBuf {
     let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<_> =
@@ -115,7 +115,7 @@ fn fill(archive: &mut Archive, guest: &Path, programs: &[&Path]) -> Vec<String> 
     order
 }
 
-/// A program and all that the loader finds for it.
+/// Returns a program and its shared libraries.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -132,7 +132,7 @@ fn find(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Adds a module behind those that it needs, which it names itself. One that is built into the kernel has no file.
+/// Adds a module after its dependencies. A built-in module has no file.
 fn module(archive: &mut Archive, all: &[PathBuf], name: &str, order: &mut Vec<String>) {
     let file = all.iter().find(|path| {
         let stem = path.file_name().unwrap().to_str().unwrap().strip_suffix(".ko");
@@ -150,7 +150,7 @@ fn module(archive: &mut Archive, all: &[PathBuf], name: &str, order: &mut Vec<St
     order.push(name.to_owned());
 }
 
-/// The format that the kernel unpacks (cpio, "newc").
+/// An archive in the format of the kernel (cpio, "newc").
 struct Archive(std::io::BufWriter<std::fs::File>);
 
 impl Archive {
@@ -168,7 +168,8 @@ impl Archive {
     }
 
     fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) {
-        // Inode, mode, owner, group, links, time, size, four device numbers, length of the name, no sum.
+        // Inode, mode, owner, group, links, time, size, four device numbers, length of the name, no
+        // checksum.
         let fields = [0, mode, 0, 0, 1, 0, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
         let fields: String = fields.iter().map(|field| format!("{field:08X}")).collect();
         let header = format!("070701{fields}{path}\0");

@@ -1,32 +1,32 @@
-//! The project's own files, for the tests that look at them.
+//! The files of the project, for the tests that read them.
 #![allow(dead_code, reason = "each test uses some of this")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The project's directory.
+/// Returns the directory of the project.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every file that belongs to the project and is text, by its path from the project's directory.
+/// Returns all text files of the project, by relative path.
 pub(crate) fn files() -> Vec<(PathBuf, String)> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
     assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let names = String::from_utf8(listed.stdout).unwrap();
-    // A file that is deleted and not committed yet is still listed.
+    // A deleted file that is not committed yet is still listed.
     let read = |name: &str| Some((PathBuf::from(name), std::fs::read_to_string(root().join(name)).ok()?));
     let files: Vec<_> = names.split_terminator('\0').filter_map(read).collect();
     assert!(files.len() > 50, "only {} files", files.len());
     files
 }
 
-/// Every source file.
+/// Returns all source files.
 pub(crate) fn sources() -> impl Iterator<Item = (PathBuf, String)> {
     files().into_iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "rs"))
 }
 
-/// A file of the project.
+/// Reads a file of the project.
 pub(crate) fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }

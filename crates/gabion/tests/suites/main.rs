@@ -1,7 +1,8 @@
-//! `gabion bench` with suites, as a user meets it: runs on files and on Gabion, interrupted, killed, compared, refused.
+//! Tests of `gabion bench` with suites: runs on files and on Gabion, interruption, kill, resume,
+//! comparison, refusal.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
-mod home;
+mod harness;
 mod peers;
 mod vms;
 
@@ -10,11 +11,11 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use home::{Home, alive, cut, json, leftovers, results, text};
+use harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
 #[test]
-fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
-    let Some(home) = Home::new() else { return };
+fn files_are_measured_alternately_and_overwritten_with_permission_only() {
+    let Some(home) = BenchHome::new() else { return };
     let (left, right) = (home.file("left.img", 16 << 20), home.file("right.img", 16 << 20));
     let targets = [format!("left={left}"), format!("right={right}")];
     let run = ["run", &home.suite(), "--target", &targets[0], "--target", &targets[1], "--json"];
@@ -48,7 +49,7 @@ fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
     assert_eq!(results(&summary, "left").len(), 2);
     assert!(results(&summary, "right").iter().all(|(_, iops)| iops.is_ok()), "{summary}");
     assert!(std::fs::read(&left).unwrap().iter().any(|byte| *byte != 1));
-    // Everything that fio was told and said is there.
+    // The job files and output of fio are stored.
     let fio = PathBuf::from(summary["folder"].as_str().unwrap()).join("fio");
     let names: Vec<String> = std::fs::read_dir(fio)
         .unwrap()
@@ -60,13 +61,13 @@ fn files_are_measured_in_turns_and_only_overwritten_if_that_may_be() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_done() {
-    let Some(home) = Home::new() else { return };
+fn invalid_runs_are_refused_before_any_change() {
+    let Some(home) = BenchHome::new() else { return };
     let suite = home.suite();
-    for (arguments, says) in [
-        (vec!["run", "nosuch", "--target", "/x"], "there is no suite 'nosuch'"),
+    for (arguments, expected) in [
+        (vec!["run", "nosuch", "--target", "/x"], "unknown suite 'nosuch'"),
         (vec!["run", &suite], "nothing to measure"),
-        (vec!["run", &suite, "--target", "a=/x", "--target", "a=/y"], "two targets are called 'a'"),
+        (vec!["run", &suite, "--target", "a=/x", "--target", "a=/y"], "two targets have the name 'a'"),
         (vec!["run", &suite, "--target", "vhost:x"], "vhost:/SOCKET"),
         (vec!["run", &suite, "--lab", "nosuch", "--target", "gabion"], "lab 'nosuch' does not exist"),
         (vec!["resume", "nosuch"], "run 'nosuch' does not exist"),
@@ -74,18 +75,18 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     ] {
         let output = home.bench(&arguments);
         let error = text(&output.stderr);
-        assert!(!output.status.success() && error.contains(says), "{arguments:?}: {error}");
+        assert!(!output.status.success() && error.contains(expected), "{arguments:?}: {error}");
     }
     assert!(home.runs().is_empty());
-    // A file that is not there is known only when its turn comes, and a result.
+    // A missing file is detected at its turn, and is a result.
     let output = home.bench(&["run", &suite, "--target", "a=/nosuch", "--only", "read"]);
     assert!(text(&output.stderr).contains("measurements failed"), "{}", text(&output.stderr));
     assert_eq!(home.runs().len(), 1);
 }
 
 #[test]
-fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
-    let Some(home) = Home::new() else { return };
+fn a_gabion_target_is_torn_down_at_any_end_of_a_run() {
+    let Some(home) = BenchHome::new() else { return };
     if !test_support::has_fio_nbd() {
         return;
     }
@@ -93,18 +94,18 @@ fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
         (0..3).map(|number| home.file(&format!("drive{number}.img"), 256 << 20)).collect();
     let mut arguments = vec!["run".to_owned(), home.suite(), "--overwrite".into(), "--drives".into()];
     arguments.extend(drives);
-    // Drives in files: the raw ones are not what this is about.
+    // File drives; the raw drives are not tested here.
     arguments.extend(["--target", "gabion:fill=20"].map(str::to_owned));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let word = home.path("runs").display().to_string();
+    let run_path = home.path("runs").display().to_string();
     cut(&home, &arguments, "gabion read:", Signal::INT);
     let id = home.runs().pop().unwrap();
     let folder = home.path("runs").join(&id);
-    assert_eq!((alive(&word), leftovers(&folder)), (0, 0), "an interrupted run takes everything down");
+    assert_eq!((alive(&run_path), leftovers(&folder)), (0, 0), "an interrupted run stops all its processes");
     cut(&home, &["resume", &id], "gabion write:", Signal::KILL);
-    assert!(leftovers(&folder) > 0, "a killed one cannot");
+    assert!(leftovers(&folder) > 0, "a killed run leaves processes");
     let summary = json(&home.bench(&["resume", &id, "--json"]));
-    assert_eq!((alive(&word), leftovers(&folder)), (0, 0), "but whoever goes on does");
+    assert_eq!((alive(&run_path), leftovers(&folder)), (0, 0), "the resumed run removes them");
     let gabion = results(&summary, "gabion");
     assert_eq!(gabion.len(), 3);
     assert!(gabion.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");
@@ -115,8 +116,8 @@ fn gabion_is_set_up_measured_degraded_and_taken_down_however_a_run_ends() {
 }
 
 #[test]
-fn gabion_is_measured_as_machines_see_it() {
-    let Some(home) = Home::new() else { return };
+fn gabion_is_measured_over_vhost_user() {
+    let Some(home) = BenchHome::new() else { return };
     let drives: Vec<String> =
         (0..3).map(|number| home.file(&format!("drive{number}.img"), 256 << 20)).collect();
     let suite = home.suite();

@@ -1,4 +1,4 @@
-//! Other systems: set up, measured, taken down, however a run ends; and a lab that a run makes for itself.
+//! Other systems as targets: setup, measurement, teardown at any end of a run; temporary labs.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::home::{Home, alive, cut, json, leftovers, results, text};
+use crate::harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
 #[test]
 fn drives_behind_other_servers_are_measured() {
-    let Some(home) = Home::new() else { return };
+    let Some(home) = BenchHome::new() else { return };
     if !test_support::has_programs(&["qemu-storage-daemon", "nbdkit"]) || !test_support::has_fio_nbd() {
         return;
     }
@@ -21,7 +21,7 @@ fn drives_behind_other_servers_are_measured() {
     let mut arguments = vec!["run", &suite, "--only", "read", "--json", "--report", "--drives"];
     arguments.extend(drives.iter().map(String::as_str));
     targets.iter().for_each(|target| arguments.extend(["--target", target]));
-    // Nobody has said that the drives may be overwritten.
+    // Without --overwrite.
     let refused = home.bench(&arguments);
     assert!(text(&refused.stderr).contains("--overwrite"), "{}", text(&refused.stderr));
     arguments.push("--overwrite");
@@ -41,10 +41,10 @@ fn drives_behind_other_servers_are_measured() {
     assert!(Path::new(folder).join("report/report.html").is_file());
 }
 
-/// The lab that a run has made for itself; taken away with this, whatever a test finds.
-struct OwnLab(String);
+/// The temporary lab of a run, removed on drop.
+struct TemporaryLab(String);
 
-impl OwnLab {
+impl TemporaryLab {
     fn of(folder: &Path) -> Self {
         let plan: Value = serde_json::from_slice(&std::fs::read(folder.join("run.json")).unwrap()).unwrap();
         Self(plan["own_lab"]["name"].as_str().unwrap().to_owned())
@@ -56,7 +56,7 @@ impl OwnLab {
     }
 }
 
-impl Drop for OwnLab {
+impl Drop for TemporaryLab {
     fn drop(&mut self) {
         let _ = Command::new(env!("CARGO_BIN_EXE_gabion")).args(["lab", "down", &self.0]).output();
     }
@@ -71,8 +71,8 @@ fn mounts(word: &str) -> usize {
 }
 
 #[test]
-fn a_run_has_a_lab_of_its_own_and_a_file_system_on_it_and_leaves_neither() {
-    let Some(home) = Home::new() else { return };
+fn a_run_removes_its_temporary_lab_and_file_system() {
+    let Some(home) = BenchHome::new() else { return };
     if !test_support::has_loop()
         || !test_support::has_program("mkfs.btrfs")
         || !test_support::has("lab", Ok(()))
@@ -83,7 +83,7 @@ fn a_run_has_a_lab_of_its_own_and_a_file_system_on_it_and_leaves_neither() {
     let text_of_suite =
         std::fs::read_to_string(&suite).unwrap().replace("instances", "drives = 3\ninstances");
     std::fs::write(&suite, text_of_suite).unwrap();
-    // The limits are for other tests; here they are as wide as can be.
+    // Wide limits, which are not tested here.
     let arguments = ["run", &suite, "--make-lab", "1", "--lab-size", "256M", "--target", "btrfs:fill=20"];
     let word = home.path("runs").display().to_string();
     let first = home.command(&arguments).args(["--only", "nothing"]).output().unwrap();
@@ -95,11 +95,11 @@ fn a_run_has_a_lab_of_its_own_and_a_file_system_on_it_and_leaves_neither() {
         return;
     }
     let id = home.runs().pop().unwrap();
-    assert!(!OwnLab::of(&home.path("runs").join(id)).is_there(), "the lab went with its run");
+    assert!(!TemporaryLab::of(&home.path("runs").join(id)).is_there(), "the lab went with its run");
     cut(&home, &arguments, "btrfs read:", Signal::INT);
     let id = home.runs().pop().unwrap();
     let folder = home.path("runs").join(&id);
-    let lab = OwnLab::of(&folder);
+    let lab = TemporaryLab::of(&folder);
     assert_eq!((lab.is_there(), mounts(&word), alive(&word)), (false, 0, 0), "an interrupted run, too");
     cut(&home, &["resume", &id], "  writing", Signal::KILL);
     assert_eq!((lab.is_there(), mounts(&word)), (true, 1), "a killed one cannot");
@@ -107,7 +107,7 @@ fn a_run_has_a_lab_of_its_own_and_a_file_system_on_it_and_leaves_neither() {
     assert_eq!(
         (lab.is_there(), mounts(&word), leftovers(&folder)),
         (false, 0, 0),
-        "but whoever goes on does"
+        "the resumed run removes them"
     );
     let btrfs = results(&summary, "btrfs");
     assert_eq!(btrfs.len(), 3);

@@ -1,18 +1,18 @@
-//! Gabion as virtual machines see it: a machine around each volume, with fio within.
+//! Gabion targets with virtual machines that run fio.
 
 use rustix::process::Signal;
 
-use crate::home::{Home, alive, cut, json, leftovers, results, text};
+use crate::harness::{BenchHome, alive, cut, json, leftovers, results, text};
 
-/// Where `./run setup` has unpacked a kernel.
+/// Returns the kernel installed by `./run setup`.
 fn guest() -> Option<String> {
     let found = test_support::guest_kernel(env!("CARGO_BIN_EXE_gabion"));
     found.map(|path| path.display().to_string())
 }
 
 #[test]
-fn machines_are_started_measured_within_and_ended_however_a_run_ends() {
-    let Some(home) = Home::new() else { return };
+fn machines_are_stopped_at_any_end_of_a_run() {
+    let Some(home) = BenchHome::new() else { return };
     let Some(guest) = guest() else { return };
     let drives: Vec<String> =
         (0..3).map(|number| home.file(&format!("drive{number}.img"), 96 << 20)).collect();
@@ -23,7 +23,7 @@ fn machines_are_started_measured_within_and_ended_however_a_run_ends() {
     cut(&home, &arguments, "gabion read:", Signal::KILL);
     let id = home.runs().pop().unwrap();
     let folder = home.path("runs").join(&id);
-    // Two machines and the daemon; whoever goes on ends them, and starts others.
+    // Two machines and the daemon; a resumed run stops them and starts others.
     assert_eq!(leftovers(&folder), 3);
     let summary = json(&home.bench(&["resume", &id, "--json"]));
     let measured = results(&summary, "gabion");
@@ -32,27 +32,28 @@ fn machines_are_started_measured_within_and_ended_however_a_run_ends() {
     let cpu = &summary["results"][4]["cpu"];
     assert!(cpu["machines"].as_f64().is_some_and(|share| share > 0.0), "{summary}");
     assert_eq!((leftovers(&folder), alive(&word)), (0, 0));
-    // Each machine's own words are kept.
+    // The console output of each machine is stored.
     let fio = std::fs::read_dir(folder.join("fio")).unwrap().flatten();
     let names: Vec<String> = fio.map(|entry| entry.file_name().into_string().unwrap()).collect();
     for machine in ["machine1", "machine2"] {
         assert!(names.iter().any(|name| name.contains(machine) && name.ends_with(".json")), "{names:?}");
     }
     let systems = std::fs::read_to_string(folder.join("systems.json")).unwrap();
-    assert!(systems.contains("virtual machines, fio within (2 of 1 CPUs and 512 MiB each)"), "{systems}");
+    assert!(systems.contains("virtual machines running fio (2 with 1 vCPUs and 512 MiB each)"), "{systems}");
 }
 
 #[test]
-fn machines_that_cannot_be_are_refused() {
-    let Some(home) = Home::new() else { return };
+fn invalid_machine_options_are_refused() {
+    let Some(home) = BenchHome::new() else { return };
     let suite = home.suite();
     let drive = home.file("drive.img", 64 << 20);
-    for (target, says) in [("gabion:by=vm,kernel=/nonexistent", "gabion: "), ("nbdkit", "--vms is for")] {
+    for (target, expected) in [("gabion:by=vm,kernel=/nonexistent", "gabion: "), ("nbdkit", "--vms requires")]
+    {
         let refused =
             home.bench(&["run", &suite, "--vms", "--overwrite", "--target", target, "--drives", &drive]);
         let error = text(&refused.stderr);
         assert!(
-            !refused.status.success() && (error.contains(says) || error.contains("not installed")),
+            !refused.status.success() && (error.contains(expected) || error.contains("not installed")),
             "{error}"
         );
     }

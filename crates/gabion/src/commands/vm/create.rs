@@ -137,7 +137,7 @@ impl VmContext<'_> {
     /// fewer queues than shards, requests would be forwarded between cores.
     async fn shards_for(&self, machine: &Machine, pool: &str) -> Result<Option<u16>> {
         if !machine.reactors.is_empty() {
-            // The reactors of the queues are requested_size, independent of the shards.
+            // The reactors of the queues are given, independent of the shards.
             return Ok(None);
         }
         let pool = self.ctx.client.get_pool(pool).await?;

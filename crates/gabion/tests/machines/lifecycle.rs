@@ -1,20 +1,20 @@
-//! A machine's life on a disk of Gabion's: file system, verified load, a daemon killed, a drive lost, a disk grown, space
-//! given back, and the power button.
+//! A machine with a Gabion disk: file system, verified load, kill of the daemon, drive failure,
+//! resize, trim and power button.
 //!
-//! One machine for all of it: its start is what takes long where processors are translated.
+//! All in one machine, because its start takes long under emulation.
 
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::guest::Guest;
-use super::harness::{Daemon, Home, command, run};
+use super::harness::{Daemon, DaemonHome, command, run};
 use super::initramfs::System;
 
-/// Ends what a failed test leaves: machines are not children of it.
-struct Machines<'a>(&'a Home);
+/// Stops the machine if the test fails: it is not a child process.
+struct StopWebVm<'a>(&'a DaemonHome);
 
-impl Drop for Machines<'_> {
+impl Drop for StopWebVm<'_> {
     fn drop(&mut self) {
         let mut stop = command(&["vm", "stop", "web", "--force"]);
         stop.env("GABION_STATE_DIR", self.0.path("state")).env("GABION_SOCKET", self.0.socket());
@@ -22,7 +22,7 @@ impl Drop for Machines<'_> {
     }
 }
 
-/// What the pool has written for users, in blocks.
+/// Returns the blocks written by users.
 fn written(daemon: &Daemon) -> u64 {
     daemon.pool("fast")["counters"]["user_blocks"].as_u64().unwrap()
 }
@@ -31,11 +31,11 @@ fn stored(daemon: &Daemon) -> u64 {
     daemon.json(&["volume", "show", "fast/data"])["stored"].as_u64().unwrap()
 }
 
-fn start(home: &Home) -> Daemon<'_> {
+fn start(home: &DaemonHome) -> Daemon<'_> {
     home.start_with(&["--cores", "0"])
 }
 
-fn make(daemon: &Daemon, home: &Home, system: &System) {
+fn make(daemon: &Daemon, home: &DaemonHome, system: &System) {
     let drives = home.arg("drives");
     let pool = [
         "pool",
@@ -69,29 +69,29 @@ fn make(daemon: &Daemon, home: &Home, system: &System) {
 }
 
 #[test]
-fn a_machine_lives_through_all_that_its_disk_does() {
+fn a_machine_keeps_running_through_failures_and_changes_of_its_disk() {
     let Some(system) = System::make() else { return };
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = start(&home);
-    let machines = Machines(&home);
+    let machines = StopWebVm(&home);
     make(&daemon, &home, &system);
     let started = daemon.json(&["vm", "start", "web"]);
     assert_eq!(started["state"], "running");
     check_processors(&started);
     let refusal = daemon.refused(&["vm", "start", "web"]);
-    assert!(refusal.contains("runs already"), "{refusal}");
+    assert!(refusal.contains("is already running"), "{refusal}");
     let mut guest = Guest::attach(&home, "web");
     assert_eq!(guest.run("cat /sys/block/vda/serial"), "fast-data");
 
-    it_is_told_what_the_templates_say(&mut guest);
+    cloud_init_receives_the_templates(&mut guest);
     guest.run("mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt");
     guest.run(&fio("first", "--size=16m --rw=randwrite"));
     let daemon = the_daemon_is_killed_under_load(&home, daemon, &mut guest);
-    a_drive_is_lost_under_load(&daemon, &mut guest);
+    a_drive_fails_under_load(&daemon, &mut guest);
     the_disk_grows(&daemon, &mut guest);
-    space_is_given_back(&daemon, &mut guest);
+    trim_frees_space(&daemon, &mut guest);
 
-    // All of it still is what was written, read by a daemon that knows nothing from before.
+    // A new daemon reads all written data.
     guest.run("echo 3 > /proc/sys/vm/drop_caches; umount /mnt && mount /dev/vda /mnt");
     guest.run(&fio("killed", "--size=32m --rw=read --verify_only=1"));
     drop(guest);
@@ -100,14 +100,14 @@ fn a_machine_lives_through_all_that_its_disk_does() {
     let log = daemon.ok(&["vm", "console", "web", "--log"]);
     assert!(log.contains("the guest is ready"), "{log}");
     let refusal = daemon.refused(&["vm", "console", "web"]);
-    assert!(refusal.contains("does not run"), "{refusal}");
+    assert!(refusal.contains("is not running"), "{refusal}");
     daemon.ok(&["vm", "delete", "web", "--volumes", "--yes"]);
     assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]));
     assert_eq!(daemon.json(&["export", "list"]), serde_json::json!([]));
     drop(machines);
 }
 
-/// A load that writes what it can verify, and does.
+/// Returns the arguments of a verified fio load.
 fn fio(name: &str, more: &str) -> String {
     format!(
         "fio --name={name} --filename=/mnt/{name} --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
@@ -115,7 +115,7 @@ fn fio(name: &str, more: &str) -> String {
     )
 }
 
-/// The daemon has the first processor, so the machine has the others, if there are any.
+/// The daemon is pinned to the first CPU, so the machine gets the others, if there are any.
 fn check_processors(started: &Value) {
     let (pid, placement) = (&started["running"]["pid"], &started["running"]["placement"]);
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap();
@@ -126,7 +126,7 @@ fn check_processors(started: &Value) {
     }
 }
 
-fn it_is_told_what_the_templates_say(guest: &mut Guest) {
+fn cloud_init_receives_the_templates(guest: &mut Guest) {
     guest.run("mount -t vfat -o ro /dev/vdb /seed");
     assert!(guest.run("blkid /dev/vdb").contains("LABEL=\"CIDATA\""));
     let user_data = guest.run("cat /seed/user-data");
@@ -136,7 +136,11 @@ fn it_is_told_what_the_templates_say(guest: &mut Guest) {
     assert!(guest.run("cat /seed/meta-data").contains("local-hostname: web"));
 }
 
-fn the_daemon_is_killed_under_load<'a>(home: &'a Home, daemon: Daemon<'a>, guest: &mut Guest) -> Daemon<'a> {
+fn the_daemon_is_killed_under_load<'a>(
+    home: &'a DaemonHome,
+    daemon: Daemon<'a>,
+    guest: &mut Guest,
+) -> Daemon<'a> {
     let before = written(&daemon);
     guest.begin(&fio("killed", "--size=32m --rw=randwrite --rate=12m"));
     guest.until("the load is under way", || written(&daemon) > before + 1000);
@@ -146,13 +150,13 @@ fn the_daemon_is_killed_under_load<'a>(home: &'a Home, daemon: Daemon<'a>, guest
     daemon
 }
 
-fn a_drive_is_lost_under_load(daemon: &Daemon, guest: &mut Guest) {
+fn a_drive_fails_under_load(daemon: &Daemon, guest: &mut Guest) {
     let before = written(daemon);
     guest.begin(&fio("degraded", "--size=16m --rw=randrw --rate=8m"));
     guest.until("the load is under way", || written(daemon) > before + 500);
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
     guest.end();
-    // Mirror segments, which need fewer drives, are rebuilt on those that are left.
+    // Mirrored segments are rebuilt on the remaining drives.
     super::harness::until("nothing is left to rebuild", || daemon.pool("fast")["health"] == "degraded");
 }
 
@@ -165,7 +169,7 @@ fn the_disk_grows(daemon: &Daemon, guest: &mut Guest) {
     assert!(mebibytes > 400, "{room}");
 }
 
-fn space_is_given_back(daemon: &Daemon, guest: &mut Guest) {
+fn trim_frees_space(daemon: &Daemon, guest: &mut Guest) {
     let before = stored(daemon);
     guest.run("rm /mnt/first /mnt/degraded && sync && fstrim /mnt");
     let after = stored(daemon);

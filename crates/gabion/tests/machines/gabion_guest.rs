@@ -1,16 +1,16 @@
-//! A machine in which a daemon of its own runs: for what this host's kernel may not have.
+//! A guest that runs a daemon, for kernel features that the host may lack.
 
 use std::process::Command;
 
 use super::guest::Guest;
-use super::harness::{Daemon, Home, command, run};
+use super::harness::{Daemon, DaemonHome, command, run};
 use super::initramfs::System;
 
-/// The machine's name.
+/// Name of the machine.
 const NAME: &str = "host";
 
-/// What tests do with the daemon, as the guest's shell has it.
-const WORDS: &str = r#"cat > /words <<'END'
+/// Shell functions of the guest.
+const SHELL_FUNCTIONS: &str = r#"cat > /words <<'END'
 serve() {
   gabion serve --threads 2 >> /tmp/log 2>&1 &
   echo $! > /tmp/pid
@@ -24,17 +24,18 @@ load() {
 END
 "#;
 
-/// See the module. Dropped, it is stopped.
-pub(crate) struct Inside<'a> {
+/// A guest with `gabion`; stopped on drop.
+pub(crate) struct GabionGuest<'a> {
     guest: Guest,
-    home: &'a Home,
+    home: &'a DaemonHome,
     _daemon: Daemon<'a>,
 }
 
-impl<'a> Inside<'a> {
-    /// Starts a machine with this host's `gabion` in it; `None` if tests that need that, or one of the modules, are skipped.
-    pub(crate) fn start(home: &'a Home, needs: &[&str], memory: &str) -> Option<Self> {
-        // Without what a debugger needs, which is most of it.
+impl<'a> GabionGuest<'a> {
+    /// Starts a guest with the host's `gabion`; returns `None` if tests that need it, or a module,
+    /// are skipped.
+    pub(crate) fn start(home: &'a DaemonHome, modules: &[&str], memory: &str) -> Option<Self> {
+        // Without debug symbols, which are most of the file.
         let program = home.path("gabion");
         if !test_support::has_program("strip") {
             return None;
@@ -43,7 +44,7 @@ impl<'a> Inside<'a> {
             Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_gabion")).status();
         assert!(stripped.unwrap().success());
         let system = System::make_with(&[&program])?;
-        for module in needs {
+        for module in modules {
             let found = if system.has(module) {
                 Ok(())
             } else {
@@ -61,36 +62,36 @@ impl<'a> Inside<'a> {
         let create = daemon.ok(&[&create[..], &["--start"]].concat());
         assert!(create.contains(NAME), "{create}");
         let mut inside = Self { guest: Guest::attach(home, NAME), home, _daemon: daemon };
-        inside.guest.run(WORDS);
+        inside.guest.run(SHELL_FUNCTIONS);
         Some(inside)
     }
 
-    /// Defines more words.
-    pub(crate) fn define(&mut self, words: &str) {
-        self.guest.run(&format!("cat >> /words <<'END'\n{words}\nEND"));
+    /// Defines more shell functions.
+    pub(crate) fn define(&mut self, script: &str) {
+        self.guest.run(&format!("cat >> /words <<'END'\n{script}\nEND"));
     }
 
-    /// Runs words of the shell above, which must succeed.
+    /// Runs a script with the shell functions, which must succeed.
     #[track_caller]
-    pub(crate) fn say(&mut self, words: &str) -> String {
-        self.guest.run(&format!(". /words; {words}"))
+    pub(crate) fn sh(&mut self, script: &str) -> String {
+        self.guest.run(&format!(". /words; {script}"))
     }
 
-    /// The same, until they say something that contains this.
+    /// Runs a script until its output contains a text.
     #[track_caller]
-    pub(crate) fn until(&mut self, words: &str, says: &str) -> String {
+    pub(crate) fn until(&mut self, script: &str, expected: &str) -> String {
         let end = std::time::Instant::now() + super::harness::DEADLINE;
         loop {
-            let said = self.say(words);
-            if said.contains(says) {
-                return said;
+            let output = self.sh(script);
+            if output.contains(expected) {
+                return output;
             }
-            assert!(std::time::Instant::now() < end, "'{words}' does not come to say '{says}': {said}");
+            assert!(std::time::Instant::now() < end, "'{script}' does not print '{expected}': {output}");
         }
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for GabionGuest<'_> {
     fn drop(&mut self) {
         let mut stop = command(&["vm", "stop", NAME, "--force"]);
         stop.env("GABION_STATE_DIR", self.home.path("state")).env("GABION_SOCKET", self.home.socket());

@@ -1,14 +1,14 @@
-//! Drives that join, leave, are lost and come back, by the real commands, with data on them.
+//! Adding, removing, replacing, failing and returning drives with data on them.
 
 use serde_json::{Value, json};
 
-use super::harness::{Daemon, Home, until};
-use super::restart::{assert_everything_is_there, write_everywhere};
+use super::harness::{Daemon, DaemonHome, until};
+use super::restart::{verify_everything, write_everywhere};
 
 const SIZE: u64 = 64 << 20;
 
-/// A pool of five drives, 4+1, with a volume that holds something.
-fn filled(home: &Home) -> Daemon<'_> {
+/// Creates a 4+1 pool on five drives with data in a volume.
+fn filled(home: &DaemonHome) -> Daemon<'_> {
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -27,8 +27,8 @@ fn holds(daemon: &Daemon<'_>, drive: &str) -> Value {
 }
 
 #[test]
-fn a_pool_grows_by_a_drive_and_shrinks_by_another() {
-    let home = Home::new();
+fn drives_are_added_and_removed() {
+    let home = DaemonHome::new();
     let daemon = filled(&home);
     let refusal = daemon.refused(&["drive", "remove", "fast", "0"]);
     assert!(
@@ -52,25 +52,25 @@ fn a_pool_grows_by_a_drive_and_shrinks_by_another() {
     let held = holds(&daemon, &first).to_string();
     assert!(!held.contains("Gabion") && held.contains("data"), "no longer a pool's, and not empty: {held}");
     std::fs::remove_file(&first).unwrap();
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     daemon.stop();
 
-    // The daemon knows where the drives are that there are now.
+    // The daemon knows the new set of drives.
     let daemon = home.start();
     assert_eq!(daemon.pool("fast")["health"], "healthy");
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     daemon.stop();
 }
 
 #[test]
-fn a_drive_is_replaced_before_and_after_it_is_lost() {
-    let home = Home::new();
+fn a_drive_is_replaced_before_and_after_its_failure() {
+    let home = DaemonHome::new();
     let daemon = filled(&home);
     daemon.ok(&["drive", "replace", "fast", "2", "--with", &home.file("new-2", SIZE)]);
     assert_eq!(states(&daemon), ["online", "online", "removed", "online", "online", "online"]);
 
     daemon.ok(&["drive", "fail", "fast", "4", "--yes"]);
-    // Mirrored segments find other drives; the rest does not.
+    // Mirrored segments are rebuilt on other drives; other segments are not.
     until("repair cannot go on", || daemon.pool("fast")["rebuild"]["state"] == "needs_drive");
     let pool = daemon.pool("fast");
     assert_eq!(pool["health"], "degraded");
@@ -92,22 +92,22 @@ fn a_drive_is_replaced_before_and_after_it_is_lost() {
     daemon.ok(&["drive", "replace", "fast", "4", "--with", &full, "--wipe", "--yes"]);
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     let refusal = daemon.refused(&["drive", "replace", "fast", "2", "--with", &full]);
     assert!(refusal.contains("has no drive 2 in use"), "{refusal}");
-    // The loss was reported as an error, so the log has one.
+    // The failure of the drive is an error in the log.
     drop(daemon);
 }
 
 #[test]
-fn a_drive_that_was_taken_out_comes_back() {
-    let home = Home::new();
+fn a_failed_drive_is_returned() {
+    let home = DaemonHome::new();
     let daemon = filled(&home);
     let refusal = daemon.refused(&["drive", "return", "fast", "1"]);
     assert!(refusal.contains("is not missing or failed"), "{refusal}");
     daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
     write_everywhere(&home, 6);
-    // It moved meanwhile.
+    // The drive has a new path.
     let (was, is) = (home.arg("drives/fast-1.drive"), home.arg("moved"));
     std::fs::rename(&was, &is).unwrap();
     let refusal = daemon.refused(&["drive", "return", "fast", "1"]);
@@ -118,14 +118,14 @@ fn a_drive_that_was_taken_out_comes_back() {
     until("it is complete", || states(&daemon)[1] == "online");
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
-    assert_everything_is_there(&home, 6);
-    // The loss was reported as an error, so the log has one.
+    verify_everything(&home, 6);
+    // The failure of the drive is an error in the log.
     drop(daemon);
 }
 
 #[test]
-fn repair_is_paused_and_a_removal_is_given_up() {
-    let home = Home::new();
+fn a_rebuild_is_paused_and_a_removal_is_cancelled() {
+    let home = DaemonHome::new();
     let daemon = filled(&home);
     daemon.ok(&["drive", "add", "fast", &home.file("more", SIZE)]);
     let said = daemon.ok(&["pool", "rebuild", "fast", "--pause", "--rate-limit", "10M"]);
@@ -145,14 +145,14 @@ fn repair_is_paused_and_a_removal_is_given_up() {
     daemon.ok(&["pool", "rebuild", "fast", "--resume", "--rate-limit", "0"]);
     daemon.ok(&["drive", "remove", "fast", "3"]);
     assert_eq!(states(&daemon)[3], "removed");
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     daemon.stop();
 }
 
-/// As wide as schemes commonly get, on drives no two of which are of a size.
+/// A wide scheme on drives of different sizes.
 #[test]
-fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
-    let home = Home::new();
+fn a_pool_of_24_unequal_drives_tolerates_repeated_failures_of_four() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     let drives: Vec<String> =
         (0..24).map(|drive| home.file(&format!("drive-{drive}"), SIZE + (drive << 20))).collect();
@@ -165,7 +165,7 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
     for drive in ["0", "9", "16", "23"] {
         daemon.ok(&["drive", "fail", "fast", drive, "--yes"]);
     }
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     until("the pool is whole again", || daemon.pool("fast")["health"] == "healthy");
     let removed = states(&daemon).iter().filter(|state| *state == "removed").count();
     assert_eq!(removed, 4);
@@ -174,14 +174,14 @@ fn a_pool_of_24_unequal_drives_bears_four_losses_again_and_again() {
     }
     let refusal = daemon.refused(&["drive", "fail", "fast", "5", "--yes"]);
     assert!(refusal.contains("cannot tolerate the loss"), "{refusal}");
-    assert_everything_is_there(&home, 5);
+    verify_everything(&home, 5);
     daemon.kill();
     let mut check = vec!["check"];
     check.extend(drives.iter().map(String::as_str));
-    // The kernel lets go of a killed daemon's drives a little later.
+    // The kernel releases the drives of a killed daemon with a delay.
     let free = || !home.gabion(&check).err.contains("in use by another process");
     until("the drives are free", free);
-    // Four drives are out of use, and nothing else is wrong.
+    // Four drives are failed; nothing else is wrong.
     let ran = home.gabion(&check);
     assert!(ran.out.contains("drive missing or failed") && ran.out.contains("verified"), "{ran:?}");
     assert!(!ran.out.contains("place") && !ran.out.contains("contradictions"), "{ran:?}");

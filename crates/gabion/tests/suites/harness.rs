@@ -1,4 +1,4 @@
-//! Where runs of tests are kept, and how they are begun, ended and looked at.
+//! Test harness: directories of runs, commands and results.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ threads = 1
 degraded = true
 ";
 
-pub(crate) struct Home(tempfile::TempDir);
+pub(crate) struct BenchHome(tempfile::TempDir);
 
-impl Home {
-    /// A place on a file system with direct I/O; `None` if tests that need fio, as all of these do, are skipped.
+impl BenchHome {
+    /// Creates a directory with direct I/O; returns `None` if tests that need fio are skipped.
     pub(crate) fn new() -> Option<Self> {
         if !test_support::has_program("fio") {
             return None;
@@ -57,7 +57,7 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// A file with something in it.
+    /// Creates a file with data.
     pub(crate) fn file(&self, name: &str, bytes: u64) -> String {
         let path = self.path(name);
         std::fs::write(&path, vec![1; usize::try_from(bytes).unwrap()]).unwrap();
@@ -92,7 +92,8 @@ pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The results of a target: case, and operations a second or why there are none.
+/// Returns the results of a target: case, and operations per second or the reason of a missing
+/// result.
 pub(crate) fn results(summary: &Value, target: &str) -> Vec<(String, Result<f64, String>)> {
     let of = |one: &Value| {
         let side = ["read", "write"].iter().find_map(|side| one[*side]["iops"].as_f64());
@@ -103,27 +104,27 @@ pub(crate) fn results(summary: &Value, target: &str) -> Vec<(String, Result<f64,
     lines.iter().filter(|one| one["target"] == target).map(of).collect()
 }
 
-/// Processes whose command line has a word in it.
+/// Counts the processes with a text in their command line.
 pub(crate) fn alive(word: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
     lines.filter(|line| line.contains(word)).count()
 }
 
-/// Starts a run and ends its process when it has said that a measurement is done.
-pub(crate) fn cut(home: &Home, arguments: &[&str], after: &str, signal: Signal) {
+/// Starts a run and ends its process after the first completed measurement.
+pub(crate) fn cut(home: &BenchHome, arguments: &[&str], after: &str, signal: Signal) {
     let mut child = home.command(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut seen = Vec::new();
     let done = lines.by_ref().inspect(|line| seen.push(line.clone())).any(|line| line.starts_with(after));
     assert!(done, "{seen:#?}");
     kill_process(Pid::from_child(&child), signal).unwrap();
-    // It must be able to go on talking.
+    // The process needs an open standard error.
     lines.for_each(drop);
     assert!(!child.wait().unwrap().success());
 }
 
-/// Processes that a run has on file.
+/// Counts the recorded processes of a run.
 pub(crate) fn leftovers(folder: &Path) -> usize {
     let marks = [folder.to_owned(), folder.join("fio")]
         .map(|folder| format!("GABION_BENCH_FOLDER={}", folder.canonicalize().unwrap().display()));

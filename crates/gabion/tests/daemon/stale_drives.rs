@@ -1,16 +1,16 @@
-//! Drives that hold something else than the pool left on them, by the real commands.
+//! Drives with other contents than the pool's last state.
 
 use std::fs::File;
 
-use super::harness::{Daemon, Home, command, run, until};
-use super::restart::{assert_everything_is_there, write_everywhere};
+use super::harness::{Daemon, DaemonHome, command, run, until};
+use super::restart::{verify_everything, write_everywhere};
 
-fn drive(home: &Home, index: usize) -> String {
+fn drive(home: &DaemonHome, index: usize) -> String {
     home.arg(&format!("drives/fast-{index}.drive"))
 }
 
-/// A pool of two drives, 1+1, on files.
-fn pair(daemon: &Daemon<'_>, home: &Home) {
+/// Creates a 1+1 pool on two files.
+fn pair(daemon: &Daemon<'_>, home: &DaemonHome) {
     let files = home.arg("drives");
     let create = [
         "pool",
@@ -40,10 +40,10 @@ fn volumes(daemon: &Daemon<'_>) -> Vec<String> {
     list.as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A half of a pool that was left out while the other was used is not opened by itself, also by a daemon that was restarted.
+/// A half of a mirror that missed writes is not opened automatically, even by a restarted daemon.
 #[test]
-fn an_older_half_is_refused_until_that_is_accepted() {
-    let home = Home::new();
+fn a_stale_half_of_a_mirror_needs_accept_stale() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     pair(&daemon, &home);
     daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
@@ -65,10 +65,11 @@ fn an_older_half_is_refused_until_that_is_accepted() {
     daemon.stop();
 }
 
-/// An old copy of a drive is put back: the status says so until it is rebuilt, and then it can stand in for another.
+/// An old copy of a drive is put back: the status reports it until it is rebuilt; then it can
+/// replace the other drive.
 #[test]
 fn an_old_copy_of_a_drive_is_rebuilt() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -91,15 +92,16 @@ fn an_old_copy_of_a_drive_is_rebuilt() {
     assert!(said.contains("outdated and rebuilt"), "{said}");
     until("the drive is rebuilt", || daemon.pool("fast")["drives"][0]["state"] == "online");
     daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
-    assert_everything_is_there(&home, 9);
-    // The log has the lost drive as an error.
+    verify_everything(&home, 9);
+    // The failed drive is an error in the log.
     drop(daemon);
 }
 
-/// A copy of one drive in another's place is not used: without it, and with `--drives`, the pool opens.
+/// A copy of one drive at the path of another is not used; the pool opens without it and with
+/// `--drives`.
 #[test]
-fn a_copy_of_a_drive_in_anothers_place_does_not_keep_the_pool_closed() {
-    let home = Home::new();
+fn a_copy_at_the_path_of_another_drive_does_not_block_the_open() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
@@ -110,18 +112,18 @@ fn a_copy_of_a_drive_in_anothers_place_does_not_keep_the_pool_closed() {
     assert!(refusal.contains("one is a copy of the other") && refusal.contains("--degraded"), "{refusal}");
     let good: Vec<String> = (1..5).map(|index| drive(&home, index)).collect();
     daemon.ok(&open_with(&good, &["--degraded"]));
-    assert_everything_is_there(&home, 4);
+    verify_everything(&home, 4);
     daemon.ok(&["pool", "close", "fast", "--force"]);
     let said = daemon.ok(&["pool", "open", "fast", "--degraded"]);
     assert!(said.contains("degraded"), "{said}");
-    assert_everything_is_there(&home, 4);
+    verify_everything(&home, 4);
     daemon.stop();
 }
 
-/// A drive file that was cut counts as missing, by `check` and in the status, with both sizes.
+/// A truncated drive file counts as missing in `check` and in the status, which print both sizes.
 #[test]
-fn a_drive_that_shrank_is_not_used() {
-    let home = Home::new();
+fn a_shrunk_drive_is_not_used() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["pool", "close", "fast", "--force"]);

@@ -1,19 +1,19 @@
-//! What only root can stage: read-only drives, mounted ones, full filesystems.
+//! Tests that need root: read-only drives, mounted drives, full file systems.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::harness::{Holder, Home};
+use super::harness::{DaemonHome, Holder};
 use super::nbd::{Client, pattern};
 
-/// Errors of NBD, as numbers.
+/// Error numbers of NBD.
 const NO_SPACE: u32 = 28;
 
-/// A filesystem that is there as long as this is.
-struct Mounted(PathBuf);
+/// A tmpfs mount, unmounted on drop.
+struct TmpfsMount(PathBuf);
 
-impl Mounted {
-    /// A filesystem in memory; `None` if tests that mount are skipped.
+impl TmpfsMount {
+    /// Mounts a tmpfs; returns `None` if tests that mount are skipped.
     fn memory(at: PathBuf, size: &str) -> Option<Self> {
         if !test_support::has_root() {
             return None;
@@ -36,16 +36,16 @@ fn mount(arguments: &[&str], at: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-impl Drop for Mounted {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// A loop device that is there as long as this is.
-struct Loop(String);
+/// A loop device, detached on drop.
+struct LoopDevice(String);
 
-impl Loop {
+impl LoopDevice {
     fn new(file: &str, options: &[&str]) -> Option<Self> {
         if !test_support::has_loop() || !test_support::has_program("losetup") {
             return None;
@@ -56,16 +56,16 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
 }
 
 #[test]
-fn a_full_filesystem_under_file_drives_refuses_writes_and_loses_nothing() {
-    let home = Home::new();
-    let Some(filesystem) = Mounted::memory(home.path("small"), "64M") else { return };
+fn a_full_file_system_below_file_drives_fails_writes_without_data_loss() {
+    let home = DaemonHome::new();
+    let Some(filesystem) = TmpfsMount::memory(home.path("small"), "64M") else { return };
     let daemon = home.start();
     let files = home.arg("small/drives");
     daemon.ok(&[
@@ -101,7 +101,7 @@ fn a_full_filesystem_under_file_drives_refuses_writes_and_loses_nothing() {
     let pool = daemon.pool("fast");
     assert_eq!(pool["health"], "healthy", "{pool:#}");
 
-    // The state of the daemon lies elsewhere; the pool goes on as soon as there is room.
+    // The state directory is elsewhere; the pool continues when space is available.
     filesystem.remount("size=400M");
     client.write(written << 20, &pattern(written, 1 << 20)).unwrap();
     client.flush().unwrap();
@@ -117,9 +117,9 @@ fn a_full_filesystem_under_file_drives_refuses_writes_and_loses_nothing() {
 }
 
 #[test]
-fn a_pool_is_not_made_where_there_is_no_room_for_it() {
-    let home = Home::new();
-    let Some(_filesystem) = Mounted::memory(home.path("small"), "8M") else { return };
+fn a_pool_is_refused_without_space_for_its_files() {
+    let home = DaemonHome::new();
+    let Some(_filesystem) = TmpfsMount::memory(home.path("small"), "8M") else { return };
     let daemon = home.start();
     let files = home.arg("small/drives");
     let refusal = daemon.refused(&[
@@ -141,9 +141,9 @@ fn a_pool_is_not_made_where_there_is_no_room_for_it() {
 }
 
 #[test]
-fn a_state_directory_without_room_changes_nothing() {
-    let home = Home::new();
-    let Some(filesystem) = Mounted::memory(home.path("state"), "1M") else { return };
+fn a_full_state_directory_refuses_changes() {
+    let home = DaemonHome::new();
+    let Some(filesystem) = TmpfsMount::memory(home.path("state"), "1M") else { return };
     let daemon = home.start();
     daemon.make_pool();
     let fill = std::fs::write(home.path("state/filler"), vec![1; 2 << 20]);
@@ -178,9 +178,9 @@ fn a_state_directory_without_room_changes_nothing() {
 
 #[test]
 fn a_read_only_drive_is_refused() {
-    let home = Home::new();
+    let home = DaemonHome::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let Some(device) = Loop::new(&drives[4], &["--read-only"]) else { return };
+    let Some(device) = LoopDevice::new(&drives[4], &["--read-only"]) else { return };
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--drives"];
     create.extend(drives[..4].iter().map(String::as_str));
@@ -191,18 +191,18 @@ fn a_read_only_drive_is_refused() {
 }
 
 #[test]
-fn a_mounted_drive_is_refused_and_its_mount_named() {
-    let home = Home::new();
+fn a_mounted_drive_is_refused_with_its_mount_point() {
+    let home = DaemonHome::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
     if !test_support::has_program("mkfs.ext4") {
         return;
     }
     assert!(Command::new("mkfs.ext4").args(["-q", "-F", &drives[4]]).status().unwrap().success());
-    let Some(device) = Loop::new(&drives[4], &[]) else { return };
+    let Some(device) = LoopDevice::new(&drives[4], &[]) else { return };
     let at = home.path("mounted");
     std::fs::create_dir(&at).unwrap();
     mount(&[&device.0], &at);
-    let mounted = Mounted(at);
+    let mounted = TmpfsMount(at);
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
     create.extend(drives[..4].iter().map(String::as_str));
@@ -213,7 +213,7 @@ fn a_mounted_drive_is_refused_and_its_mount_named() {
         refusal.contains(&mount) && refusal.contains("--wipe does not apply to drives in use"),
         "{refusal}"
     );
-    // The file below the device is no way around that.
+    // The file below the device is refused as well.
     *create.last_mut().unwrap() = &drives[4];
     let refusal = daemon.refused(&create);
     assert!(refusal.contains(&format!("in use as {}", device.0)), "{refusal}");
@@ -222,10 +222,10 @@ fn a_mounted_drive_is_refused_and_its_mount_named() {
 }
 
 #[test]
-fn a_device_that_another_process_writes_to_is_refused_even_to_be_wiped() {
-    let home = Home::new();
+fn a_device_open_for_writing_is_refused_even_with_wipe() {
+    let home = DaemonHome::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let Some(device) = Loop::new(&drives[4], &[]) else { return };
+    let Some(device) = LoopDevice::new(&drives[4], &[]) else { return };
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
     create.extend(drives[..4].iter().map(String::as_str));
@@ -244,10 +244,10 @@ fn a_device_that_another_process_writes_to_is_refused_even_to_be_wiped() {
 }
 
 #[test]
-fn block_devices_make_a_pool_too() {
-    let home = Home::new();
+fn a_pool_is_created_on_block_devices() {
+    let home = DaemonHome::new();
     let drives: Vec<_> = (0..3).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let devices: Vec<_> = drives.iter().map_while(|drive| Loop::new(drive, &[])).collect();
+    let devices: Vec<_> = drives.iter().map_while(|drive| LoopDevice::new(drive, &[])).collect();
     if devices.len() < drives.len() {
         return;
     }

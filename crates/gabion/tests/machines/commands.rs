@@ -1,14 +1,14 @@
-//! What is refused, with nothing left behind; what is printed for libvirt and for people.
+//! Refused commands, and the output for users and libvirt.
 
 use std::process::Command;
 
 use serde_json::json;
 
-use super::harness::{Home, command, run};
+use super::harness::{DaemonHome, command, run};
 
 #[test]
-fn what_cannot_be_made_leaves_nothing() {
-    let home = Home::new();
+fn refused_machines_leave_nothing() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     let image = home.file("disk.raw", 3 << 20);
@@ -17,26 +17,29 @@ fn what_cannot_be_made_leaves_nothing() {
     let has_images = Command::new("qemu-img").args(create).status().is_ok_and(|status| status.success());
     let mut refused = vec![
         (vec!["Web", "--boot", "fast/vm01"], "not a valid machine name"),
-        (vec!["web", "--boot", "fast/none"], "no volume fast/none"),
+        (vec!["web", "--boot", "fast/none"], "volume fast/none does not exist"),
         (vec!["web", "--boot", "slow/vm01"], "slow"),
         (vec!["web", "--boot", "fast/vm01", "--size", "1G"], "already"),
         (vec!["web", "--boot", "fast/vm01", "--disk", "fast/vm01"], "is listed twice"),
         (vec!["web", "--boot", "fast/vm01", "--memory", "1M"], "64 MiB"),
         (vec!["web", "--boot", "fast/vm01", "--user-data", "none"], "no user-data template"),
         (vec!["web", "--boot", "fast/vm01", "--user-data", "ssh-key"], "needs a value for"),
-        // The second cannot be had, so the first must not stay.
+        // The second step fails, so the first must be rolled back.
         (vec!["web", "--boot", "fast/new", "--size", "1G", "--reactors", "9"], "no reactor 9"),
     ];
     if has_images {
-        refused.push((vec!["web", "--boot", "fast/new", "--image", &backed], "only part of a disk"));
-        refused.push((vec!["web", "--boot", "fast/new", "--image", &image, "--size", "1M"], "does not fit"));
+        refused.push((vec!["web", "--boot", "fast/new", "--image", &backed], "depends on another file"));
+        refused.push((
+            vec!["web", "--boot", "fast/new", "--image", &image, "--size", "1M"],
+            "is smaller than the disk",
+        ));
         refused.push((vec!["web", "--boot", "fast/new", "--image", "/nowhere"], "No such file"));
     }
-    for (arguments, says) in refused {
+    for (arguments, expected) in refused {
         let refusal = daemon.refused(&[&["vm", "create"], arguments.as_slice()].concat());
-        assert!(refusal.contains(says), "{arguments:?}: {refusal}");
+        assert!(refusal.contains(expected), "{arguments:?}: {refusal}");
     }
-    for nonsense in [
+    for invalid in [
         &["web"][..],
         &["web", "--boot", "vm01"],
         &["web", "--boot", "fast/vm01", "--cpus", "0"],
@@ -48,8 +51,8 @@ fn what_cannot_be_made_leaves_nothing() {
         &["web", "--image", "x"],
         &["web", "--initramfs", "x"],
     ] {
-        let ran = home.gabion(&[&["vm", "create"], nonsense].concat());
-        assert_eq!(ran.code, Some(2), "{nonsense:?}: {ran:?}");
+        let ran = home.gabion(&[&["vm", "create"], invalid].concat());
+        assert_eq!(ran.code, Some(2), "{invalid:?}: {ran:?}");
     }
     assert_eq!(daemon.json(&["vm", "list"]), json!([]));
     assert_eq!(daemon.json(&["export", "list"]), json!([]));
@@ -59,8 +62,8 @@ fn what_cannot_be_made_leaves_nothing() {
 }
 
 #[test]
-fn a_machine_whose_disk_is_in_use_or_gone_does_not_start() {
-    let home = Home::new();
+fn a_machine_with_a_busy_or_missing_disk_does_not_start() {
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&["vm", "create", "web", "--boot", "fast/vm01"]);
@@ -76,23 +79,23 @@ fn a_machine_whose_disk_is_in_use_or_gone_does_not_start() {
     daemon.ok(&["export", "delete", "fast/vm01"]);
     daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let refusal = daemon.refused(&["vm", "start", "web"]);
-    assert!(refusal.contains("by nbd"), "{refusal}");
+    assert!(refusal.contains("over nbd"), "{refusal}");
     daemon.ok(&["export", "delete", "fast/vm01"]);
     daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
     let refusal = daemon.refused(&["vm", "start", "web"]);
     assert!(refusal.contains("no volume 'vm01'"), "{refusal}");
     assert_eq!(daemon.json(&["vm", "show", "web"])["state"], "stopped");
-    // With its volume gone it can still be deleted.
+    // A machine without its volume can be deleted.
     daemon.ok(&["vm", "delete", "web", "--volumes", "--yes"]);
     daemon.stop();
 }
 
 #[test]
-fn a_machine_whose_qemu_fails_says_qemus_words_and_leaves_no_process() {
+fn a_qemu_failure_is_reported_and_leaves_no_process() {
     if !test_support::has_program("qemu-system-x86_64") {
         return;
     }
-    let home = Home::new();
+    let home = DaemonHome::new();
     let daemon = home.start();
     daemon.make_pool();
     daemon.ok(&[
@@ -111,8 +114,8 @@ fn a_machine_whose_qemu_fails_says_qemus_words_and_leaves_no_process() {
 }
 
 #[test]
-fn libvirt_takes_the_domain() {
-    let home = Home::new();
+fn libvirt_accepts_the_domain_xml() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--cores", "0"]);
     daemon.make_pool();
     let (kernel, initramfs) = (home.file("k&k", 1), home.file("i", 1));
@@ -158,7 +161,7 @@ fn libvirt_takes_the_domain() {
     for (index, domain) in domains.iter().enumerate() {
         let path = home.arg(&format!("domain-{index}.xml"));
         std::fs::write(&path, domain).unwrap();
-        // libvirt's own: its schema, and its reading of it with a driver that runs nothing.
+        // libvirt's schema, and its parser with the test driver.
         for program in ["virt-xml-validate", "virsh"] {
             let mut check = Command::new(program);
             match program {
@@ -187,8 +190,8 @@ fn libvirt_takes_the_domain() {
 }
 
 #[test]
-fn people_see_machines_templates_and_processors() {
-    let home = Home::new();
+fn machines_templates_and_cpus_are_listed() {
+    let home = DaemonHome::new();
     let daemon = home.start_with(&["--cores", "0"]);
     daemon.make_pool();
     assert!(daemon.ok(&["vm", "list"]).contains("no machines"));
@@ -209,7 +212,7 @@ fn people_see_machines_templates_and_processors() {
     let refusal = daemon.refused(&["vm", "template", "delete", "network-data", "dhcp"]);
     assert!(refusal.contains("is built in"), "{refusal}");
     daemon.stop();
-    // What needs no daemon.
+    // Without a daemon.
     let ran = run(command(&["vm", "topology"])
         .env("GABION_SOCKET", home.arg("none"))
         .env("GABION_STATE_DIR", home.path("state")));
@@ -217,7 +220,7 @@ fn people_see_machines_templates_and_processors() {
 }
 
 #[test]
-fn every_command_of_machines_has_a_manual() {
+fn help_of_vm_commands_has_usage_and_examples() {
     for path in
         [&["create"][..], &["start"], &["stop"], &["show"], &["console"], &["delete"], &["template", "set"]]
     {
