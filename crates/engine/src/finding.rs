@@ -23,7 +23,8 @@ pub struct Finding {
     /// The problem and its location.
     pub message: String,
     /// The lost byte ranges of the volume that owns the blocks, up to 256 of them. The loss also
-    /// affects snapshots and clones that share the blocks; [`crate::CheckReport::lost`] lists all ranges.
+    /// affects snapshots and clones that share the blocks; [`crate::CheckReport::lost`] lists all
+    /// ranges.
     pub lost: Vec<LostRange>,
 }
 

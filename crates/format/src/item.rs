@@ -117,8 +117,8 @@ impl Item {
         }
     }
 
-    /// Checks that the item is valid. [`Header::encode`] asserts this and decoding refuses invalid
-    /// items, so no record is written that recovery would refuse.
+    /// Checks that the item is valid. [`crate::Header::encode`] asserts this and decoding refuses
+    /// invalid items, so no record is written that recovery would refuse.
     ///
     /// # Errors
     /// `Invalid`, with the name of the invalid field.

@@ -165,13 +165,13 @@ fn an_interrupted_or_failed_creation_leaves_nothing() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&name));
     // Names, sizes and free space are checked first.
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (["lab", "up", "a/b", "--size", "64M"], "invalid lab name"),
         (["lab", "up", "x", "--size", "4K"], "at least"),
         (["lab", "up", "x", "--size", "64T"], "do not fit into memory"),
         (["lab", "up", "x", "--model", "floppy"], "unknown drive model 'floppy'"),
     ] {
         let error = text(&gabion(&arguments).stderr);
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }

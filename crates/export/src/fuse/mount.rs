@@ -123,7 +123,7 @@ impl Drop for Mount {
 /// no node.
 ///
 /// # Errors
-/// As [`clear`]; `Occupied` when the place holds another file.
+/// As `clear`; `Occupied` when the place holds another file.
 pub fn reserve_place(place: &Path, access: Access) -> Result<bool, MountError> {
     clear(place)?;
     make_place(place, access)

@@ -437,16 +437,17 @@ pub(crate) struct DrivesArgs {
 #[derive(Args, Debug, Clone)]
 #[command(after_long_help = "\
 Targets, as NAME=TARGET or TARGET:
-  gabion[:OPTION,...]      Gabion on the drives, with its own daemon, pools, volumes and exports. Options:
-                           scheme=4+1, pools=2, fill=50 (fill of the pools by volumes, in percent), reactors=N,
-                           by=nbd, by=vhost, by=fuse or by=vm (export protocol; by=vm runs fio in one virtual
-                           machine per volume, with the options cpus=N, memory=MIB and kernel=DIR)
+  gabion[:OPTION,...]      Gabion on the drives, with its own daemon, pools, volumes and exports.
+                           Options: scheme=4+1, pools=2, fill=50 (fill of the pools in percent),
+                           reactors=N, by=nbd, by=vhost, by=fuse or by=vm (export protocol; by=vm
+                           runs fio in one virtual machine per volume, with the options cpus=N,
+                           memory=MIB and kernel=DIR)
   /dev/..., /a/file        an existing device or file
   nbd+unix:///..., nbd://  an NBD export; several URIs are joined with commas
   vhost:/a/socket          a vhost-user-blk disk, with a built-in load generator instead of fio
   btrfs[:OPTION,...]       files on btrfs raid5 or raid6 on the drives; fill=50, pools=2
-  md[:OPTION,...]          Linux md RAID 5 or 6, of this kernel or else in a virtual machine; fill=50, pools=2,
-                           chunk=64, guest=auto, always or never, kernel=DIR
+  md[:OPTION,...]          Linux md RAID 5 or 6, of this kernel or else in a virtual machine; fill=50,
+                           pools=2, chunk=64, guest=auto, always or never, kernel=DIR
   qemu-storage-daemon[:by=nbd or vhost], nbdkit
                            each drive exported separately by that program, without protection
   peers[:OPTION,...]       all installed targets of the last four; './run peers' installs them

@@ -56,8 +56,8 @@ Examples:
   gabion lab up --drives 10 --model kioxia-cm7 --fraction 1/100
   gabion lab up slow --drives 4 --model disk-7200 --size 8G --dir /var/tmp
 
-Choose the fraction so that the raw drives reach their limits with idle CPU left: 'gabion bench run' measures
-them first and reports the CPU usage.")]
+Choose the fraction so that the raw drives reach their limits with idle CPU left: 'gabion bench run'
+measures them first and reports the CPU usage.")]
 pub(crate) struct LabUpArgs {
     /// Name of the lab: letters, digits and '-'
     #[arg(value_name = "LAB", default_value = "lab")]

@@ -67,7 +67,8 @@ Examples:
   gabion pool status
 
 Sizes:
-  500G and 500GiB are 500 * 1024^3 bytes, 500GB are 500 * 1000^3. 1.5T, 64K and plain bytes are also valid.
+  500G and 500GiB are 500 * 1024^3 bytes, 500GB are 500 * 1000^3 bytes. 1.5T, 64K and numbers of
+  bytes are also valid.
 
 Exit status:
   0  success; 'pool status': healthy; 'check': sound and all drives present
@@ -77,7 +78,8 @@ Exit status:
      'pool scrub --wait': damage that could not be repaired; 'salvage': data lost or possibly stale
 
 Environment:
-  GABION_SOCKET and the variables of all settings (see 'gabion serve --help'); NO_COLOR disables colours.";
+  GABION_SOCKET and the variables of all settings (see 'gabion serve --help')
+  NO_COLOR disables colours";
 
 /// Options of every command.
 #[derive(Args, Debug, Clone)]

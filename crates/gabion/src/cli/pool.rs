@@ -172,8 +172,9 @@ Examples:
     group(ArgGroup::new("where").required(true).args(["drives", "files"])),
     after_long_help = "\
 Protection:
-  k+m stripes data over k drives with m parity columns and tolerates the failure of any m drives. Stripes are
-  distributed over all drives of a pool with more than k+m drives. The scheme of a pool is fixed at creation.
+  k+m stripes data over k drives with m parity columns and tolerates the failure of any m drives.
+  Stripes are distributed over all drives of a pool with more than k+m drives. The scheme of a pool
+  is fixed at creation.
 
     --level 0    n+0      no protection          --level 5    (n-1)+1  any one drive
     --level 1    1+(n-1)  all but one (n <= 3)   --level 6    (n-2)+2  any two drives

@@ -22,11 +22,12 @@ const ABOUT: &str = "Run the daemon";
 const MANUAL: &str = "\
 Run the daemon: opens its pools, serves their exports, and provides the API for the other commands.
 
-The daemon runs in the foreground and logs to standard error. SIGTERM and SIGINT shut it down: requests in flight are
-completed and pools are closed. A second signal ends it immediately; the next start then replays the log.
+The daemon runs in the foreground and logs to standard error. SIGTERM and SIGINT shut it down:
+requests in flight are completed and pools are closed. A second signal ends it immediately; the next
+start then replays the log.
 
-Every setting below is also a key of the configuration file and an environment variable. Flags override environment
-variables, which override the file. The file also lists pools to open at start:
+Every setting below is also a key of the configuration file and an environment variable. Flags
+override environment variables, which override the file. The file also lists pools to open at start:
 
     [pools.fast]
     drives = [\"/dev/disk/by-id/nvme-...\", ...]";

@@ -49,7 +49,7 @@ impl NbdEndpoint {
         }
     }
 
-    /// The URI of the export, for other programs.
+    /// Returns the URI of the export, for other programs.
     pub(super) fn uri(&self) -> String {
         let export = self.export().split('/').map(encode_segment).collect::<Vec<_>>().join("/");
         match self {
@@ -89,27 +89,27 @@ async fn with_timeout<T>(work: impl Future<Output = Result<T, ClientError>>) -> 
 }
 
 impl Connection {
-    /// Size of the export in bytes.
+    /// Returns the size of the export in bytes.
     pub(super) fn size(&self) -> u64 {
         self.client.size()
     }
 
-    /// As [`Client::read`].
+    /// Calls [`Client::read`] with a timeout.
     pub(super) async fn read(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         with_timeout(self.client.read(offset, into)).await
     }
 
-    /// As [`Client::write`].
+    /// Calls [`Client::write`] with a timeout.
     pub(super) async fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         with_timeout(self.client.write(offset, data)).await
     }
 
-    /// As [`Client::flush`].
+    /// Calls [`Client::flush`] with a timeout.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         with_timeout(self.client.flush()).await
     }
 
-    /// As [`Client::extents`].
+    /// Calls [`Client::extents`] with a timeout.
     pub(super) async fn extents(&mut self, offset: u64) -> io::Result<Vec<Extent>> {
         with_timeout(self.client.extents(offset)).await
     }

@@ -7,10 +7,10 @@ use super::table::table;
 use super::time::{format_duration, utc};
 use super::{size, word};
 
-/// Findings of a check that are listed.
+/// Maximum number of listed findings of a check.
 const FINDINGS: usize = 50;
 
-/// A list of drives of pools.
+/// Formats drives of pools as a table.
 pub(crate) fn drives(drives: &[PoolDrive]) -> String {
     if drives.is_empty() {
         return "no drives: there are no pools".into();
@@ -23,7 +23,7 @@ pub(crate) fn drives(drives: &[PoolDrive]) -> String {
     table(&["POOL", ">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(row))
 }
 
-/// The drives of one pool.
+/// Formats the drives of one pool as a table.
 pub(super) fn drives_of_pool(drives: &[PoolDrive]) -> String {
     table(&[">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(columns))
 }
@@ -67,10 +67,10 @@ fn identified_one(drive: &IdentifiedDrive) -> String {
         lines.push(format!("  also     {stable}"));
     }
     if let Some(pool) = &drive.pool {
-        let place = pool.index.map_or_else(String::new, |index| format!("drive {index} of "));
+        let member = pool.index.map_or_else(String::new, |index| format!("drive {index} of "));
         let clean = if pool.clean { "closed cleanly" } else { "in use, or not closed cleanly" };
         lines.push(format!(
-            "  pool     {place}pool '{}' ({}, {} drives), {clean}",
+            "  pool     {member}pool '{}' ({}, {} drives), {clean}",
             pool.name,
             pool.scheme,
             pool.drives.len()

@@ -10,7 +10,7 @@ use crate::commands::vm::{Host, HostCpu, MachineStatus};
 /// Formats machines as a table.
 pub(crate) fn machines(machines: &[MachineStatus]) -> String {
     if machines.is_empty() {
-        return "no machines; 'gabion vm create --help' describes the creation of one".into();
+        return "no machines; 'gabion vm create --help' shows examples".into();
     }
     let row = |shown: &MachineStatus| {
         let machine = &shown.machine;

@@ -34,7 +34,7 @@ fn state(volume: &Volume) -> String {
     }
 }
 
-/// A table of the space that volumes and snapshots use.
+/// Formats the space used by volumes and snapshots as a table.
 pub(crate) fn usages(usages: &[VolumeUsage]) -> String {
     let row = |usage: &VolumeUsage| {
         vec![

@@ -51,8 +51,8 @@ impl WorkDir {
     /// earlier run was kept and `fresh` is not set.
     pub(super) fn create(directory: &Path, fresh: bool) -> Result<(Self, EarlierRun)> {
         let directory = std::path::absolute(directory)?;
-        let found = find_earlier_run(&directory, fresh)?;
-        if matches!(found, EarlierRun::Interrupted) {
+        let earlier_run = find_earlier_run(&directory, fresh)?;
+        if matches!(earlier_run, EarlierRun::Interrupted) {
             std::fs::remove_dir_all(&directory).with_context(|| {
                 format!("removing the files of an interrupted run in {}", directory.display())
             })?;
@@ -61,12 +61,14 @@ impl WorkDir {
             .create(&directory)
             .with_context(|| format!("creating {}", directory.display()))?;
         check_private(&directory)?;
-        let place = Self { directory, kept: false };
-        place.mark(false)?;
+        let work_dir = Self { directory, kept: false };
+        work_dir.mark(false)?;
         for folder in ["drives", "results"] {
-            private_directories().create(place.path(folder)).with_context(|| place.display_path(folder))?;
+            private_directories()
+                .create(work_dir.path(folder))
+                .with_context(|| work_dir.display_path(folder))?;
         }
-        Ok((place, found))
+        Ok((work_dir, earlier_run))
     }
 
     fn mark(&self, kept: bool) -> Result<()> {
@@ -159,25 +161,25 @@ fn find_earlier_run(directory: &Path, fresh: bool) -> Result<EarlierRun> {
     if entries == 0 {
         return Ok(EarlierRun::None);
     }
-    let place = directory.display();
+    let path = directory.display();
     let marker = std::fs::read(directory.join(MARKER)).ok();
     let Some(marker) = marker.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok()) else {
-        let message = format!("{place} exists and was not created by a quickstart");
+        let message = format!("{path} exists and was not created by a quickstart");
         return Err(Error::new(ErrorKind::Exists, message)
             .hint("choose another directory with --dir")
             .into());
     };
     if UnixStream::connect(directory.join("gabion.sock")).is_ok() {
-        let message = format!("an earlier quickstart in {place} is still running");
+        let message = format!("an earlier quickstart in {path} is still running");
         return Err(Error::new(ErrorKind::Busy, message)
             .hint(format!(
-                "wait for its end; 'gabion pool status --socket {place}/gabion.sock' shows its pool"
+                "wait for its end; 'gabion pool status --socket {path}/gabion.sock' shows its pool"
             ))
             .into());
     }
     if marker.kept && !fresh {
         let message =
-            format!("{place} holds the pool of an earlier run with --keep (gabion {})", marker.version);
+            format!("{path} holds the pool of an earlier run with --keep (gabion {})", marker.version);
         return Err(Error::new(ErrorKind::Exists, message)
             .hint(format!(
                 "'{}' serves it; 'gabion quickstart --fresh' removes it and starts again",
@@ -190,9 +192,9 @@ fn find_earlier_run(directory: &Path, fresh: bool) -> Result<EarlierRun> {
 
 /// Returns the command that starts a daemon for a kept pool.
 pub(super) fn serve_command(directory: &Path) -> String {
-    let place = directory.display();
+    let path = directory.display();
     format!(
-        "gabion serve --socket {place}/gabion.sock --state-dir {place}/state --nbd-socket {place}/nbd.sock \
-         --vhost-directory {place}/vhost"
+        "gabion serve --socket {path}/gabion.sock --state-dir {path}/state --nbd-socket {path}/nbd.sock \
+         --vhost-directory {path}/vhost"
     )
 }

@@ -128,8 +128,8 @@ impl Gabion {
     }
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<RunningTarget> {
-        let place = StateDir::new(requirements.folder, &self.name)?;
-        let directory = place.path();
+        let state_dir = StateDir::new(requirements.folder, &self.name)?;
+        let directory = state_dir.path();
         let scheme = self
             .scheme
             .clone()
@@ -191,7 +191,7 @@ impl Gabion {
             self.remark = (!machines.uses_kvm()).then(emulated);
         }
         let machines = machines.map(|(machines, _)| machines);
-        Ok(RunningTarget { machines, runtime, daemon, client, directory: place, pools, extents })
+        Ok(RunningTarget { machines, runtime, daemon, client, directory: state_dir, pools, extents })
     }
 
     /// Creates a pool with this number of exported volumes.

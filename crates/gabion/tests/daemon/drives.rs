@@ -159,12 +159,12 @@ fn a_drive_given_twice_under_any_name_is_refused() {
     let (link, hard) = (home.arg("link"), home.arg("hard"));
     std::os::unix::fs::symlink(&drives[0], &link).unwrap();
     std::fs::hard_link(&drives[0], &hard).unwrap();
-    for (other, says) in
+    for (other, expected) in
         [(drives[0].clone(), "is given twice"), (link, "are the same drive"), (hard, "are the same drive")]
     {
         drives[4] = other;
         let refusal = daemon.refused(&create(&drives, &[]));
-        assert!(refusal.contains(says), "{refusal}");
+        assert!(refusal.contains(expected), "{refusal}");
     }
     daemon.stop();
 }
@@ -175,7 +175,7 @@ fn paths_that_are_not_drives_are_refused() {
     let daemon = home.start();
     let drives: Vec<_> = (0..4).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
     let (small, empty) = (home.file("small", 1 << 20), home.file("empty", 0));
-    for (fifth, says) in [
+    for (fifth, expected) in [
         (home.arg("nowhere"), "No such file"),
         (home.arg(""), "is a directory"),
         ("/dev/null".into(), "is a character device"),
@@ -185,7 +185,7 @@ fn paths_that_are_not_drives_are_refused() {
         let mut drives = drives.clone();
         drives.push(fifth);
         let refusal = daemon.refused(&create(&drives, &[]));
-        assert!(refusal.contains(says), "{refusal}");
+        assert!(refusal.contains(expected), "{refusal}");
     }
     assert_eq!(daemon.json(&["pool", "list"]), serde_json::json!([]));
     daemon.stop();

@@ -233,9 +233,9 @@ fn a_device_open_for_writing_is_refused_even_with_wipe() {
     let writer = Holder::of(&device.0, ">>");
     let refusal = daemon.refused(&create);
     let name = device.0.strip_prefix("/dev/").unwrap();
-    let says = format!("process {} (cat) has {name} open for writing", writer.pid());
+    let expected = format!("process {} (cat) has {name} open for writing", writer.pid());
     assert!(
-        refusal.contains(&says) && refusal.contains("--wipe does not apply to drives in use"),
+        refusal.contains(&expected) && refusal.contains("--wipe does not apply to drives in use"),
         "{refusal}"
     );
     drop(writer);

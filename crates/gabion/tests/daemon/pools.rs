@@ -18,13 +18,13 @@ fn a_pool_is_created_and_destroyed() {
     assert_eq!(pool["drives"].as_array().unwrap().len(), 5);
     assert_eq!(pool["space"]["volumes"], 1);
     let text = daemon.ok(&["pool", "status"]);
-    for says in [
+    for expected in [
         "pool 'fast': healthy",
         "tolerates the failure of any one drive",
         "after a clean close",
         "fast-4.drive",
     ] {
-        assert!(text.contains(says), "{says}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     assert_eq!(daemon.ok(&["pool", "list", "-q"]), "fast\n");
     daemon.ok(&["pool", "close", "fast"]);
@@ -70,8 +70,8 @@ fn a_missing_drive_is_reported_with_an_action() {
     until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
     let ran = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for says in ["degraded", "drive 2", "the failure of another drive", "action: "] {
-        assert!(ran.out.contains(says), "{says}: {}", ran.out);
+    for expected in ["degraded", "drive 2", "the failure of another drive", "action: "] {
+        assert!(ran.out.contains(expected), "{expected}: {}", ran.out);
     }
     let brief = home.gabion(&["pool", "status", "-q"]);
     assert_eq!((brief.code, brief.out.as_str()), (Some(3), "fast degraded\n"));
@@ -199,7 +199,7 @@ fn a_closed_pool_is_checked_and_damage_is_found() {
         ran.out
     };
     let said = without_last(false);
-    assert!(said.contains("is NOT sound, and degraded") && said.contains("data is lost"), "{said}");
+    assert!(said.contains("is NOT sound, and degraded") && said.contains("places with lost data"), "{said}");
     // One drive is missing; nothing else is wrong.
     std::fs::write(&drives[1], &before).unwrap();
     let said = without_last(false);

@@ -182,8 +182,8 @@ fn the_daemon_starts_despite_an_unavailable_pool() {
     let daemon = home.start();
     let ran = home.gabion(&["pool", "status"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for says in ["unavailable", "the pool is not open", "fast-0.drive", "action: "] {
-        assert!(ran.out.contains(says), "{says}: {}", ran.out);
+    for expected in ["unavailable", "the pool is not open", "fast-0.drive", "action: "] {
+        assert!(ran.out.contains(expected), "{expected}: {}", ran.out);
     }
     assert_eq!(daemon.json(&["export", "list"])[0]["state"], "waiting");
     let drive = moved.join("fast-0.drive");

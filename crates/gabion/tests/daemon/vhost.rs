@@ -149,13 +149,13 @@ fn invalid_vhost_user_exports_are_refused_with_the_reason() {
     let home = DaemonHome::new();
     let daemon = home.start_with(&["--threads", "2"]);
     daemon.make_pool();
-    for (more, says) in [
+    for (more, expected) in [
         (&["--queues", "0"][..], "1 to 64 queues"),
         (&["--queues", "65"], "1 to 64 queues"),
         (&["--reactors", "0,2"], "there is no reactor 2: the daemon runs 2"),
     ] {
         let refusal = daemon.refused(&[&["export", "create", "fast/vm01", "--vhost-user"], more].concat());
-        assert!(refusal.contains(says), "{refusal}");
+        assert!(refusal.contains(expected), "{refusal}");
     }
     let long = "a".repeat(63);
     daemon.ok(&["volume", "create", &format!("fast/{long}"), "--size", "1M"]);

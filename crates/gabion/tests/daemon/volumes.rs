@@ -50,7 +50,7 @@ fn a_volume_uses_the_requested_number_of_shards() {
     daemon.ok(&["volume", "snapshot", "fast/web@a"]);
     daemon.ok(&["volume", "clone", "fast/web@a", "copy"]);
     assert_eq!((on("fast/web@a"), on("fast/copy")), ((1, 2), (1, 2)));
-    assert!(daemon.ok(&["volume", "show", "fast/web"]).contains("2, from number 1 on"));
+    assert!(daemon.ok(&["volume", "show", "fast/web"]).contains("2, starting at number 1"));
     for wrong in ["0", "4"] {
         let create = ["volume", "create", "fast/x", "--size", "1G", "--shards", wrong];
         let refusal = daemon.refused(&create);

@@ -35,9 +35,9 @@ fn refused_machines_leave_nothing() {
         ));
         refused.push((vec!["web", "--boot", "fast/new", "--image", "/nowhere"], "No such file"));
     }
-    for (arguments, says) in refused {
+    for (arguments, expected) in refused {
         let refusal = daemon.refused(&[&["vm", "create"], arguments.as_slice()].concat());
-        assert!(refusal.contains(says), "{arguments:?}: {refusal}");
+        assert!(refusal.contains(expected), "{arguments:?}: {refusal}");
     }
     for invalid in [
         &["web"][..],

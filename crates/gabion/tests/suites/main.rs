@@ -64,10 +64,10 @@ fn files_are_measured_alternately_and_overwritten_with_permission_only() {
 fn invalid_runs_are_refused_before_any_change() {
     let Some(home) = BenchHome::new() else { return };
     let suite = home.suite();
-    for (arguments, says) in [
-        (vec!["run", "nosuch", "--target", "/x"], "there is no suite 'nosuch'"),
+    for (arguments, expected) in [
+        (vec!["run", "nosuch", "--target", "/x"], "unknown suite 'nosuch'"),
         (vec!["run", &suite], "nothing to measure"),
-        (vec!["run", &suite, "--target", "a=/x", "--target", "a=/y"], "two targets are called 'a'"),
+        (vec!["run", &suite, "--target", "a=/x", "--target", "a=/y"], "two targets have the name 'a'"),
         (vec!["run", &suite, "--target", "vhost:x"], "vhost:/SOCKET"),
         (vec!["run", &suite, "--lab", "nosuch", "--target", "gabion"], "lab 'nosuch' does not exist"),
         (vec!["resume", "nosuch"], "run 'nosuch' does not exist"),
@@ -75,7 +75,7 @@ fn invalid_runs_are_refused_before_any_change() {
     ] {
         let output = home.bench(&arguments);
         let error = text(&output.stderr);
-        assert!(!output.status.success() && error.contains(says), "{arguments:?}: {error}");
+        assert!(!output.status.success() && error.contains(expected), "{arguments:?}: {error}");
     }
     assert!(home.runs().is_empty());
     // A missing file is detected at its turn, and is a result.
@@ -97,15 +97,15 @@ fn a_gabion_target_is_torn_down_at_any_end_of_a_run() {
     // File drives; the raw drives are not tested here.
     arguments.extend(["--target", "gabion:fill=20"].map(str::to_owned));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let word = home.path("runs").display().to_string();
+    let run_path = home.path("runs").display().to_string();
     cut(&home, &arguments, "gabion read:", Signal::INT);
     let id = home.runs().pop().unwrap();
     let folder = home.path("runs").join(&id);
-    assert_eq!((alive(&word), leftovers(&folder)), (0, 0), "an interrupted run takes everything down");
+    assert_eq!((alive(&run_path), leftovers(&folder)), (0, 0), "an interrupted run stops all its processes");
     cut(&home, &["resume", &id], "gabion write:", Signal::KILL);
-    assert!(leftovers(&folder) > 0, "a killed one cannot");
+    assert!(leftovers(&folder) > 0, "a killed run leaves processes");
     let summary = json(&home.bench(&["resume", &id, "--json"]));
-    assert_eq!((alive(&word), leftovers(&folder)), (0, 0), "the resumed run removes them");
+    assert_eq!((alive(&run_path), leftovers(&folder)), (0, 0), "the resumed run removes them");
     let gabion = results(&summary, "gabion");
     assert_eq!(gabion.len(), 3);
     assert!(gabion.iter().all(|(_, iops)| iops.as_ref().is_ok_and(|iops| *iops > 0.0)), "{summary}");

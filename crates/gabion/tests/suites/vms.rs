@@ -47,12 +47,13 @@ fn invalid_machine_options_are_refused() {
     let Some(home) = BenchHome::new() else { return };
     let suite = home.suite();
     let drive = home.file("drive.img", 64 << 20);
-    for (target, says) in [("gabion:by=vm,kernel=/nonexistent", "gabion: "), ("nbdkit", "--vms is for")] {
+    for (target, expected) in [("gabion:by=vm,kernel=/nonexistent", "gabion: "), ("nbdkit", "--vms requires")]
+    {
         let refused =
             home.bench(&["run", &suite, "--vms", "--overwrite", "--target", target, "--drives", &drive]);
         let error = text(&refused.stderr);
         assert!(
-            !refused.status.success() && (error.contains(says) || error.contains("not installed")),
+            !refused.status.success() && (error.contains(expected) || error.contains("not installed")),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
 //! Inspection of a drive before it is used: its kind, its users and its contents.
 //!
-//! Owns all reasons to refuse a drive. Invariant: only [`wipe`] writes. Must not know: open pools.
+//! Owns all reasons to refuse a drive. Invariant: only [`wipe()`] writes. Must not know: open pools.
 
 mod blkid;
 mod contents;

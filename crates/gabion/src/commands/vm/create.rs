@@ -45,9 +45,9 @@ impl VmContext<'_> {
         Seed::for_machine(&machine, &self.store.templates())?;
         machine.disks = self.plan(&requests).await?;
         let lock = self.store.create(&machine)?;
-        let mut made = CreatedResources::default();
-        if let Err(error) = self.make(&machine, &requests, &mut made).await {
-            self.roll_back(made).await;
+        let mut created = CreatedResources::default();
+        if let Err(error) = self.create_resources(&machine, &requests, &mut created).await {
+            self.roll_back(created).await;
             self.store.delete(&machine.name, lock)?;
             return Err(error);
         }
@@ -88,18 +88,18 @@ impl VmContext<'_> {
         Ok(disks)
     }
 
-    async fn make(
+    async fn create_resources(
         &self,
         machine: &Machine,
         requests: &[DiskRequest],
-        made: &mut CreatedResources,
+        created: &mut CreatedResources,
     ) -> Result<()> {
         for disk in requests {
             if let Some(size) = disk.size {
                 let shards = self.shards_for(machine, &disk.name.pool).await?;
                 let requests = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
                 self.ctx.client.create_volume(&disk.name.pool, &requests).await?;
-                made.volumes.push(disk.name.clone());
+                created.volumes.push(disk.name.clone());
             }
             if let Some(image) = &disk.image {
                 // An interrupted copy is rolled back like a failed one.
@@ -126,7 +126,7 @@ impl VmContext<'_> {
                     let reactors = machine.reactors.clone();
                     let options =
                         ExportOptions { protocol: Protocol::VhostUser, read_only: disk.read_only, reactors };
-                    made.exports.push(self.ctx.export(&disk.name, options).await?);
+                    created.exports.push(self.ctx.export(&disk.name, options).await?);
                 }
             }
         }
@@ -147,12 +147,12 @@ impl VmContext<'_> {
 
     /// Deletes created resources in reverse order. An error is printed and does not stop the
     /// rollback.
-    async fn roll_back(&self, made: CreatedResources) {
-        for export in made.exports.iter().rev() {
+    async fn roll_back(&self, created: CreatedResources) {
+        for export in created.exports.iter().rev() {
             // The export may already have been deleted.
             let _ = self.ctx.delete_export(export).await;
         }
-        for name in made.volumes.iter().rev() {
+        for name in created.volumes.iter().rev() {
             if let Err(error) = self.ctx.delete_volume(name).await {
                 eprintln!("gabion: new volume {name} could not be deleted: {error}");
             }
