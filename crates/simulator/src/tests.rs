@@ -14,7 +14,8 @@ use crate::sweep::{
 };
 
 /// Seeds that have failed, kept as regression tests.
-const REGRESSIONS: [u64; 5] = [12_338, 2_026_114_193, 2_026_116_596, 2_026_116_899, 2_026_120_447];
+const REGRESSIONS: [u64; 6] =
+    [12_338, 2_026_114_193, 2_026_116_596, 2_026_116_899, 2_026_120_447, 2_028_011_981];
 
 /// Regression seeds from before [`OperationSet::All`]. With the basic set they keep the runs that
 /// failed.

@@ -169,6 +169,13 @@ impl Log {
             // No space is reclaimed any more.
             return self.refuse_all(write_class, error);
         }
+        let cleanable = !matches!(write_class, WriteClass::Checkpoint | WriteClass::Cold);
+        let is_freeing = self.rows.segments.borrow_mut().free_emptied() > 0
+            || self.rows.segments.borrow().freed_count() > 0;
+        if cleanable && !is_freeing && self.peer_space.get() == PeerSpace::Pending {
+            // The answer of the other shards retries; attempts before it do not count.
+            return self.mark_waiting(write_class);
+        }
         match self.pacer.count_failed_attempt(write_class) {
             // The cleaner has to look again for this request before its verdict counts.
             1 => self.exhausted.set(false),
@@ -176,12 +183,9 @@ impl Log {
             attempts if attempts > ATTEMPTS_MAX => return self.refuse_all(write_class, error),
             _ => {}
         }
-        let cleanable = !matches!(write_class, WriteClass::Checkpoint | WriteClass::Cold);
         if cleanable {
             self.pacer.wake();
         }
-        let is_freeing = self.rows.segments.borrow_mut().free_emptied() > 0
-            || self.rows.segments.borrow().freed_count() > 0;
         if is_freeing {
             return self.wait_or_refuse(write_class, error);
         }

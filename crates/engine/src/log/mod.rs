@@ -119,7 +119,7 @@ pub(crate) struct Log {
     checkpoint_failure: RefCell<Option<Error>>,
     /// The other write classes are served before the checkpoint's next.
     others_first: Cell<bool>,
-    /// Which of the others was reset_attempts last.
+    /// The class other than the checkpoint's that was served last.
     last_served: Cell<WriteClass>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,

@@ -36,7 +36,7 @@ const GAIN_PER_CHECKPOINT: f32 = 0.5;
 /// Maximum number of chunks being moved concurrently.
 const CHUNKS_IN_FLIGHT: usize = 4;
 
-/// LiveRun blocks of one layer in consecutive rows of one column.
+/// Live blocks of one layer in consecutive rows of one column.
 pub(super) struct LiveRun {
     pub(super) layer: LayerId,
     pub(super) block: u64,

@@ -53,7 +53,7 @@ struct Plan {
     zones: u64,
     /// Blocks to be written for the moves, headers and padding of rows included.
     moved: u64,
-    /// MetadataCells that the next checkpoint stores.
+    /// Map nodes and table blocks that the next checkpoint stores.
     nodes: HashSet<MissingNode>,
 }
 
