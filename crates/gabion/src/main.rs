@@ -14,6 +14,7 @@ mod progress;
 mod quickstart;
 mod reference;
 mod suites;
+mod terminal;
 
 use std::process::ExitCode;
 

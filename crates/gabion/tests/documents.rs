@@ -8,12 +8,19 @@ mod project;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use project::{files, read, root, sources};
 
 /// Pages with references to the code.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 21] = [
     "README.md",
+    "docs/README.md",
+    "docs/api.md",
+    "docs/cli.md",
+    "docs/configuration.md",
+    "docs/getting-started.md",
+    "docs/volumes.md",
     "crates/export/comparison/README.md",
     "docs/performance.md",
     "ARCHITECTURE.md",
@@ -34,8 +41,9 @@ const PAGES: [&str; 15] = [
 fn prose(text: &str) -> String {
     let mut inside = false;
     let line = |line: &str| {
-        inside ^= line.starts_with("```");
-        if inside || line.starts_with("    ") { String::new() } else { line.to_owned() }
+        let is_fence = line.starts_with("```");
+        inside ^= is_fence;
+        if inside || is_fence || line.starts_with("    ") { String::new() } else { line.to_owned() }
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -61,6 +69,19 @@ fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let file = [".rs", ".md", ".toml", ".json"].iter().any(|extension| text.ends_with(extension));
     text.chars().all(plain) && (file || text.starts_with("crates/") || text.starts_with("docs/"))
+}
+
+#[test]
+fn reference_pages_are_current() {
+    for page in ["cli", "configuration", "api"] {
+        let printed = Command::new(env!("CARGO_BIN_EXE_gabion")).args(["reference", page]).output().unwrap();
+        assert!(printed.status.success());
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        assert!(
+            read(&format!("docs/{page}.md")) == printed,
+            "docs/{page}.md is outdated: run './run reference'"
+        );
+    }
 }
 
 #[test]
@@ -243,7 +264,7 @@ fn every_dependency_has_a_documented_reason() {
     let used: BTreeSet<&str> =
         dependencies.iter().filter(|(_, value)| !ours(value)).map(|(name, _)| name.as_str()).collect();
     let page = read("docs/decisions.md");
-    let table = page.split("## Dependencies").nth(1).unwrap().split("\n## ").next().unwrap();
+    let table = page.split("\n## Dependencies\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let explained: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     assert_eq!(

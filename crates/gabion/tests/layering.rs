@@ -76,6 +76,7 @@ const WITHOUT_DAEMON: &[&str] = &[
     "commands/version.rs",
     "image/salvage.rs",
     "quickstart/steps.rs",
+    "reference/settings.rs",
 ];
 
 #[test]

@@ -40,8 +40,8 @@ pub(crate) fn run(global: &Global, arguments: &QuickstartArgs) -> Result<ExitRea
     // A running client is not waited for: it fails because its export is gone.
     runtime.shutdown_background();
     let (report, text) = result?;
-    let text = if global.json { crate::commands::to_json(&report)? } else { text };
-    crate::commands::print(&text)?;
+    let text = if global.json { crate::terminal::to_json(&report)? } else { text };
+    crate::terminal::print(&text)?;
     Ok(ExitReason::Success)
 }
 

@@ -182,7 +182,7 @@ pub(super) async fn run_all(global: &Global, arguments: &QuickstartArgs) -> Resu
     };
     let mut text = format!("\n{}\n{}\n", report::table(&report, &suite), report::notes(&report, &suite));
     if arguments.keep {
-        std::fs::write(work_dir.path("results/report.json"), crate::commands::to_json(&report)?)?;
+        std::fs::write(work_dir.path("results/report.json"), crate::terminal::to_json(&report)?)?;
         work_dir.keep()?;
     }
     text.push_str(&next_steps(&work_dir, arguments.keep));

@@ -17,8 +17,8 @@ use serde::Serialize;
 use super::{format, target};
 use crate::cli::{DrivesArgs, Global, ResultsArgs, RunArgs, ScaleArgs};
 use crate::commands::lab::run_until_signal;
-use crate::commands::{print, to_json};
 use crate::failure::{ExitReason, Usage};
+use crate::terminal::{print, to_json};
 
 /// Number of drives of a temporary lab, for suites that do not specify it.
 const DRIVES: u32 = 10;

@@ -5,8 +5,8 @@ use bench::{Figure, Job, Suite};
 
 use super::format;
 use crate::cli::Global;
-use crate::commands::{print, to_json};
 use crate::failure::ExitReason;
+use crate::terminal::{print, to_json};
 
 /// Lists the suites, or describes one.
 ///

@@ -7,8 +7,8 @@ use bench::report::Report;
 use bench::run::Store;
 
 use crate::cli::{Global, ReportArgs};
-use crate::commands::{print, to_json};
 use crate::failure::ExitReason;
+use crate::terminal::{print, to_json};
 
 /// Writes a run's report, or prints it as JSON.
 ///

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::format;
 use crate::cli::{CompareArgs, Global, ResultsArgs};
-use crate::commands::{print, to_json};
 use crate::failure::{ExitReason, Usage};
+use crate::terminal::{print, to_json};
 
 #[derive(Serialize)]
 struct RunEntry {
