@@ -6,15 +6,6 @@
 
 use crate::Implementation;
 
-/// The Castagnoli polynomial 0x1EDC6F41 with its bits reversed: bit 31 is the coefficient of x^0.
-pub(crate) const POLYNOMIAL: u32 = 0x82F6_3B78;
-
-/// Returns a polynomial times x mod P. This is also one step of the checksum register over a zero
-/// bit.
-pub(crate) const fn times_x(polynomial: u32) -> u32 {
-    polynomial >> 1 ^ if polynomial & 1 == 1 { POLYNOMIAL } else { 0 }
-}
-
 /// Returns the CRC-32C (iSCSI) of `data`: 0 for no bytes, 0xE3069283 for `"123456789"`.
 #[must_use]
 pub fn crc32c(data: &[u8]) -> u32 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::implementation::Implementation;
 use crate::matrix::{Matrix, coefficient};
-use crate::{CodeError, ColumnSet, Decoder, MAX_COLUMNS};
+use crate::{CodeError, MAX_COLUMNS};
 
 /// A systematic maximum-distance-separable code with k data and m parity columns over GF(2^8),
 /// polynomial 0x11D.
@@ -106,21 +106,6 @@ impl Code {
     /// Does the same as [`Code::encode`] for a part of each column, which must be in range.
     pub(crate) fn encode_part(&self, data: &[&[u8]], parity: &mut [&mut [u8]], part: Range<usize>) {
         self.implementation.combine(&self.generator, data, parity, part);
-    }
-
-    /// Plans the computation of the columns `wanted` from the lowest k columns of `present`. To
-    /// choose the sources, pass exactly k columns. Cheap enough for every degraded read, without
-    /// heap allocation.
-    ///
-    /// `wanted` may contain up to m data and parity columns in any order. A present column is
-    /// copied or recomputed.
-    ///
-    /// # Errors
-    /// [`CodeError::TooFewColumns`] if fewer than k columns are present,
-    /// [`CodeError::TooManyWanted`] if more than m are wanted, [`CodeError::NoSuchColumn`] if a
-    /// column number is k + m or above.
-    pub fn decoder(&self, present: ColumnSet, wanted: &[u8]) -> Result<Decoder, CodeError> {
-        Decoder::plan(self, present, wanted)
     }
 }
 

@@ -25,6 +25,23 @@ pub struct Decoder {
     implementation: Implementation,
 }
 
+impl Code {
+    /// Plans the computation of the columns `wanted` from the lowest k columns of `present`. To
+    /// choose the sources, pass exactly k columns. Cheap enough for every degraded read, without
+    /// heap allocation.
+    ///
+    /// `wanted` may contain up to m data and parity columns in any order. A present column is
+    /// copied or recomputed.
+    ///
+    /// # Errors
+    /// [`CodeError::TooFewColumns`] if fewer than k columns are present,
+    /// [`CodeError::TooManyWanted`] if more than m are wanted, [`CodeError::NoSuchColumn`] if a
+    /// column number is k + m or above.
+    pub fn decoder(&self, present: ColumnSet, wanted: &[u8]) -> Result<Decoder, CodeError> {
+        Decoder::plan(self, present, wanted)
+    }
+}
+
 impl Decoder {
     pub(crate) fn plan(code: &Code, present: ColumnSet, wanted: &[u8]) -> Result<Self, CodeError> {
         check(code, present, wanted)?;

@@ -119,7 +119,7 @@ impl Implementation {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this kind is created only if avx512::is_available() is true.
             Kind::Avx512 => unsafe { avx512::is_zero(data) },
-            _ => crate::zero::is_zero_by_words(data),
+            _ => crate::scalar::is_zero_by_words(data),
         }
     }
 

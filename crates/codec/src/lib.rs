@@ -44,6 +44,7 @@ mod implementation;
 mod matrix;
 #[cfg(target_arch = "x86_64")]
 mod passes;
+mod polynomial;
 mod record;
 mod scalar;
 #[cfg(test)]

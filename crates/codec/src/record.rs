@@ -34,7 +34,7 @@ const fn zeros_crc(length: usize) -> u32 {
     let mut register = !0;
     let mut bit = 0;
     while bit < 8 * length {
-        register = crate::checksum::times_x(register);
+        register = crate::polynomial::times_x(register);
         bit += 1;
     }
     !register

@@ -131,8 +131,8 @@ fn has_headless_sentence(text: &str) -> bool {
         let end = sentence.find(['.', '?']).unwrap_or(sentence.len());
         let is_question = sentence.get(end..).is_some_and(|rest| rest.starts_with('?'));
         let opens =
-            |word: &&str| sentence.strip_prefix(*word).is_some_and(|rest| rest.starts_with([' ', ',']));
-        !is_question && HEADLESS.iter().any(|word| opens(&word))
+            |word: &&str| sentence.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',']));
+        !is_question && HEADLESS.iter().any(|word| opens(word))
     })
 }
 

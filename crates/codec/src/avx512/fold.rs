@@ -11,7 +11,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::checksum::times_x;
+use crate::polynomial::times_x;
 
 /// Bytes of a vector.
 pub(super) const VECTOR: usize = 64;

@@ -145,7 +145,7 @@ Exit status:
     #[command(hide = true)]
     Reference {
         /// Page
-        page: crate::reference::Page,
+        page: ReferencePage,
     },
     /// Print the versions of the program, the API and the on-disk format
     Version,
@@ -159,6 +159,17 @@ Examples:
         /// Shell
         shell: clap_complete::Shell,
     },
+}
+
+/// A reference page.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum ReferencePage {
+    /// `docs/cli.md`
+    Cli,
+    /// `docs/configuration.md`
+    Configuration,
+    /// `docs/api.md`
+    Api,
 }
 
 #[cfg(test)]

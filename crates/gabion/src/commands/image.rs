@@ -3,52 +3,32 @@
 //! Always true: temporary snapshots and exports of a command are deleted when it ends, by success,
 //! failure or interruption.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use api::types::{CreateSnapshot, CreateVolume, Protocol};
 use api::{Error, ErrorKind, Size, VolumeName};
-use serde::Serialize;
 
 use super::CommandContext;
 use super::calls::ExportOptions;
 use crate::cli::{ExportImageArgs, ImportArgs};
 use crate::failure::ExitReason;
 use crate::image::{self, AtomicFile, Copied, Format, Image, Interrupt, NbdEndpoint};
-use crate::output;
+use crate::output::{self, ImageCopy};
 
 /// Volume sizes are multiples of this many bytes.
 const BLOCK: u64 = 4096;
 
-/// The result of a copy between an image and a volume.
-#[derive(Serialize)]
-pub(crate) struct ImageCopy {
-    /// The volume or snapshot.
-    pub(crate) volume: String,
-    pub(crate) file: PathBuf,
-    pub(crate) format: String,
-    /// Bytes of the volume.
-    pub(crate) size: u64,
-    /// Copied bytes; `None` if another program copied them, which does not report the number.
-    pub(crate) data: Option<u64>,
-    /// Bytes on disk of a new image.
-    pub(crate) taken: Option<u64>,
-    pub(crate) seconds: f64,
-    pub(crate) bytes_per_second: Option<u64>,
-}
-
-impl ImageCopy {
-    fn new(volume: &VolumeName, file: &Path, format: &str, size: u64, copied: Copied) -> Self {
-        Self {
-            volume: volume.to_string(),
-            file: file.to_owned(),
-            format: format.to_owned(),
-            size,
-            data: copied.data,
-            taken: None,
-            seconds: copied.time.as_secs_f64(),
-            bytes_per_second: copied.rate(),
-        }
+fn image_copy(volume: &VolumeName, file: &Path, format: &str, size: u64, copied: Copied) -> ImageCopy {
+    ImageCopy {
+        volume: volume.to_string(),
+        file: file.to_owned(),
+        format: format.to_owned(),
+        size,
+        data: copied.data,
+        taken: None,
+        seconds: copied.time.as_secs_f64(),
+        bytes_per_second: copied.rate(),
     }
 }
 
@@ -73,7 +53,7 @@ pub(super) async fn export(ctx: &CommandContext, arguments: ExportImageArgs) -> 
         }
         copied?
     };
-    let mut result = ImageCopy::new(&name, output_file.target(), format.name(), size, copied);
+    let mut result = image_copy(&name, output_file.target(), format.name(), size, copied);
     result.taken = Some(output_file.disk_usage()?);
     // A signal that arrived after the copy.
     interrupt.or(async { Ok(()) }).await?;
@@ -115,7 +95,7 @@ pub(super) async fn import(ctx: &CommandContext, arguments: ImportArgs) -> Resul
             return Err(error);
         }
     };
-    let result = ImageCopy::new(&name, &file, image.format(), created.size, copied);
+    let result = image_copy(&name, &file, image.format(), created.size, copied);
     ctx.done(&result, output::image_imported)?;
     Ok(ExitReason::Success)
 }

@@ -35,8 +35,10 @@ pub(crate) use lab::{lab_models, labs};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
-pub(crate) use vm::{host, machine, machine_created, machine_started, machines, templates};
-pub(crate) use volume::{image_exported, image_imported, qos, usages, volume, volumes};
+pub(crate) use vm::{
+    Host, HostCpu, MachineStatus, host, machine, machine_created, machine_started, machines, templates,
+};
+pub(crate) use volume::{ImageCopy, image_exported, image_imported, qos, usages, volume, volumes};
 
 /// Returns the API's name of a state, with spaces for underscores.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {

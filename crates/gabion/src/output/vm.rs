@@ -1,11 +1,42 @@
 //! Formatting of machines, templates and the CPUs of the host.
 
 use api::Size;
-use vm::{Boot, CpuList, Network, Pages, Template};
+use serde::Serialize;
+use vm::{Boot, CpuList, Machine, Network, Pages, Running, Template};
 
 use super::table::table;
 use super::time::utc;
-use crate::commands::vm::{Host, HostCpu, MachineStatus};
+
+/// A machine and its process.
+#[derive(Serialize)]
+pub(crate) struct MachineStatus {
+    #[serde(flatten)]
+    pub(crate) machine: Machine,
+    /// `running` or `stopped`.
+    pub(crate) state: &'static str,
+    pub(crate) running: Option<Running>,
+    /// Path of the log of the console.
+    pub(crate) console_log: String,
+}
+
+/// The CPUs of the host, and the threads on them.
+#[derive(Serialize)]
+pub(crate) struct Host {
+    pub(crate) cpus: Vec<HostCpu>,
+    /// False if no daemon is running, so that the cores of its reactors are unknown.
+    pub(crate) daemon: bool,
+}
+
+/// A CPU of the host.
+#[derive(Serialize)]
+pub(crate) struct HostCpu {
+    #[serde(flatten)]
+    pub(crate) cpu: vm::Cpu,
+    /// Reactor threads that are pinned to the CPU.
+    pub(crate) reactors: Vec<u32>,
+    /// Machines with a vCPU that may run on the CPU.
+    pub(crate) machines: Vec<String>,
+}
 
 /// Formats machines as a table.
 pub(crate) fn machines(machines: &[MachineStatus]) -> String {

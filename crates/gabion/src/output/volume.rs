@@ -1,11 +1,30 @@
 //! Formatting of volumes.
 
+use std::path::PathBuf;
+
 use api::Size;
 use api::types::{QosLimits, Volume, VolumeUsage};
+use serde::Serialize;
 
 use super::table::table;
 use super::time::utc;
-use crate::commands::image::ImageCopy;
+
+/// The result of a copy between an image and a volume.
+#[derive(Serialize)]
+pub(crate) struct ImageCopy {
+    /// The volume or snapshot.
+    pub(crate) volume: String,
+    pub(crate) file: PathBuf,
+    pub(crate) format: String,
+    /// Bytes of the volume.
+    pub(crate) size: u64,
+    /// Copied bytes; `None` if another program copied them, which does not report the number.
+    pub(crate) data: Option<u64>,
+    /// Bytes on disk of a new image.
+    pub(crate) taken: Option<u64>,
+    pub(crate) seconds: f64,
+    pub(crate) bytes_per_second: Option<u64>,
+}
 
 /// Formats volumes as a table.
 pub(crate) fn volumes(volumes: &[Volume]) -> String {

@@ -7,23 +7,14 @@ mod api;
 mod commands;
 mod settings;
 
-/// A reference page.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
-pub(crate) enum Page {
-    /// `docs/cli.md`
-    Cli,
-    /// `docs/configuration.md`
-    Configuration,
-    /// `docs/api.md`
-    Api,
-}
+use crate::cli::ReferencePage;
 
 /// Returns the Markdown text of a page.
-pub(crate) fn page(page: Page) -> String {
+pub(crate) fn page(page: ReferencePage) -> String {
     match page {
-        Page::Cli => commands::page(),
-        Page::Configuration => settings::page(),
-        Page::Api => api::page(&::api::openapi::json()),
+        ReferencePage::Cli => commands::page(),
+        ReferencePage::Configuration => settings::page(),
+        ReferencePage::Api => api::page(&::api::openapi::json()),
     }
 }
 

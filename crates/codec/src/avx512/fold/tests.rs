@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Implementation;
-use crate::checksum::POLYNOMIAL;
+use crate::polynomial::POLYNOMIAL;
 
 #[test]
 fn powers_wrap_at_the_polynomial() {

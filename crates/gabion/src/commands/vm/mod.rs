@@ -13,44 +13,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::types;
-use serde::Serialize;
-use vm::{Machine, Placement, PlacementRequest, Running, Store, Topology, choose_placement};
+use vm::{Machine, Placement, PlacementRequest, Store, Topology, choose_placement};
 
 use super::{CommandContext, print};
 use crate::cli::{Global, VmCommand};
 use crate::failure::ExitReason;
-use crate::output;
-
-/// A machine and its process.
-#[derive(Serialize)]
-pub(crate) struct MachineStatus {
-    #[serde(flatten)]
-    pub(crate) machine: Machine,
-    /// `running` or `stopped`.
-    pub(crate) state: &'static str,
-    pub(crate) running: Option<Running>,
-    /// Path of the log of the console.
-    pub(crate) console_log: String,
-}
-
-/// The CPUs of the host, and the threads on them.
-#[derive(Serialize)]
-pub(crate) struct Host {
-    pub(crate) cpus: Vec<HostCpu>,
-    /// False if no daemon is running, so that the cores of its reactors are unknown.
-    pub(crate) daemon: bool,
-}
-
-/// A CPU of the host.
-#[derive(Serialize)]
-pub(crate) struct HostCpu {
-    #[serde(flatten)]
-    pub(crate) cpu: vm::Cpu,
-    /// Reactor threads that are pinned to the CPU.
-    pub(crate) reactors: Vec<u32>,
-    /// Machines with a vCPU that may run on the CPU.
-    pub(crate) machines: Vec<String>,
-}
+use crate::output::{self, Host, HostCpu, MachineStatus};
 
 /// The context of `gabion vm` commands.
 struct VmContext<'a> {
