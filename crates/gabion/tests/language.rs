@@ -132,7 +132,7 @@ fn has_headless_sentence(text: &str) -> bool {
         let is_question = sentence.get(end..).is_some_and(|rest| rest.starts_with('?'));
         let opens =
             |word: &&str| sentence.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',']));
-        !is_question && HEADLESS.iter().any(|word| opens(word))
+        !is_question && HEADLESS.into_iter().any(opens)
     })
 }
 
