@@ -130,8 +130,7 @@ fn has_headless_sentence(text: &str) -> bool {
         let sentence = sentence.trim_start();
         let end = sentence.find(['.', '?']).unwrap_or(sentence.len());
         let is_question = sentence.get(end..).is_some_and(|rest| rest.starts_with('?'));
-        let opens =
-            |word: &&str| sentence.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',']));
+        let opens = |word: &str| sentence.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',']));
         !is_question && HEADLESS.into_iter().any(opens)
     })
 }
