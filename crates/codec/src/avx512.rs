@@ -10,7 +10,7 @@ mod fold;
 mod zero;
 
 pub(crate) use combine::combine;
-pub(crate) use crc::{copy_crc32c, crc32c_append, crc32c_blocks, stream_crc32c_blocks};
+pub(crate) use crc::{copy_crc32c, crc32c_append, crc32c_blocks};
 pub(crate) use zero::is_zero;
 
 /// Returns true if this machine has every feature that the kernels of this module are compiled for.

@@ -57,22 +57,5 @@ pub unsafe fn copy_crc32c_from(source: *const u8, destination: &mut [u8]) -> u32
     unsafe { Implementation::best().copy_crc32c(source, destination.as_mut_ptr(), destination.len(), source) }
 }
 
-/// Copies `crcs.len()` blocks of `block` bytes and returns the CRC-32C of each copy. Large copies
-/// use streaming stores if the processor supports them, and so bypass the caches like a DMA
-/// transfer.
-///
-/// # Safety
-/// `source` must be valid for reads and `destination` for writes of all blocks, and they must not
-/// overlap. The source may change as described for [`copy_crc32c_from`]. A concurrent reader of the
-/// destination may see any mix of old and new bytes.
-///
-/// # Panics
-/// If `block` is 0.
-pub unsafe fn copy_crc32c_blocks(source: *const u8, destination: *mut u8, block: usize, crcs: &mut [u32]) {
-    assert!(block > 0, "the block size must not be 0");
-    // SAFETY: the caller's contract is the callee's.
-    unsafe { Implementation::best().copy_crc32c_blocks(source, destination, block, crcs) }
-}
-
 #[cfg(test)]
 mod tests;

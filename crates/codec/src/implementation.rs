@@ -14,17 +14,6 @@ use crate::scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
 
-/// Minimum number of bytes of a copy with streaming stores: a smaller copy is likely to be read
-/// again soon.
-#[cfg(target_arch = "x86_64")]
-const STREAMING_MIN: usize = 32 << 10;
-/// Alignment of the destination of a copy with streaming stores.
-#[cfg(target_arch = "x86_64")]
-const STREAMING_ALIGNMENT: usize = 64;
-/// The block size of such a copy is a multiple of this.
-#[cfg(target_arch = "x86_64")]
-const STREAMING_UNIT: usize = 256;
-
 /// An implementation of parities and checksums that this machine supports. All implementations
 /// produce the same results.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,38 +139,6 @@ impl Implementation {
             std::slice::from_raw_parts(destination, length)
         };
         self.crc32c_append(0, copy)
-    }
-
-    /// Copies blocks of `size` bytes, which is not 0, and returns the CRC-32C of each copy in
-    /// `crcs`.
-    ///
-    /// # Safety
-    /// The contract of [`Implementation::copy_crc32c`], for all blocks together.
-    pub(crate) unsafe fn copy_crc32c_blocks(
-        self,
-        source: *const u8,
-        destination: *mut u8,
-        size: usize,
-        crcs: &mut [u32],
-    ) {
-        #[cfg(target_arch = "x86_64")]
-        if self.0 == Kind::Avx512
-            && size * crcs.len() >= STREAMING_MIN
-            && size.is_multiple_of(STREAMING_UNIT)
-            && destination.addr().is_multiple_of(STREAMING_ALIGNMENT)
-        {
-            // SAFETY: this kind is created only if avx512::is_available() is true; the rest is
-            // the caller's contract and checked above.
-            return unsafe { avx512::stream_crc32c_blocks(source, destination, size, crcs) };
-        }
-        let last = crcs.len().saturating_sub(1) * size;
-        for (crc, at) in crcs.iter_mut().zip((0..).step_by(size)) {
-            // SAFETY: the number of blocks is that of the checksums.
-            *crc = unsafe {
-                let next = source.add(last.min(at + size));
-                self.copy_crc32c(source.add(at), destination.add(at), size, next)
-            };
-        }
     }
 
     /// Computes output r = the sum over c of matrix(r, c) * input c, for a part of each column.

@@ -51,7 +51,7 @@ mod scalar;
 mod testing;
 mod zero;
 
-pub use checksum::{copy_crc32c, copy_crc32c_blocks, copy_crc32c_from, crc32c, crc32c_append, crc32c_blocks};
+pub use checksum::{copy_crc32c, copy_crc32c_from, crc32c, crc32c_append, crc32c_blocks};
 pub use code::Code;
 pub use column_set::{ColumnSet, Columns};
 pub use decoder::Decoder;

@@ -124,40 +124,6 @@ impl Code {
         // SAFETY: the caller's contract.
         unsafe { Record { code: self, shape, sources, columns, crcs, parity }.fill() };
     }
-
-    /// Processes some rows of a record, one after the other, in the same buffer `row` of k + m
-    /// cells. After each row, `consume` is called with the column, the row and the contents of each
-    /// cell. It can copy the cell to its destination while the cell is in the L1 cache, so the
-    /// record needs no other buffer.
-    ///
-    /// `sources` and `crcs` are those of the whole record, as in [`Code::encode_record_copy`]; only
-    /// the elements of these rows are used and set.
-    ///
-    /// # Safety
-    /// The contract of [`Code::encode_row_copy`], for the sources of these rows.
-    ///
-    /// # Panics
-    /// If a length or count is wrong, the rows are out of range, or one of their sources is
-    /// [`Source::InPlace`].
-    pub unsafe fn encode_rows_copy(
-        &self,
-        rows: Range<usize>,
-        sources: &[Source],
-        row: &mut [u8],
-        crcs: &mut [u32],
-        consume: impl FnMut(usize, usize, &[u8]),
-    ) {
-        let (k, width) = (usize::from(self.data_columns()), usize::from(self.columns()));
-        let cell = row.len() / width;
-        assert!(cell > 0, "the cell size must not be 0");
-        let shape = Shape { cell, rows: sources.len() / k, deferred: 0 };
-        assert!(rows.end <= shape.rows, "the rows must be rows of the record");
-        let mut cells = row.chunks_exact_mut(cell);
-        let mut cells: [&mut [u8]; MAX_COLUMNS] = std::array::from_fn(|_| cells.next().unwrap_or_default());
-        let (columns, parity) = cells[..width].split_at_mut(k);
-        // SAFETY: the caller's contract.
-        unsafe { Record { code: self, shape, sources, columns, crcs, parity }.fill_rows(rows, consume) };
-    }
 }
 
 /// The number and size of the cells of a record.
@@ -213,27 +179,6 @@ impl Record<'_, '_, '_> {
             if row >= self.shape.deferred {
                 self.encode(range);
             }
-        }
-    }
-
-    /// Fills and encodes some rows, if the columns have room for one cell only, which the rows use
-    /// in turn.
-    ///
-    /// # Safety
-    /// The contract of [`Code::encode_row_copy`].
-    unsafe fn fill_rows(&mut self, rows: Range<usize>, mut consume: impl FnMut(usize, usize, &[u8])) {
-        let range = self.shape.cells(0);
-        self.check(range.len());
-        for row in rows {
-            for column in 0..self.columns.len() {
-                let source = self.sources[column * self.shape.rows + row];
-                assert!(source != Source::InPlace, "a cell of a shared row buffer cannot be filled in place");
-                // SAFETY: the caller's contract.
-                unsafe { self.fill_cell(column, row, range.clone()) };
-            }
-            self.encode(range.clone());
-            let cells = self.columns.iter().chain(self.parity.iter()).enumerate();
-            cells.for_each(|(column, cell)| consume(column, row, cell));
         }
     }
 

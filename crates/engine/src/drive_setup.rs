@@ -6,6 +6,7 @@ use reactor::{Buffer, Drive, IoError, IoErrorKind, IoResult};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::SuperblockSlot;
+use crate::invariant::to_index;
 
 /// Checks that the tables of the pool's shards can describe the segments on its drives and on an
 /// additional drive with `extra_zones` zones.
@@ -29,7 +30,7 @@ pub(crate) fn check_zones(superblock: &Superblock, extra_zones: u32) -> Result<(
 
 /// Erases the superblocks of another pool from a drive and reserves the space for superblocks.
 pub(crate) async fn prepare_drive(drive: &dyn Drive, data_start: u64) -> std::result::Result<(), IoError> {
-    let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
+    let blank = Buffer::zeroed(to_index(SUPERBLOCK_SLOT));
     drive.reserve(0, data_start).await.or_else(ignore_unsupported)?;
     for slot in SuperblockSlot::BOTH {
         drive.write(slot.offset(), &[blank.span()]).await?;

@@ -6,9 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::DriveIndex;
-use format::limits::BLOCK;
-use reactor::{Drive, Io, ReadWindow, Span, WriteWindow};
-use smallvec::SmallVec;
+use reactor::{Drive, Io, Span};
 
 use crate::bad_reads::BadReads;
 use crate::in_flight::InFlight;
@@ -42,14 +40,11 @@ struct DriveSlot {
     /// Written since the last flush started.
     dirty: Cell<bool>,
     volatile: bool,
-    /// The drive is memory of this process, so reads and writes can copy directly.
-    in_memory: bool,
 }
 
 impl DriveSlot {
     fn new(drive: Option<Rc<dyn Drive>>) -> Self {
         let properties = drive.as_ref().map(|drive| drive.properties());
-        let in_memory = drive.as_ref().is_some_and(|drive| drive.read_window(0, BLOCK).is_some());
         Self {
             epoch: 0,
             online: Cell::new(drive.is_some()),
@@ -57,7 +52,6 @@ impl DriveSlot {
             drive,
             dirty: Cell::new(false),
             volatile: properties.is_some_and(|properties| properties.volatile_cache),
-            in_memory,
         }
     }
 
@@ -117,11 +111,6 @@ impl Drives {
         self.slots.borrow().iter().filter(stays).count()
     }
 
-    /// Returns true if all online drives are memory of this process.
-    pub(crate) fn are_in_memory(&self) -> bool {
-        self.slots.borrow().iter().all(|slot| slot.in_memory || slot.usable().is_none())
-    }
-
     /// Marks exactly these drives as draining.
     pub(crate) fn set_draining(&self, draining: &[DriveIndex]) {
         for (index, slot) in (0..).map(DriveIndex::new).zip(&*self.slots.borrow()) {
@@ -153,42 +142,6 @@ impl Drives {
     /// epoch must be ignored.
     pub(crate) fn is_current(&self, drive: DriveEpoch) -> bool {
         self.with(drive.index, |slot, _| slot.epoch == drive.epoch).unwrap_or(false)
-    }
-
-    /// Calls `read` with a window into a drive that is memory of this process; `None` if the drive
-    /// is not memory or is offline.
-    pub(crate) fn with_window<T>(
-        &self,
-        index: DriveIndex,
-        offset: u64,
-        length: usize,
-        look: impl FnOnce(ReadWindow<'_>) -> T,
-    ) -> Option<T> {
-        self.with(index, |_, drive| drive.read_window(offset, length).map(look)).flatten()
-    }
-
-    /// Calls `fill` with writable windows of `length` bytes at these offsets, if all of the drives
-    /// are online and memory of this process; `None` otherwise.
-    pub(crate) fn write_in_place<T>(
-        &self,
-        places: impl Iterator<Item = (DriveIndex, u64)>,
-        length: usize,
-        fill: impl FnOnce(&mut [WriteWindow<'_>]) -> T,
-    ) -> Option<T> {
-        let slots = self.slots.borrow();
-        let writable = |(index, offset): (DriveIndex, u64)| {
-            let slot = slots.get(index.index())?;
-            let writable = slot.usable()?.write_window(offset, length)?;
-            slot.dirty.set(true);
-            Some(writable)
-        };
-        let all: Option<SmallVec<[WriteWindow<'_>; 8]>> = places.map(writable).collect();
-        all.map(|mut all| fill(&mut all))
-    }
-
-    /// Announces a read, so that the drive can prefetch.
-    pub(crate) fn prefetch_hint(&self, index: DriveIndex, offset: u64, length: usize) {
-        self.with(index, |_, drive| drive.prefetch_hint(offset, length));
     }
 
     /// Starts a write; `None` if the drive is offline.

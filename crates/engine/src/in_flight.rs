@@ -20,16 +20,6 @@ impl InFlight {
     pub(crate) fn new(io: Io) -> Self {
         Self(io)
     }
-
-    /// Returns true once the I/O has completed and its result was not taken.
-    pub(crate) fn is_done(&self) -> bool {
-        self.0.is_done()
-    }
-
-    /// Returns the result, if the I/O has completed.
-    pub(crate) fn try_take(&mut self) -> Option<IoResult> {
-        self.0.try_take()
-    }
 }
 
 impl Future for InFlight {
@@ -82,7 +72,7 @@ mod tests {
             let (completer, io) = completion();
             let in_flight = InFlight::new(io);
             completer.complete(Ok(0));
-            assert!(in_flight.is_done());
+            assert!(in_flight.await.is_ok());
         });
     }
 }

@@ -14,10 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use reactor::{
-    Drive, DriveProperties, Io, IoError, IoErrorKind, IoResult, Reactor, ReadWindow, Span, WriteWindow,
-    completion,
-};
+use reactor::{Drive, DriveProperties, Io, IoError, IoErrorKind, IoResult, Reactor, Span, completion};
 
 use crate::drive_source::DriveSource;
 
@@ -87,18 +84,6 @@ impl Drive for LatchedDrive {
 
     fn discard(&self, offset: u64, length: u64) -> Io {
         self.drive.discard(offset, length)
-    }
-
-    fn prefetch_hint(&self, offset: u64, length: usize) {
-        self.drive.prefetch_hint(offset, length);
-    }
-
-    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
-        self.drive.read_window(offset, length)
-    }
-
-    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
-        self.drive.write_window(offset, length)
     }
 
     fn reserve(&self, offset: u64, length: u64) -> Io {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use format::{Address, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, SegmentId, UnmapMode};
 
 use crate::geometry::RecordLayout;
+use crate::invariant::element;
 use crate::map::{Map, NodeRef};
 use crate::row_reader::RowReader;
 use crate::segments::CheckpointMark;
@@ -35,7 +36,7 @@ impl Payload<'_> {
     /// Returns the map entry of payload block `index` of the item.
     pub(crate) fn entry(&self, index: u32) -> MapEntry {
         let (column, row) = self.layout.place(self.first + index);
-        let crc = self.crcs.get(index as usize).copied().unwrap_or(0);
+        let crc = element(self.crcs, index as usize, "R3");
         MapEntry::block(Address::new(self.segment, column, row), crc)
     }
 }
@@ -71,7 +72,7 @@ impl Ledger {
             let new = payload.entry(index);
             // The checksum is compared too: the cell may have been freed and reused since it was
             // read.
-            let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
+            let crc = element(payload.crcs, index as usize, "R3");
             if map.entry(leaf, slot(at)) != MapEntry::block(from.plus_rows(index), crc) {
                 continue;
             }

@@ -20,6 +20,7 @@ mod fair;
 mod finding;
 mod geometry;
 mod in_flight;
+mod invariant;
 mod join_all;
 mod latched;
 mod ledger;

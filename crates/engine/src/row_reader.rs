@@ -6,7 +6,6 @@
 //!
 //! Must not know: layers and volumes, the origin of a request, the log.
 
-mod in_memory;
 mod partial;
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +22,7 @@ use crate::bad_reads::BadRead;
 use crate::drives::{DriveEpoch, Drives};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::in_flight::InFlight;
+use crate::invariant::narrow;
 use crate::segments::Segments;
 pub(crate) use partial::PartialRows;
 
@@ -66,7 +66,7 @@ pub(crate) struct CachedCells {
 
 impl CachedCells {
     fn rows(&self) -> Range<u32> {
-        self.from..self.from + u32::try_from(self.cells.len() / BLOCK).unwrap_or(0)
+        self.from..self.from + narrow(self.cells.len() / BLOCK, "R1")
     }
 }
 
@@ -139,20 +139,10 @@ impl RowReader {
             into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
             "buffer and CRCs match the run"
         );
-        if self.copy_run(run, crcs, into) {
-            return Ok(ReadOutcome::Direct);
-        }
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
             // On the heap, as in `finish_read`.
             None => Box::pin(self.rebuild_run(run, crcs, into, &[])).await.map(|()| ReadOutcome::Degraded),
-        }
-    }
-
-    /// Announces a read of a block, so that the drive can prefetch.
-    pub(crate) fn prefetch_hint(&self, address: Address) {
-        if let Some(cell) = self.segments.borrow().cell(address) {
-            self.drives.prefetch_hint(cell.drive, cell.offset, BLOCK);
         }
     }
 
@@ -276,7 +266,7 @@ impl RowReader {
                     self.rebuild_cell(scheme, wanted, &columns.cells, index, block.as_mut_slice(), accept);
             }
             if !accepted {
-                return Err(self.unreadable(run.address.plus_rows(u32::try_from(index).unwrap_or(0))));
+                return Err(self.unreadable(run.address.plus_rows(narrow(index, "R1"))));
             }
             into.copy_from(index * BLOCK, block.as_slice());
         }

@@ -20,6 +20,7 @@ use format::{
 };
 
 use crate::geometry::Geometry;
+use crate::invariant::element;
 pub(crate) use checkpoint::CheckpointMark;
 pub(crate) use columns::Incomplete;
 pub(crate) use locations::CellLocation;
@@ -339,7 +340,7 @@ impl Segments {
 
     /// Number of live blocks of a segment.
     pub(crate) fn live(&self, id: SegmentId) -> u32 {
-        self.live.get(slot(id)).copied().unwrap_or(0)
+        element(&self.live, slot(id), "S1")
     }
 
     /// Number of live blocks of all segments.

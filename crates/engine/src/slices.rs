@@ -8,6 +8,8 @@ use format::limits::{BLOCK, SLICE};
 use reactor::Span;
 use smallvec::SmallVec;
 
+use crate::invariant::to_index;
+
 /// The striping of a volume over a consecutive range of shards, which wraps around at the pool's
 /// last shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +46,13 @@ impl Slices {
 
     /// Returns the number of shards of the pool.
     pub(super) fn shards(&self) -> usize {
-        usize::try_from(self.shards).unwrap_or(usize::MAX)
+        to_index(self.shards)
     }
 
     /// Returns the shards that hold the volume, in slice order.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + use<> {
         let Self { shards, first, width } = *self;
-        (0..width).map(move |position| usize::try_from((first + position) % shards).unwrap_or(0))
+        (0..width).map(move |position| to_index((first + position) % shards))
     }
 
     /// Returns the spread with an explicit number of shards, even if the volume is on all of them.
@@ -69,7 +71,7 @@ impl Slices {
     /// Returns the shard of a volume block and the block's number there.
     pub(crate) fn locate(&self, block: u64) -> (usize, u64) {
         let slice = block / Self::BLOCKS;
-        let shard = usize::try_from((self.first + slice % self.width) % self.shards).unwrap_or(0);
+        let shard = to_index((self.first + slice % self.width) % self.shards);
         (shard, slice / self.width * Self::BLOCKS + block % Self::BLOCKS)
     }
 

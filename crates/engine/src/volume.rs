@@ -18,6 +18,7 @@ use format::limits::BLOCK;
 use reactor::{Buffer, Handle, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::{part, to_index};
 use crate::join_all::join_all;
 use crate::log::REQUEST_BLOCKS_MAX;
 use crate::pool::{Catalogue, Pool, VolumeShared};
@@ -161,11 +162,6 @@ impl AttachedVolume {
         self.with_block(offset, |shard, volume, block| shard.prefetch_entry(volume, block));
     }
 
-    /// Hints that the block at `offset` will be read next: passes the hint on to its drive.
-    pub fn prefetch_hint(&self, offset: u64) {
-        self.with_block(offset, |shard, volume, block| shard.prefetch_hint(volume, block));
-    }
-
     /// Runs `step` with the block at `offset` if it belongs to a shard of this reactor.
     fn with_block(&self, offset: u64, step: impl FnOnce(&Shard, VolumeId, u64)) {
         let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
@@ -202,10 +198,10 @@ impl AttachedVolume {
     async fn read_unaligned(&self, offset: u64, into: &Span) -> Result<()> {
         let start = offset - offset % BLOCK as u64;
         let end = (offset + into.len() as u64).next_multiple_of(BLOCK as u64);
-        let around = Buffer::new(usize::try_from(end - start).unwrap_or(usize::MAX));
+        let around = Buffer::new(to_index(end - start));
         self.read_aligned(start, &around.span()).await?;
-        let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
-        into.copy_from(0, around.as_slice().get(skip..skip + into.len()).unwrap_or(&[]));
+        let skip = to_index(offset - start);
+        into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
         Ok(())
     }
 
@@ -273,8 +269,8 @@ impl AttachedVolume {
             let start = first * BLOCK as u64 + part.offset;
             let (from, to) = (offset.max(start), end.min(start + part.blocks * BLOCK as u64));
             let index = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
-            let bytes = data.slice(index(from - offset)..index(to - offset));
-            self.write_bytes(*part, index(from - start), bytes)
+            let bytes = data.slice(to_index(from - offset)..index(to - offset));
+            self.write_bytes(*part, to_index(from - start), bytes)
         }))
         .await
     }

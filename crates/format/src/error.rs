@@ -22,9 +22,6 @@ pub enum FormatError {
     /// A field has a value that no correct writer stores.
     #[error("invalid {0}")]
     Invalid(&'static str),
-    /// The structure is intact but belongs to another pool, segment, row or incarnation.
-    #[error("misplaced: wrong {0}")]
-    Misplaced(&'static str),
 }
 
 /// Unwraps the result of a validity check before encoding.

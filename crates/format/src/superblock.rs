@@ -63,7 +63,7 @@ pub struct Superblock {
     pub zone_bytes: u64,
     /// Offset of the first zone in bytes, the same on every drive.
     pub data_start: u64,
-    /// True if the pool was closed cleanly: there is nothing to replay.
+    /// True if the pool was closed cleanly: all records of the log are complete.
     pub clean: bool,
     /// The lowest incarnation that was never assigned to a segment.
     pub next_incarnation: Incarnation,

@@ -3,7 +3,7 @@
 //! The interface between the engine and storage. Implementations: [`crate::MemoryDrive`], io_uring
 //! and threads on block devices and files, and the simulator's drives.
 
-use crate::{Io, ReadWindow, Span, WriteWindow};
+use crate::{Io, Span};
 
 /// Properties of a drive, fixed while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,25 +46,6 @@ pub trait Drive {
 
     /// Marks the range as unused; its contents are undefined afterwards.
     fn discard(&self, offset: u64, length: u64) -> Io;
-
-    /// Hints that a read of this range follows, for drives that can prefetch.
-    fn prefetch_hint(&self, offset: u64, length: usize) {
-        let _ = (offset, length);
-    }
-
-    /// Returns the bytes of this range in place if the drive is memory of this process, so that a
-    /// copy can checksum them on the way. `None` for drives whose data a device moves.
-    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
-        let _ = (offset, length);
-        None
-    }
-
-    /// Returns the bytes of this range for writing in place. A stored byte is written at once. Only
-    /// for drives without a volatile cache.
-    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
-        let _ = (offset, length);
-        None
-    }
 
     /// Ensures that writes to this range cannot run out of space. Allocates in files; does nothing
     /// on devices.

@@ -44,7 +44,6 @@ mod threads;
 mod ticket;
 mod timer;
 mod uring;
-mod window;
 
 pub use adaptive_poll::AdaptivePoll;
 pub use buffer::{ALIGNMENT, Buffer, Span};
@@ -70,4 +69,3 @@ pub use prefetch::prefetch;
 pub use remote::{Handle, ParkDriver, Remote};
 pub use sleep::{Sleep, UnpolledSleep};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};
-pub use window::{ReadWindow, WriteWindow};

@@ -1,5 +1,7 @@
-//! A drive in memory, for benchmarks, tests and scratch pools. Each operation completes before the
-//! call returns.
+//! A drive in memory, for benchmarks, tests and scratch pools.
+//!
+//! An operation is queued, and is executed and completed in a later turn of the reactor, like an
+//! operation of a device: callers take the same path as with any other drive.
 //!
 //! The drive never returns allocated memory to the system, even for discards: allocating it again
 //! would take longer than any other operation. Several reactors may open the same memory, like a
@@ -7,17 +9,17 @@
 //! either one.
 #![allow(unsafe_code)]
 
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{Drive, DriveProperties, Io, IoError, IoErrorKind, ReadWindow, Span, WriteWindow};
-
-/// Maximum bytes to prefetch: the hardware prefetcher fetches the rest once the copy runs, and
-/// prefetching all of 4 KiB takes longer than it saves.
-const PREFETCH_MAX: usize = 1024;
+use crate::iovec::Spans;
+use crate::{
+    Completer, Drive, DriveProperties, Io, IoError, IoErrorKind, IoResult, Reactor, Span, completion,
+};
 
 /// The bytes of a memory drive. Zero at first; allocated on write.
 pub struct Memory {
@@ -61,9 +63,35 @@ impl Memory {
         Ok(())
     }
 
-    /// Opens the memory as a drive of this reactor.
+    /// Opens the memory as a drive of the current reactor.
+    ///
+    /// # Panics
+    /// Outside of [`Reactor::run`].
     pub fn open(self: &Arc<Self>) -> Rc<MemoryDrive> {
-        Rc::new(MemoryDrive { memory: self.clone() })
+        let queue = Queue {
+            memory: self.clone(),
+            reactor: Reactor::current(),
+            pending: RefCell::default(),
+            spare: Cell::default(),
+        };
+        Rc::new(MemoryDrive { queue: Rc::new(queue) })
+    }
+
+    /// Copies bytes at `offset` to `into`, without a drive. Returns false if they are out of range.
+    pub fn copy_to(&self, offset: u64, into: &mut [u8]) -> bool {
+        let Some(at) = self.at(offset, into.len()) else { return false };
+        // SAFETY: both ranges are valid for the length and belong to different owners.
+        unsafe { std::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) };
+        true
+    }
+
+    /// Copies `from` to the bytes at `offset`, without a drive. Returns false if they are out of
+    /// range.
+    pub fn copy_from(&self, offset: u64, from: &[u8]) -> bool {
+        let Some(at) = self.at(offset, from.len()) else { return false };
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len()) };
+        true
     }
 
     fn at(&self, offset: u64, length: usize) -> Option<*mut u8> {
@@ -82,30 +110,87 @@ impl Drop for Memory {
 }
 
 /// A memory drive opened on one reactor.
+///
+/// Operations are executed in the order of their submission, by a task of the reactor.
 pub struct MemoryDrive {
+    queue: Rc<Queue>,
+}
+
+/// The operations that were submitted since the task last ran.
+struct Queue {
     memory: Arc<Memory>,
+    reactor: Reactor,
+    pending: RefCell<Vec<MemoryOp>>,
+    /// The storage of the previous batch, for reuse.
+    spare: Cell<Vec<MemoryOp>>,
+}
+
+struct MemoryOp {
+    action: MemoryAction,
+    offset: u64,
+    length: usize,
+    completer: Completer,
+}
+
+enum MemoryAction {
+    Read(Spans),
+    Write(Spans),
+    /// A flush, discard or reservation, which moves no bytes.
+    Nothing,
 }
 
 impl MemoryDrive {
-    /// Runs `copy(drive address, span)` for each span, or fails if the spans reach past the end.
-    fn each(&self, offset: u64, spans: &[Span], copy: impl Fn(*mut u8, &Span)) -> Io {
-        let length: usize = spans.iter().map(Span::len).sum();
+    fn submit(&self, action: MemoryAction, offset: u64, length: usize) -> Io {
+        let (completer, io) = completion();
+        let mut pending = self.queue.pending.borrow_mut();
+        if pending.is_empty() {
+            let queue = self.queue.clone();
+            self.queue.reactor.spawn(async move { queue.execute() }).detach();
+        }
+        pending.push(MemoryOp { action, offset, length, completer });
+        io
+    }
+}
+
+impl Queue {
+    /// Executes the pending operations. Operations that are submitted meanwhile belong to the next
+    /// batch.
+    fn execute(&self) {
+        let mut batch = self.pending.replace(self.spare.take());
+        for MemoryOp { action, offset, length, completer } in batch.drain(..) {
+            completer.complete(self.transfer(&action, offset, length));
+        }
+        self.spare.set(batch);
+    }
+
+    fn transfer(&self, action: &MemoryAction, offset: u64, length: usize) -> IoResult {
         let Some(mut at) = self.memory.at(offset, length) else {
-            return Io::ready(Err(IoError::new(IoErrorKind::OutOfRange)));
+            return Err(IoError::new(IoErrorKind::OutOfRange));
+        };
+        let spans = match action {
+            MemoryAction::Read(spans) | MemoryAction::Write(spans) => spans,
+            MemoryAction::Nothing => return Ok(0),
         };
         for span in spans {
-            copy(at, span);
-            // SAFETY: the sum of the lengths was checked against the mapping.
-            at = unsafe { at.add(span.len()) };
+            // SAFETY: both ranges are valid for the length and belong to different owners; the sum
+            // of the lengths was checked against the mapping.
+            unsafe {
+                match action {
+                    MemoryAction::Read(_) => std::ptr::copy_nonoverlapping(at, span.as_ptr(), span.len()),
+                    MemoryAction::Write(_) => crate::stream::copy(span.as_ptr(), at, span.len()),
+                    MemoryAction::Nothing => {}
+                }
+                at = at.add(span.len());
+            }
         }
-        Io::ready(Ok(length))
+        Ok(length)
     }
 }
 
 impl Drive for MemoryDrive {
     fn properties(&self) -> DriveProperties {
         DriveProperties {
-            size: self.memory.size as u64,
+            size: self.queue.memory.size as u64,
             logical_sector: 512,
             physical_sector: 4096,
             volatile_cache: false,
@@ -116,46 +201,28 @@ impl Drive for MemoryDrive {
     }
 
     fn read(&self, offset: u64, into: &[Span]) -> Io {
-        self.each(offset, into, |at, span| {
-            // SAFETY: both ranges are valid for the length and belong to different owners.
-            unsafe { std::ptr::copy_nonoverlapping(at, span.as_ptr(), span.len()) }
-        })
+        let length = into.iter().map(Span::len).sum();
+        self.submit(MemoryAction::Read(into.iter().cloned().collect()), offset, length)
     }
 
     fn write(&self, offset: u64, from: &[Span]) -> Io {
-        self.each(offset, from, |at, span| {
-            // SAFETY: as in `read`.
-            unsafe { crate::stream::copy(span.as_ptr(), at, span.len()) }
-        })
+        let length = from.iter().map(Span::len).sum();
+        self.submit(MemoryAction::Write(from.iter().cloned().collect()), offset, length)
     }
 
     fn flush(&self) -> Io {
-        Io::ready(Ok(0))
+        self.submit(MemoryAction::Nothing, 0, 0)
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io {
-        match usize::try_from(length).ok().and_then(|length| self.memory.at(offset, length)) {
-            Some(_) => Io::ready(Ok(0)),
-            None => Io::ready(Err(IoError::new(IoErrorKind::OutOfRange))),
-        }
+        self.submit(MemoryAction::Nothing, offset, usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    fn prefetch_hint(&self, offset: u64, length: usize) {
-        if let Some(at) = self.memory.at(offset, length) {
-            crate::prefetch(at, length.min(PREFETCH_MAX));
-        }
-    }
-
-    fn read_window(&self, offset: u64, length: usize) -> Option<ReadWindow<'_>> {
-        self.memory.at(offset, length).map(|start| ReadWindow::new(start, length))
-    }
-
-    fn write_window(&self, offset: u64, length: usize) -> Option<WriteWindow<'_>> {
-        // SAFETY: within the mapping, which the drive keeps; no references to it are ever made.
-        self.memory.at(offset, length).map(|start| unsafe { WriteWindow::new(start, length) })
-    }
-
-    fn reserve(&self, _offset: u64, _length: u64) -> Io {
-        Io::ready(Ok(0))
+    fn reserve(&self, offset: u64, length: u64) -> Io {
+        self.submit(MemoryAction::Nothing, offset, usize::try_from(length).unwrap_or(usize::MAX))
     }
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

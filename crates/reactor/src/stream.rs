@@ -15,34 +15,18 @@ const STREAMING_MIN: usize = 4 << 10;
 /// `source` is valid for reads and `target` for writes of `length` bytes, and they do not overlap.
 /// The source may change concurrently.
 pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { copy_unfenced(source, target, length) };
-    fence();
-}
-
-/// Like [`copy`], but other threads may see the bytes late or in part until [`fence`] has been
-/// called.
-///
-/// # Safety
-/// As [`copy`].
-pub(crate) unsafe fn copy_unfenced(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
     if length >= STREAMING_MIN && target.addr().is_multiple_of(LINE) && length.is_multiple_of(LINE) {
-        // SAFETY: the caller's contract; aligned whole lines.
-        return unsafe { copy_lines(source, target, length) };
+        // SAFETY: the caller's contract; aligned whole lines. Every x86-64 processor has the fence,
+        // which orders the non-temporal stores before later stores.
+        unsafe {
+            copy_lines(source, target, length);
+            std::arch::x86_64::_mm_sfence();
+        }
+        return;
     }
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(source, target, length) };
-}
-
-/// Orders earlier copies before later stores: a thread that sees a later store sees all of them.
-pub(crate) fn fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has it. Non-temporal stores are weakly ordered until this
-    // fence.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
-    }
 }
 
 /// Cache line size in bytes.

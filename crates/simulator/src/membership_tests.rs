@@ -36,11 +36,11 @@ fn a_drive_is_drained() {
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 3).await;
         pool.set_repair_limits(PAUSED).await.unwrap();
-        pool.evacuate_drive(2).await.unwrap();
+        pool.remove_drive(2).await.unwrap();
         let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 2), status.lost_drives()), (DriveState::Draining, 0));
         assert_eq!(status.repair.state, RepairState::Paused);
-        let refused = pool.evacuate_drive(0).await.unwrap_err();
+        let refused = pool.remove_drive(0).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "a segment takes four drives");
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = wait_for_repair(pool).await;
@@ -60,10 +60,12 @@ fn a_cancelled_drain_keeps_the_drive() {
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 3).await;
         pool.set_repair_limits(PAUSED).await.unwrap();
-        pool.evacuate_drive(4).await.unwrap();
-        pool.evacuate_drive(3).await.unwrap();
-        pool.keep_drive(3).await.unwrap();
-        pool.keep_drive(0).await.unwrap();
+        pool.remove_drive(4).await.unwrap();
+        pool.remove_drive(3).await.unwrap();
+        pool.cancel_remove_drive(3).await.unwrap();
+        let refused = pool.cancel_remove_drive(0).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert_eq!(refused.to_string(), "drive 0 is not being removed");
     });
     with_pool(&machine, async |pool| {
         let status = wait_for_repair(pool).await;
@@ -81,15 +83,15 @@ fn no_drive_is_drained_while_another_is_lost() {
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 3).await;
         pool.set_repair_limits(PAUSED).await.unwrap();
-        pool.evacuate_drive(3).await.unwrap();
+        pool.remove_drive(3).await.unwrap();
         pool.fail_drive(0).await.unwrap();
         let status = pool.status().await.unwrap();
         assert_eq!((state(&status, 0), state(&status, 3)), (DriveState::Failed, DriveState::Online));
-        assert_eq!(pool.evacuate_drive(3).await.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(pool.remove_drive(3).await.unwrap_err().kind(), ErrorKind::Busy);
         pool.set_repair_limits(RepairLimits::default()).await.unwrap();
         let status = wait_for_repair(pool).await;
         assert_eq!((status.repair.state, state(&status, 0)), (RepairState::Complete, DriveState::Removed));
-        pool.evacuate_drive(3).await.unwrap();
+        pool.remove_drive(3).await.unwrap();
         assert_eq!(state(&wait_for_repair(pool).await, 3), DriveState::Removed);
         compare(pool, "v", 3).await;
     });
@@ -213,7 +215,7 @@ fn a_full_pool_refuses_a_drain() {
         while volume.write(offset, &data.span()).await.is_ok() {
             offset += data.len() as u64;
         }
-        let refused = pool.evacuate_drive(1).await.unwrap_err();
+        let refused = pool.remove_drive(1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
         assert_eq!(state(&wait_for_repair(pool).await, 1), DriveState::Online);
     });
@@ -231,13 +233,13 @@ fn a_drain_is_refused_if_the_smallest_drive_lacks_space() {
         fill(pool, "v", 3500, 3).await;
         machine.add_drive(pool, 3).await.unwrap();
         let before = pool.status().await.unwrap().space;
-        let refused = pool.evacuate_drive(0).await.unwrap_err();
+        let refused = pool.remove_drive(0).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
         let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 0), status.space), (DriveState::Online, before));
         fill(pool, "more", 100, 4).await;
         // The small drive can be drained.
-        pool.evacuate_drive(3).await.unwrap();
+        pool.remove_drive(3).await.unwrap();
         let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 3), status.repair.state), (DriveState::Removed, RepairState::Complete));
         compare(pool, "v", 3).await;
@@ -348,7 +350,7 @@ fn the_last_volatile_drive_can_be_drained_before_another() {
     with_pool(&machine, async |pool| {
         fill(pool, "v", 700, 3).await;
         pool.set_repair_limits(RepairLimits { paused: false, bytes_per_second: 1 << 20 }).await.unwrap();
-        pool.evacuate_drive(4).await.unwrap();
+        pool.remove_drive(4).await.unwrap();
         let volume = pool.open_volume("v").await.unwrap().attach();
         while state(&pool.status().await.unwrap(), 4) != DriveState::Removed {
             // Written but never flushed.
@@ -358,7 +360,7 @@ fn the_last_volatile_drive_can_be_drained_before_another() {
         // A write of this length goes to a segment of another class.
         let long: Vec<u8> = (0..64).flat_map(|block| crate::model::content(3, block, 4096)).collect();
         volume.write(0, &Buffer::copy_of(&long).span()).await.unwrap();
-        pool.evacuate_drive(0).await.unwrap();
+        pool.remove_drive(0).await.unwrap();
         let status = wait_for_repair(pool).await;
         assert_eq!((state(&status, 0), status.repair.state), (DriveState::Removed, RepairState::Complete));
         compare(pool, "v", 3).await;

@@ -144,7 +144,7 @@ fn a_kept_drive_is_not_drained_for_old_errors() {
         compare(pool, "v", 9).await;
         settle_events().await;
         assert_eq!(state(&wait_for_repair(pool).await, 0), DriveState::Draining);
-        pool.keep_drive(0).await.unwrap();
+        pool.cancel_remove_drive(0).await.unwrap();
         // The bad pages that were not healed are read again.
         compare(pool, "v", 9).await;
         settle_events().await;

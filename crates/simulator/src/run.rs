@@ -296,18 +296,23 @@ impl Machine {
 
     /// Returns the pool's members by index, from the newest superblock on the present drives.
     pub fn members(&self) -> Vec<MemberDrive> {
+        let newest = self.labels().into_iter().max_by_key(|label| label.written);
+        newest.map_or_else(Vec::new, |newest| newest.members)
+    }
+
+    /// Returns the superblocks on the present drives.
+    pub fn labels(&self) -> Vec<PoolLabel> {
         let read_superblocks = async || {
-            let mut newest: Option<PoolLabel> = None;
+            let mut labels = Vec::new();
             for source in self.sources() {
-                let DriveContents::Pool(found) = engine::identify(&*source).await else { continue };
-                if newest.as_ref().is_none_or(|newest| newest.written < found.written) {
-                    newest = Some(*found);
+                if let DriveContents::Pool(found) = engine::identify(&*source).await {
+                    labels.push(*found);
                 }
             }
-            newest.map_or_else(Vec::new, |newest| newest.members)
+            labels
         };
         match self.boot(read_superblocks) {
-            BootEnd::Completed(members) => members,
+            BootEnd::Completed(labels) => labels,
             BootEnd::PowerCut => panic!("the power was cut while superblocks were read"),
         }
     }

@@ -19,9 +19,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::fold::{
-    FOUR, LANES, TWO, VECTOR, add_state, fold, merge_lanes, merge_two, multiply, power_of_x, reduce,
-};
+use super::fold::{FOUR, LANES, VECTOR, add_state, fold, merge_lanes, multiply, power_of_x, reduce};
 
 /// Bytes of the block size with a specialised kernel.
 const BLOCK: usize = 4096;
@@ -74,74 +72,6 @@ fn append(crc: u32, data: &[u8], more: bool) -> u32 {
         lanes::<READ_ONLY>(state, vectors.as_ptr(), std::ptr::null_mut(), vectors.len(), std::ptr::null())
     };
     !words(state, rest)
-}
-
-/// Copies blocks of `size` bytes, a multiple of 256, with streaming stores, and returns the CRC-32C
-/// of each copy. Four quarters of the blocks are copied in parallel, because this allows more
-/// outstanding reads than one stream.
-///
-/// # Safety
-/// The contract of [`copy_crc32c`] for all blocks together; `destination` is aligned to 64.
-#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-pub(crate) unsafe fn stream_crc32c_blocks(
-    source: *const u8,
-    destination: *mut u8,
-    size: usize,
-    crcs: &mut [u32],
-) {
-    debug_assert!(whole_lanes(size) == size && destination.addr().is_multiple_of(VECTOR));
-    let quarter = crcs.len() / LANES;
-    for index in 0..quarter {
-        let blocks: [usize; LANES] = std::array::from_fn(|lane| lane * quarter + index);
-        // SAFETY: the caller's contract: the number of blocks is that of the checksums.
-        let sums = unsafe { stream_four(source, destination, blocks.map(|block| block * size), size) };
-        for (block, sum) in blocks.into_iter().zip(sums) {
-            crcs[block] = sum;
-        }
-    }
-    for block in LANES * quarter..crcs.len() {
-        let at = block * size;
-        // SAFETY: as above.
-        unsafe {
-            let next = source.wrapping_add(at + PREFETCH_DISTANCE);
-            crcs[block] = !lanes::<STREAM>(!0, source.add(at), destination.add(at), size, next);
-        }
-    }
-    // Streaming stores are weakly ordered: they must be globally visible before the function
-    // returns.
-    _mm_sfence();
-}
-
-/// Copies the `size` bytes at each of four offsets with streaming stores, and returns the CRC-32C
-/// of each copy.
-///
-/// # Safety
-/// The contract of [`stream_crc32c_blocks`], for these bytes.
-#[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-unsafe fn stream_four(
-    source: *const u8,
-    destination: *mut u8,
-    offsets: [usize; LANES],
-    size: usize,
-) -> [u32; LANES] {
-    let two = TWO.in_all_lanes();
-    let mut sums = [[_mm512_setzero_si512(); 2]; LANES];
-    for at in (0..size).step_by(2 * VECTOR) {
-        for (offset, sums) in offsets.into_iter().zip(&mut sums) {
-            for (half, sum) in sums.iter_mut().enumerate() {
-                let at = offset + at + half * VECTOR;
-                // SAFETY: the caller's contract.
-                let vector = unsafe {
-                    load_vector::<STREAM>(source, destination, source.wrapping_add(PREFETCH_DISTANCE), at)
-                };
-                *sum = fold(*sum, two, vector);
-            }
-        }
-        if at == 0 {
-            sums.iter_mut().for_each(|[first, _]| *first = add_state(*first, !0));
-        }
-    }
-    sums.map(|sums| !reduce(merge_two(sums)))
 }
 
 /// Copies `length` bytes and returns the CRC-32C of the copy. Meanwhile it prefetches `length`
@@ -260,14 +190,8 @@ impl Block<'_> {
 const READ_ONLY: u8 = 0;
 /// Mode: the bytes are also copied.
 const COPY: u8 = 1;
-/// Mode: the bytes are also copied with streaming stores.
-const STREAM: u8 = 2;
-/// Prefetch distance of such a copy in bytes. It prefetches into the L2 cache, since the L1 cache
-/// allows too few outstanding reads. On a Xeon with AVX-512, a copy from memory took 108 us per MiB
-/// without prefetching, 90 us with it, and 75 us with four streams in parallel.
-const PREFETCH_DISTANCE: usize = 512;
 
-/// Loads the 64 bytes at `source + at`. With COPY or STREAM, also writes them to `destination + at`
+/// Loads the 64 bytes at `source + at`. With COPY, also writes them to `destination + at`
 /// and prefetches `next + at`.
 ///
 /// # Safety
@@ -297,13 +221,8 @@ unsafe fn load_vector<const MODE: u8>(
             options(nostack, preserves_flags, readonly)
         );
         let next = next.wrapping_add(at).cast();
-        if MODE == STREAM {
-            _mm512_stream_si512(destination.add(at).cast(), vector);
-            _mm_prefetch::<_MM_HINT_T1>(next);
-        } else {
-            _mm512_storeu_si512(destination.add(at).cast(), vector);
-            _mm_prefetch::<_MM_HINT_T0>(next);
-        }
+        _mm512_storeu_si512(destination.add(at).cast(), vector);
+        _mm_prefetch::<_MM_HINT_T0>(next);
     }
     vector
 }
@@ -311,8 +230,7 @@ unsafe fn load_vector<const MODE: u8>(
 /// Continues a state with `length` bytes, a multiple of 256.
 ///
 /// # Safety
-/// `source` is valid for reads of `length` bytes; with COPY or STREAM, `destination` is valid for
-/// writes, and with STREAM it is aligned to 64.
+/// `source` is valid for reads of `length` bytes; with COPY, `destination` is valid for writes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
 unsafe fn lanes<const MODE: u8>(

@@ -88,13 +88,6 @@ pub(super) fn merge_lanes(sums: [__m512i; LANES]) -> __m512i {
     fold(third, ONE.in_all_lanes(), fourth)
 }
 
-/// Merges the sums of two consecutive vectors into one at the position of the last.
-#[inline]
-#[target_feature(enable = "avx512f,vpclmulqdq")]
-pub(super) fn merge_two([first, second]: [__m512i; 2]) -> __m512i {
-    fold(first, ONE.in_all_lanes(), second)
-}
-
 /// Returns the state after the 64 bytes of `sum`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,sse4.2")]

@@ -53,41 +53,6 @@ fn checksums_of_blocks_match_those_of_single_blocks() {
     crc32c_blocks(&[], 4096, &mut []);
 }
 
-/// Tests sizes below and above the minimum for streaming stores, and cases without them.
-#[test]
-fn blocks_are_copied_and_summed() {
-    let data = noise(3, 40 * 4096 + 3);
-    for (size, count) in
-        [(4096, 1), (4096, 7), (4096, 8), (4096, 40), (8192, 20), (512, 99), (1000, 50), (256, 0)]
-    {
-        for (from, to) in [(0, 0), (3, 64), (0, 1)] {
-            for implementation in implementations() {
-                let source = &data[from..from + size * count];
-                let mut copy = vec![0xAA; size * count + 256];
-                let start = copy.as_ptr().align_offset(128) + to;
-                let mut crcs = vec![0; count];
-                // SAFETY: both have the required length and do not overlap.
-                unsafe {
-                    let destination = copy.as_mut_ptr().add(start);
-                    implementation.copy_crc32c_blocks(source.as_ptr(), destination, size, &mut crcs);
-                }
-                let (before, rest) = copy.split_at(start);
-                let (copied, after) = rest.split_at(source.len());
-                assert_eq!(
-                    crcs,
-                    source.chunks(size).map(crc32c).collect::<Vec<_>>(),
-                    "{implementation} {size}"
-                );
-                assert!(copied == source, "{implementation} {size} {count} {from} {to}");
-                assert!(
-                    before.iter().chain(after).all(|byte| *byte == 0xAA),
-                    "{implementation} wrote outside the destination"
-                );
-            }
-        }
-    }
-}
-
 #[test]
 #[should_panic(expected = "as many blocks")]
 fn a_partial_block_panics() {

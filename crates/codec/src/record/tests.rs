@@ -63,20 +63,6 @@ impl RecordCase {
         self.kinds.iter().zip(&self.sources).map(source).collect()
     }
 
-    /// Returns columns and checksums computed row by row, from row `first` on.
-    fn by_rows(&self, first: usize) -> (Vec<Vec<u8>>, Vec<u32>) {
-        let Shape { cell, rows, .. } = self.shape;
-        let mut columns = self.before.clone();
-        let mut row = noise(7, columns.len() * cell);
-        let mut crcs = vec![0; self.kinds.len()];
-        let consume = |column: usize, row: usize, bytes: &[u8]| {
-            columns[column][row * cell..(row + 1) * cell].copy_from_slice(bytes);
-        };
-        // SAFETY: the sources do not overlap the cells.
-        unsafe { self.code.encode_rows_copy(first..rows, &self.sources(), &mut row, &mut crcs, consume) };
-        (columns, crcs)
-    }
-
     /// Returns columns and checksums computed by the fused function.
     fn fused(&self) -> (Vec<Vec<u8>>, Vec<u32>) {
         let (mut columns, k) = (self.before.clone(), usize::from(self.code.data_columns()));
@@ -130,14 +116,6 @@ fn too_few_checksums_panic() {
 }
 
 #[test]
-#[should_panic(expected = "cannot be filled in place")]
-fn an_in_place_source_of_a_shared_row_buffer_panics() {
-    let code = Code::new(1, 0).unwrap();
-    // SAFETY: nothing is copied.
-    unsafe { code.encode_rows_copy(0..1, &[Source::InPlace], &mut [0; 64], &mut [0], |_, _, _| {}) };
-}
-
-#[test]
 #[should_panic(expected = "the same length")]
 fn a_shorter_parity_column_panics() {
     let code = Code::new(1, 1).unwrap();
@@ -161,29 +139,6 @@ proptest! {
             let code = Code::with_implementation(k, m, implementation).unwrap();
             let case = RecordCase::new(code, shape, &kinds, seed >> 8);
             prop_assert_eq!(case.fused(), case.expected(), "{}", implementation);
-        }
-    }
-
-    #[test]
-    fn a_shared_row_buffer_matches_separate_steps(
-        k in 1u8..=12, m in 0u8..=4, rows in 1usize..5, first in 0usize..5, seed: u64,
-        zeros in proptest::collection::vec(proptest::bool::weighted(0.2), 1..20),
-        cell in prop_oneof![Just(4096usize), 1usize..1000],
-    ) {
-        let kinds: Vec<SourceKind> = zeros.into_iter().map(|zero| if zero { SourceKind::Zero } else { SourceKind::Copy }).collect();
-        let first = first.min(rows);
-        for &implementation in implementations() {
-            let code = Code::with_implementation(k, m, implementation).unwrap();
-            let case = RecordCase::new(code, Shape { cell, rows, deferred: 0 }, &kinds, seed >> 8);
-            let (expected, sums) = case.expected();
-            let (columns, crcs) = case.by_rows(first);
-            for ((column, right), before) in columns.iter().zip(&expected).zip(&case.before) {
-                prop_assert_eq!(&column[..first * cell], &before[..first * cell], "{}", implementation);
-                prop_assert_eq!(&column[first * cell..], &right[first * cell..], "{}", implementation);
-            }
-            for (crcs, sums) in crcs.chunks(rows).zip(sums.chunks(rows)) {
-                prop_assert_eq!(&crcs[first..], &sums[first..], "{}", implementation);
-            }
         }
     }
 }

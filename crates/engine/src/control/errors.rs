@@ -139,10 +139,15 @@ impl Control {
         (0..count).map(DriveIndex::new).filter(fails).collect()
     }
 
-    /// Resets the count of zones with errors, because an administrator keeps the drive.
-    pub(super) fn clear_errors(&self, drive: DriveIndex) {
+    /// Resets the count of zones with errors, because an administrator keeps the drive. Returns
+    /// true if the drive has had read errors.
+    pub(super) fn clear_errors(&self, drive: DriveIndex) -> bool {
         let now = self.events.now();
-        self.with_errors(drive, |log, errors| log.clear(errors, now));
+        let clear = |log: &mut DriveErrorLog, errors: &mut DriveErrors| {
+            log.clear(errors, now);
+            errors.last != 0
+        };
+        self.with_errors(drive, clear).unwrap_or(false)
     }
 
     /// Drains failing drives if possible, in the background.
@@ -187,9 +192,9 @@ impl Control {
             if !online(state) || self.has_lost_drive() {
                 continue;
             }
-            if let Err(error) = self.evacuate_drive(drive, true).await {
+            if let Err(error) = self.remove_drive(drive, true).await {
                 self.errors.wants_space.set(error.kind() == ErrorKind::NoSpace);
-                tracing::debug!(%drive, %error, "a failing drive cannot be drained");
+                tracing::debug!(%drive, %error, "a failing drive cannot be removed");
             }
         }
     }

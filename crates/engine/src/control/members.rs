@@ -177,19 +177,21 @@ impl Control {
     /// drain and clears the drive's error count.
     ///
     /// # Errors
-    /// `NotFound` if the drive is not online; `Invalid` if too few drives would remain; `Busy` if
-    /// the drive is returning and incomplete or another drive counts as lost; `NoSpace` if the
-    /// other drives lack space.
-    pub(crate) async fn evacuate_drive(&self, drive: DriveIndex, drain: bool) -> Result<()> {
+    /// `NotFound` if the drive is not online; `Invalid` if too few drives would remain, or there is
+    /// neither a drain to cancel nor an error count to clear; `Busy` if the drive is returning and
+    /// incomplete or another drive counts as lost; `NoSpace` if the other drives lack space.
+    pub(crate) async fn remove_drive(&self, drive: DriveIndex, drain: bool) -> Result<()> {
         let _permit = self.begin_change().await?;
-        if !drain {
-            self.clear_errors(drive);
-        }
+        let had_errors = !drain && self.clear_errors(drive);
         let new_state = {
             let mut state = self.state.borrow_mut();
             let new_state = match (state.superblock.drive(drive).map(|record| record.state), drain) {
                 (Some(DriveState::Online), true) => DriveState::Draining,
                 (Some(DriveState::Draining), false) => DriveState::Online,
+                (Some(DriveState::Online), false) if !had_errors => {
+                    let message = format!("drive {drive} is not being removed");
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                }
                 (Some(DriveState::Online | DriveState::Draining), _) => return Ok(()),
                 (Some(DriveState::Returning), _) => {
                     let message = format!("drive {drive} has returned and is still being resynced");
@@ -200,14 +202,14 @@ impl Control {
             let lost = state.superblock.drives.iter().position(|record| record.state.counts_as_lost());
             if let (true, Some(lost)) = (drain, lost) {
                 let message = format!(
-                    "drive {lost} is lost or incomplete: drive {drive} can be drained after the pool is healthy again"
+                    "drive {lost} is lost or incomplete: drive {drive} can be removed after the pool is healthy again"
                 );
                 return Err(Error::new(ErrorKind::Busy, message));
             }
             let width = u32::from(self.geometry.scheme.width());
             if drain && state.zones.drives() <= width {
                 let message = format!(
-                    "scheme {} needs {width} drives, and the pool has no spare one: add a drive before draining drive {drive}",
+                    "scheme {} needs {width} drives, and the pool has no spare one: add a drive before removing drive {drive}",
                     self.geometry.scheme
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
@@ -219,7 +221,7 @@ impl Control {
             } else {
                 state.zones.set_online(drive, true);
                 let message = format!(
-                    "the other drives have no room for the data of drive {drive}: add a drive before draining it"
+                    "the other drives have no room for the data of drive {drive}: add a drive before removing it"
                 );
                 return Err(Error::new(ErrorKind::NoSpace, message));
             }

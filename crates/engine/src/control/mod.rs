@@ -337,7 +337,7 @@ pub(crate) fn cancel_draining(
     let mut kept = Vec::new();
     for (index, record) in numbered.filter(|(_, record)| record.state == DriveState::Draining) {
         (record.state, record.since) = (DriveState::Online, since);
-        tracing::warn!(drive = %index, "drain cancelled: another drive is lost");
+        tracing::warn!(drive = %index, "removal cancelled: another drive is lost");
         events.emit_drive(
             index,
             EventKind::DriveDrainCancelled,

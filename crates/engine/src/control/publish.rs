@@ -91,8 +91,8 @@ impl Control {
         self.published.wake_all();
     }
 
-    /// Stores the published state in the [`crate::PoolStateStore`] if drive states or the clean flag
-    /// have changed.
+    /// Stores the published state in the [`crate::PoolStateStore`] if drive states or the clean
+    /// flag have changed.
     async fn remember(&self, superblock: &Superblock) {
         let Some(memory) = self.memory.clone() else { return };
         let members: Vec<DriveState> = superblock.drives.iter().map(|drive| drive.state).collect();

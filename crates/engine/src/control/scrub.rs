@@ -135,7 +135,8 @@ impl Control {
         if ended.await.is_ok() {
             let last = self.state.borrow().superblock.scrub.last;
             let (mib, seconds) = (last.bytes.div_ceil(1 << 20), last.ended.saturating_sub(last.began));
-            let text = format!("{mib} MiB read in {seconds} s, {} rows cannot be reconstructed", last.lost);
+            let duration = if seconds == 0 { "less than 1 s".to_owned() } else { format!("{seconds} s") };
+            let text = format!("{mib} MiB read in {duration}, {} rows cannot be reconstructed", last.lost);
             tracing::info!(?last, "scrub finished");
             self.events.emit(EventKind::ScrubFinished, last.damaged, &text);
         }

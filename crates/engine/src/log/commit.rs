@@ -3,25 +3,22 @@
 use std::rc::Rc;
 
 use codec::Code;
-use format::limits::BLOCK;
 use format::{Column, DriveIndex, Item, RecordLocation, Scheme, SegmentClass, SegmentId};
 use reactor::IoResult;
 use smallvec::SmallVec;
 
-use super::gc_pacer::ATTEMPTS_MAX;
 use super::request::{Batch, REQUEST_BLOCKS_MAX, prefers_mirror};
+use super::space_gate::{GateDecision, GateStep, NON_CHECKPOINT_CLASSES, SpaceWait};
 use super::stripe::{StripeBuilder, StripeColumns};
-use super::{Effect, Log, PeerSpace, PendingRecord, WriteClass};
+use super::{Effect, Log, PendingRecord, WriteClass};
 use crate::error::{Error, ErrorKind};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
+use crate::invariant::part;
 use crate::ledger::Payload;
 use crate::map::NodeRef;
 use crate::segments::AppendRoom;
 
-/// The write classes that alternate with the checkpoint's.
-const NON_CHECKPOINT_CLASSES: [WriteClass; 4] =
-    [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
 /// Full records may reach this multiple of the depth that other records are limited to.
 const FULL_DEPTH_FACTOR: usize = 4;
 
@@ -68,7 +65,7 @@ impl Log {
     /// neither starves.
     fn next_write_class(&self) -> Option<WriteClass> {
         let queues = self.queues.borrow();
-        let waits = self.waits.get();
+        let gate = self.space_gate.borrow();
         let is_throttled = |write_class: WriteClass| {
             write_class == WriteClass::User && !self.pacer.may_write() && !self.stopping.get()
         };
@@ -79,8 +76,7 @@ impl Log {
             .position(|other| *other == self.last_served.get())
             .map_or(0, |at| at + 1);
         let mut others = NON_CHECKPOINT_CLASSES.iter().cycle().skip(after).take(NON_CHECKPOINT_CLASSES.len());
-        let waits =
-            |write_class: WriteClass| *waits.of(write_class) && !self.needed_by_checkpoint(write_class);
+        let waits = |write_class: WriteClass| gate.wait_of(write_class).is_some();
         let other = others.find(|write_class| ready(**write_class) && !waits(**write_class)).copied();
         let checkpoint = ready(WriteClass::Checkpoint).then_some(WriteClass::Checkpoint);
         if self.others_first.get() { other.or(checkpoint) } else { checkpoint.or(other) }
@@ -100,8 +96,9 @@ impl Log {
         // Checked before room is used: from here on the rest of the open segments is reserved for
         // the checkpoint.
         if self.recent_is_full(write_class.priority()) {
-            return self
-                .wait_or_refuse(write_class, &Error::new(ErrorKind::NoSpace, "no checkpoint can be made"));
+            let step = self.space_gate.borrow_mut().needs_checkpoint(write_class);
+            let error = Error::new(ErrorKind::NoSpace, "no checkpoint can be made");
+            return self.perform(step, write_class, &error);
         }
         let priority = self.priority(write_class);
         if let Some((segment, room)) = self.current(class, priority)
@@ -127,82 +124,35 @@ impl Log {
         }
         match self.open_next(class, priority).await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => self.wait_for_space(write_class, &error),
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.no_free_segment(write_class, &error),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Makes a write class wait for a checkpoint, or refuses its requests if no checkpoint can be
-    /// made or if the checkpoint itself depends on them.
-    fn wait_or_refuse(&self, write_class: WriteClass, error: &Error) {
-        // During compaction the next checkpoint waits for moved data.
-        let blocks_checkpoint =
-            write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get();
-        if blocks_checkpoint || self.checkpoint_failure.borrow().is_some() || self.no_reclaim.get() {
-            return self.refuse_all(write_class, error);
-        }
-        let needs_less = |other: &&WriteClass| other.priority() <= write_class.priority();
-        NON_CHECKPOINT_CLASSES
-            .iter()
-            .filter(needs_less)
-            .for_each(|write_class| self.mark_waiting(*write_class));
-        self.checkpoint_due.notify();
+    /// Handles a write class that found no free segment.
+    fn no_free_segment(self: &Rc<Self>, write_class: WriteClass, error: &Error) {
+        let is_freeing = || {
+            let mut segments = self.rows.segments.borrow_mut();
+            segments.free_emptied() > 0 || segments.freed_count() > 0
+        };
+        let step = self.space_gate.borrow_mut().no_free_segment(write_class, is_freeing);
+        self.perform(step, write_class, error);
     }
 
-    /// Returns true for write classes that the next checkpoint waits for: they must not wait for
-    /// it.
-    fn needed_by_checkpoint(&self, write_class: WriteClass) -> bool {
-        write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting.get()
-    }
-
-    fn mark_waiting(&self, write_class: WriteClass) {
-        let mut waits = self.waits.get();
-        *waits.of_mut(write_class) = true;
-        self.waits.set(waits);
-    }
-
-    /// Handles a write class that found no free segment. Freed segments become usable with a
-    /// checkpoint; otherwise the cleaner gains space, unless it has reported that it cannot, and
-    /// those of the other shards too.
-    fn wait_for_space(self: &Rc<Self>, write_class: WriteClass, error: &Error) {
-        if self.no_reclaim.get() {
-            // No space is reclaimed any more.
-            return self.refuse_all(write_class, error);
-        }
-        let cleanable = !matches!(write_class, WriteClass::Checkpoint | WriteClass::Cold);
-        let is_freeing = self.rows.segments.borrow_mut().free_emptied() > 0
-            || self.rows.segments.borrow().freed_count() > 0;
-        if cleanable && !is_freeing && self.peer_space.get() == PeerSpace::Pending {
-            // The answer of the other shards retries; attempts before it do not count.
-            return self.mark_waiting(write_class);
-        }
-        match self.pacer.count_failed_attempt(write_class) {
-            // The cleaner has to look again for this request before its verdict counts.
-            1 => self.exhausted.set(false),
-            // Headers and checkpoints use up all that cleaning gains.
-            attempts if attempts > ATTEMPTS_MAX => return self.refuse_all(write_class, error),
-            _ => {}
-        }
-        if cleanable {
+    /// Performs a decision about a write class without space.
+    fn perform(self: &Rc<Self>, step: GateStep, write_class: WriteClass, error: &Error) {
+        tracing::trace!(shard = %self.identity.shard, ?write_class, ?step, "no space for a write");
+        if step.wake_cleaner {
             self.pacer.wake();
         }
-        if is_freeing {
-            return self.wait_or_refuse(write_class, error);
+        if step.ask_peers {
+            self.ask_other_shards();
         }
-        if !cleanable {
-            return self.refuse_all(write_class, error);
+        match step.decision {
+            GateDecision::Refuse => self.refuse_all(write_class, error),
+            GateDecision::Wait(SpaceWait::Checkpoint) => self.checkpoint_due.notify(),
+            GateDecision::Wait(SpaceWait::Cleaner | SpaceWait::OtherShards) => {}
         }
-        if self.exhausted.replace(false) {
-            match self.peer_space.replace(PeerSpace::Pending) {
-                PeerSpace::NotAsked => self.ask_other_shards(),
-                PeerSpace::Pending => {}
-                PeerSpace::Exhausted => {
-                    self.peer_space.set(PeerSpace::NotAsked);
-                    return self.refuse_all(write_class, error);
-                }
-            }
-        }
-        self.mark_waiting(write_class);
     }
 
     /// Makes the other shards clean before requests are refused.
@@ -210,16 +160,15 @@ impl Log {
         let log = self.clone();
         let request = async move {
             let gained = log.link.clean_other_shards().await;
-            log.peer_space.set(if gained { PeerSpace::NotAsked } else { PeerSpace::Exhausted });
-            log.exhausted.set(!gained);
-            log.retry_waiting();
+            log.space_gate.borrow_mut().peers_answered(gained);
+            log.work.notify();
         };
         self.reactor.spawn(request).detach();
     }
 
     /// Answers all queued requests of a write class with an error.
     fn refuse_all(&self, write_class: WriteClass, error: &Error) {
-        self.pacer.reset_attempts(write_class);
+        self.space_gate.borrow_mut().class_was_served(write_class);
         self.refused_before.set(self.next.get());
         let refused = std::mem::take(self.queues.borrow_mut().of_mut(write_class));
         let count = refused.iter().filter(|request| request.reply.is_some()).count();
@@ -252,7 +201,7 @@ impl Log {
         batch: Batch,
         write_class: WriteClass,
     ) {
-        self.pacer.reset_attempts(write_class);
+        self.space_gate.borrow_mut().class_was_served(write_class);
         let sequence = self.next.get();
         self.next.set(sequence.next());
         let layout = RecordLayout::new(scheme, room.row, batch.blocks());
@@ -273,12 +222,8 @@ impl Log {
         };
         let code: Rc<Code> = self.rows.code(scheme);
         let mut builder = StripeBuilder::new(&batch, scheme, &code, layout);
-        let writes = if self.write_in_place(&place, scheme, &mut builder) {
-            Writes::new()
-        } else {
-            let rows = builder.build(builder.rows(), &place, &self.identity.key);
-            self.start_writes(&place, scheme, &rows)
-        };
+        let rows = builder.build(&place, &self.identity.key);
+        let writes = self.start_writes(&place, scheme, &rows);
         let crcs = builder.into_crcs();
         self.count_record(&batch, scheme, layout.rows, write_class);
         let record = Rc::new(PendingRecord {
@@ -292,36 +237,7 @@ impl Log {
             written: std::cell::Cell::new(false),
         });
         self.in_flight.borrow_mut().push_back(record.clone());
-        self.finish_or_wait(record, writes);
-    }
-
-    /// Writes a record directly if all of its columns are memory of this process. Only its first
-    /// rows are buffered, and the writer does not wait. Returns false, and writes nothing, if they
-    /// are not.
-    fn write_in_place(
-        &self,
-        place: &RecordLocation,
-        scheme: Scheme,
-        builder: &mut StripeBuilder<'_>,
-    ) -> bool {
-        let (buffered_rows, rows) = (builder.buffered_rows(), builder.rows());
-        let segments = self.rows.segments.borrow();
-        let cells = (0..scheme.width())
-            .filter_map(|column| segments.cell_at(place.segment, Column::new(column), place.row))
-            .map(|cell| (cell.drive, cell.offset));
-        let written = self.rows.drives.write_in_place(cells, rows * BLOCK, |columns| {
-            if columns.len() < usize::from(scheme.width()) {
-                return false;
-            }
-            builder.emit_remaining(|column, row, cell| match columns.get_mut(column) {
-                Some(column) => column.store(row * BLOCK, cell),
-                None => panic!("a record has as many columns as its segment"),
-            });
-            let first = builder.build(buffered_rows, place, &self.identity.key);
-            columns.iter_mut().enumerate().for_each(|(index, column)| column.store(0, first.bytes(index)));
-            true
-        });
-        written == Some(true)
+        self.finish_when_written(record, writes);
     }
 
     /// Starts one write per column that is on a drive in use.
@@ -334,20 +250,8 @@ impl Log {
         (0..scheme.width()).filter_map(write).collect()
     }
 
-    /// Finishes a record immediately if its writes are done (memory drives), else in a separate
-    /// task.
-    fn finish_or_wait(self: &Rc<Self>, record: Rc<PendingRecord>, mut writes: Writes) {
-        if writes.iter().all(|(_, io)| io.is_done()) {
-            let results: Results =
-                writes.iter_mut().filter_map(|(drive, io)| Some((*drive, io.try_take()?))).collect();
-            if results.iter().all(|(_, result)| result.is_ok()) && self.has_enough_columns(&record) {
-                self.written(&record);
-                return;
-            }
-            let log = self.clone();
-            self.reactor.spawn(async move { log.finish(record, results).await }).detach();
-            return;
-        }
+    /// Finishes a record in a task of its own once its writes have completed.
+    fn finish_when_written(self: &Rc<Self>, record: Rc<PendingRecord>, writes: Writes) {
         let log = self.clone();
         let wait = async move {
             let mut results = Results::new();
@@ -465,7 +369,7 @@ impl Log {
         entries: &mut Vec<format::MapEntry>,
     ) {
         let count = item.payload();
-        let crcs = record.crcs.get(at.next_crc..at.next_crc + count as usize).unwrap_or(&[]);
+        let crcs = part(&record.crcs, at.next_crc..at.next_crc + count as usize, "R3");
         let payload = Payload { segment: record.segment, layout: record.layout, first: at.next_block, crcs };
         at.next_block += count;
         at.next_crc += count as usize;

@@ -9,12 +9,13 @@
 //!
 //! Must not know: segments, which data is moved.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use reactor::{Notify, WaitList};
 
-use super::request::{PerClass, WriteClass};
+use super::space_gate::SpaceGate;
 use crate::segments::CHUNK_BLOCKS;
 use crate::space::Space;
 
@@ -37,10 +38,6 @@ const LIVE_SHARE_URGENT: f32 = 0.95;
 /// gains are worth the space that moving takes.
 const LIVE_SHARE_SCARCE: f32 = 0.5;
 
-/// Number of failed attempts to get space, each followed by a checkpoint or cleaning, after which
-/// requests are refused.
-pub(super) const ATTEMPTS_MAX: u32 = 64;
-
 /// Number of times that segments are cleaned for repair without repair making progress.
 const REPAIR_ATTEMPTS_MAX: u32 = 16;
 
@@ -55,8 +52,8 @@ pub(crate) struct GcPacer {
     cleaning: Cell<bool>,
     /// Free segments when the cleaner last found nothing to do: with fewer, it looks again.
     idle_free_segments: Cell<u32>,
-    /// Failed attempts to get space, by write class, since its last record.
-    attempts: Cell<PerClass<u32>>,
+    /// Knows whether a request waits for space.
+    space_gate: Rc<RefCell<SpaceGate>>,
     /// Repair waits for space.
     repair_waiting: Cell<bool>,
     /// Number of times that repair found no space since it last made progress, and the smallest
@@ -74,14 +71,14 @@ pub(crate) struct GcPacer {
 }
 
 impl GcPacer {
-    pub(super) fn new(space: Arc<Space>) -> Self {
+    pub(super) fn new(space: Arc<Space>, space_gate: Rc<RefCell<SpaceGate>>) -> Self {
         Self {
             space,
             debt: Cell::new(0.0),
             cost_per_block: Cell::new(1.0),
             cleaning: Cell::new(false),
             idle_free_segments: Cell::new(u32::MAX),
-            attempts: Cell::default(),
+            space_gate,
             repair_waiting: Cell::default(),
             repair_attempts: Cell::default(),
             repair_min_left: Cell::new(u64::MAX),
@@ -233,25 +230,7 @@ impl GcPacer {
 
     /// Returns true if a request waits for space.
     fn is_urgent(&self) -> bool {
-        self.is_cleaning_for_others() || self.attempts.get().iter().any(|attempts| *attempts > 0)
-    }
-
-    /// Resets the failed attempts of a write class that has written a record, or whose requests
-    /// were refused.
-    pub(super) fn reset_attempts(&self, write_class: WriteClass) {
-        let mut attempts = self.attempts.get();
-        *attempts.of_mut(write_class) = 0;
-        self.attempts.set(attempts);
-    }
-
-    /// Counts a failed attempt of a write class to get space; returns the number in a row.
-    pub(super) fn count_failed_attempt(&self, write_class: WriteClass) -> u32 {
-        let mut attempts = self.attempts.get();
-        let count = attempts.of_mut(write_class);
-        *count += 1;
-        let count = *count;
-        self.attempts.set(attempts);
-        count
+        self.is_cleaning_for_others() || self.space_gate.borrow().is_urgent()
     }
 
     /// Makes the cleaner look for work again.

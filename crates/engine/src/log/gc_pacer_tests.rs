@@ -6,7 +6,7 @@ fn pacer() -> GcPacer {
     let space = Space::new(1, 100);
     space.set_segments(100, 0, 10);
     space.set_usage(0, 5_000, 0);
-    GcPacer::new(Arc::new(space))
+    GcPacer::new(Arc::new(space), Rc::default())
 }
 
 /// Returns how many rounds of cleaning repair gets that finds space in between but makes no

@@ -16,6 +16,7 @@ mod flush;
 mod gc_pacer;
 mod open;
 mod request;
+mod space_gate;
 mod stripe;
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,7 @@ use crate::ledger::Ledger;
 use crate::row_reader::RowReader;
 use crate::space::Space;
 use gc_pacer::GcPacer;
+use space_gate::SpaceGate;
 
 /// The identity of a shard.
 #[derive(Clone, Copy, Debug)]
@@ -105,28 +107,18 @@ pub(crate) struct Log {
     pub(crate) checkpoint_due: Notify,
     /// Payload and header blocks written since the last checkpoint began.
     pub(crate) blocks_since_checkpoint: Cell<u64>,
-    /// The write classes that wait for space or a checkpoint.
-    waits: Cell<PerClass<bool>>,
-    /// The cleaner gains nothing: waiting requests are refused unless other shards gain space.
-    exhausted: Cell<bool>,
-    /// The state of the request for space to the other shards.
-    peer_space: Cell<PeerSpace>,
+    /// Decides which write classes wait for space.
+    space_gate: Rc<RefCell<SpaceGate>>,
     /// Paces the cleaner and throttles client writes.
     pub(crate) pacer: GcPacer,
     /// A checkpoint is in progress.
     checkpointing: Cell<bool>,
-    /// The error of the last checkpoint; while it is set, no request waits for a checkpoint.
-    checkpoint_failure: RefCell<Option<Error>>,
     /// The other write classes are served before the checkpoint's next.
     others_first: Cell<bool>,
     /// The class other than the checkpoint's that was served last.
     last_served: Cell<WriteClass>,
     pub(crate) counters: Cell<LogCounters>,
     stopping: Cell<bool>,
-    /// Moved data may use the checkpoint reserve, and does not wait for a checkpoint.
-    compacting: Cell<bool>,
-    /// Checkpoints and cleaning have ended: requests that would wait for them are refused.
-    no_reclaim: Cell<bool>,
     /// The commit task has not ended.
     running: Cell<bool>,
     ended: WaitList,
@@ -136,18 +128,6 @@ pub(crate) struct Log {
     settled: WaitList,
     /// Records before this one may contain the front parts of refused requests.
     refused_before: Cell<Sequence>,
-}
-
-/// The state of the request for space to the other shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum PeerSpace {
-    /// They were not asked.
-    #[default]
-    NotAsked,
-    /// They are cleaning.
-    Pending,
-    /// They gained nothing.
-    Exhausted,
 }
 
 /// The parameters of a new log.
@@ -174,6 +154,7 @@ impl Log {
         rows: Rc<RowReader>,
         link: ControlLink,
     ) -> Rc<Self> {
+        let space_gate: Rc<RefCell<SpaceGate>> = Rc::default();
         Rc::new(Self {
             identity: start.identity,
             geometry: start.geometry,
@@ -197,18 +178,13 @@ impl Log {
             anchor: Cell::new(start.anchor),
             checkpoint_due: Notify::default(),
             blocks_since_checkpoint: Cell::new(0),
-            waits: Cell::default(),
-            exhausted: Cell::new(false),
-            peer_space: Cell::default(),
-            pacer: GcPacer::new(start.space),
+            pacer: GcPacer::new(start.space, space_gate.clone()),
+            space_gate,
             checkpointing: Cell::new(false),
-            checkpoint_failure: RefCell::default(),
             others_first: Cell::new(true),
             last_served: Cell::new(WriteClass::Cold),
             counters: Cell::default(),
             stopping: Cell::new(false),
-            compacting: Cell::new(false),
-            no_reclaim: Cell::new(false),
             running: Cell::new(true),
             ended: WaitList::default(),
             queued: Cell::default(),
@@ -299,21 +275,21 @@ impl Log {
     /// Notes that a checkpoint has ended, and retries the requests that waited for it.
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
         self.checkpointing.set(false);
-        *self.checkpoint_failure.borrow_mut() = result.as_ref().err().cloned();
-        self.retry_waiting();
+        self.space_gate.borrow_mut().checkpoint_ended(result.as_ref().err().cloned());
+        self.work.notify();
     }
 
     /// Returns the error of the last checkpoint, if it failed and no space was freed since.
     pub(crate) fn checkpoint_failure(&self) -> Option<Error> {
-        self.checkpoint_failure.borrow().clone()
+        self.space_gate.borrow().checkpoint_failure().cloned()
     }
 
     /// Notes that space was freed, and retries the requests that waited for it.
     pub(crate) fn space_freed(&self) {
-        if self.checkpoint_failure.take().is_some() {
+        if self.space_gate.borrow_mut().space_freed() {
             self.checkpoint_due.notify();
         }
-        self.retry_waiting();
+        self.work.notify();
         self.pacer.wake();
     }
 
@@ -333,28 +309,27 @@ impl Log {
     /// Notes that the cleaner has gained about a segment, or, if `gained` is false, that it cannot
     /// gain any.
     pub(crate) fn cleaning_ended(&self, gained: bool) {
-        self.exhausted.set(!gained);
-        let is_waited_for =
-            self.waits.get().iter().any(|waits| *waits) || self.pacer.is_cleaning_for_others();
+        let is_waited_for = self.space_gate.borrow().is_waited_for() || self.pacer.is_cleaning_for_others();
+        self.space_gate.borrow_mut().cleaning_ended(gained);
         self.pacer.cleaning_ended(gained);
         if gained && is_waited_for {
             self.checkpoint_due.notify();
         } else if !gained {
-            self.retry_waiting();
+            self.work.notify();
         }
     }
 
     fn retry_waiting(&self) {
-        self.waits.set(PerClass::default());
+        self.space_gate.borrow_mut().retry();
         self.work.notify();
     }
 
     /// Begins to stop: requests that need no reclaimed space are still committed.
     pub(crate) fn begin_stop(&self) {
-        self.no_reclaim.set(true);
+        self.space_gate.borrow_mut().end_reclaim();
         self.checkpoint_due.notify();
         self.pacer.stop();
-        self.retry_waiting();
+        self.work.notify();
     }
 
     /// Ends the commit task once the queues are empty; later requests are refused.

@@ -80,7 +80,7 @@ impl Log {
     /// Returns the allocation priority of a write class.
     pub(super) fn priority(&self, write_class: WriteClass) -> AllocPriority {
         match write_class {
-            WriteClass::Cold if self.compacting.get() => AllocPriority::Checkpoint,
+            WriteClass::Cold if self.space_gate.borrow().is_compacting() => AllocPriority::Checkpoint,
             _ => write_class.priority(),
         }
     }
@@ -88,7 +88,7 @@ impl Log {
     /// Sets whether moved data may use the checkpoint reserve. Only a compaction, which makes sure
     /// that enough of it remains for checkpoints, sets this.
     pub(crate) fn set_compacting(&self, compacting: bool) {
-        self.compacting.set(compacting);
+        self.space_gate.borrow_mut().set_compacting(compacting);
     }
 
     /// Returns how many blocks fit into the open segment of moved data during a compaction.
@@ -203,6 +203,7 @@ impl Log {
             let log = self.clone();
             let open_spare = async move {
                 // Without space there is no spare; the write that needs the segment gets the error.
+                // Any other error has failed or closed the pool, which later requests report.
                 let opened = log.open_segment(class, AllocPriority::User).await;
                 let open = log.open.of(class);
                 open.spares.borrow_mut().extend(opened.ok());

@@ -2,8 +2,7 @@
 //!
 //! The payload is copied exactly once, because its owner (a guest) may change it at any time: the
 //! CRC and the parity are those of the copy. Unused cells are zero, so that every row is a codeword
-//! (R2). A record is either built as a whole, or row by row in one buffer; the rows of the header
-//! come last, because it holds the CRCs of all others.
+//! (R2). The rows of the header are encoded last, because it holds the CRCs of all others.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -31,7 +30,7 @@ pub(super) struct StripeBuilder<'a> {
 /// Inline storage for short records; longer ones are allocated.
 type Cells = SmallVec<[Source; 16]>;
 
-/// The columns of the first rows of a record, or of all rows.
+/// The columns of a record.
 pub(super) struct StripeColumns {
     buffer: Buffer,
     column_bytes: usize,
@@ -54,50 +53,21 @@ impl<'a> StripeBuilder<'a> {
         Self { batch, code, shape, cells, crcs }
     }
 
-    /// Returns the number of rows of the record.
-    pub(super) fn rows(&self) -> usize {
-        self.shape.rows
-    }
-
-    /// Returns the number of first rows that are built in one buffer: those of the header, or all
-    /// rows of a mirror, whose columns are short and equal.
-    pub(super) fn buffered_rows(&self) -> usize {
-        if self.shape.data == 1 { self.shape.rows } else { self.shape.header_rows() }
-    }
-
-    /// Builds the remaining rows one after the other in a buffer that stays in the L1 cache. `take`
-    /// receives each cell with its column and row.
-    pub(super) fn emit_remaining(&mut self, take: impl FnMut(usize, usize, &[u8])) {
-        let rows = self.buffered_rows()..self.shape.rows;
-        if rows.is_empty() {
-            return;
-        }
-        let mut row = Buffer::new(self.shape.columns * BLOCK);
-        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of our
-        // buffer.
-        unsafe {
-            self.code.encode_rows_copy(rows, &self.cells, row.as_mut_slice(), &mut self.crcs, take);
-        }
-    }
-
-    /// Builds the first `count` rows, at least those of the header, after all others.
-    pub(super) fn build(&mut self, count: usize, place: &RecordLocation, key: &PoolKey) -> StripeColumns {
-        let column_bytes = count * BLOCK;
+    /// Builds the columns. The header's rows are encoded last, because the header holds the CRCs of
+    /// the payload.
+    pub(super) fn build(&mut self, place: &RecordLocation, key: &PoolKey) -> StripeColumns {
+        let column_bytes = self.shape.rows * BLOCK;
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
-        let buffered_rows = self.shape.header_rows();
-        assert!(
-            buffered_rows <= count && count <= self.shape.rows,
-            "the header's rows are laid out together"
-        );
+        let header_rows = self.shape.header_rows();
         let mirrored = self.shape.data == 1;
         if mirrored {
             self.copy(buffer.as_mut_slice());
         } else {
-            self.copy_and_encode(count, buffered_rows, buffer.as_mut_slice());
+            self.copy_and_encode(header_rows, buffer.as_mut_slice());
         }
         self.write_header(place, key, buffer.as_mut_slice());
         if !mirrored {
-            self.encode_rows(buffered_rows, column_bytes, buffer.as_mut_slice());
+            self.encode_rows(header_rows, column_bytes, buffer.as_mut_slice());
         }
         StripeColumns { buffer, column_bytes, mirrored }
     }
@@ -139,30 +109,15 @@ impl<'a> StripeBuilder<'a> {
         }
     }
 
-    /// Fills all cells of the first `count` rows, with zeros for header and unused cells, and
-    /// encodes all but the first `buffered_rows` of them, which hold the header.
-    fn copy_and_encode(&mut self, count: usize, buffered_rows: usize, bytes: &mut [u8]) {
-        let (mut data, mut parity) = columns(bytes, count * BLOCK, self.shape.data);
-        if count == self.shape.rows {
-            // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of
-            // `bytes`.
-            unsafe {
-                let (cells, crcs) = (&self.cells, &mut self.crcs);
-                self.code.encode_record_copy(BLOCK, buffered_rows, cells, &mut data, crcs, &mut parity);
-            }
-            return;
-        }
-        let first_of = |column: &[Source]| column.iter().copied().take(count).collect::<SmallVec<[_; 8]>>();
-        let cells: SmallVec<[Source; 32]> =
-            self.cells.chunks_exact(self.shape.rows).flat_map(first_of).collect();
-        let mut crcs: SmallVec<[u32; 32]> = SmallVec::from_elem(0, cells.len());
-        // SAFETY: as above.
+    /// Fills all cells, with zeros for header and unused cells, and encodes all rows but the first
+    /// `header_rows`.
+    fn copy_and_encode(&mut self, header_rows: usize, bytes: &mut [u8]) {
+        let (mut data, mut parity) = columns(bytes, self.shape.rows * BLOCK, self.shape.data);
+        let (cells, crcs) = (&self.cells, &mut self.crcs);
+        // SAFETY: each source is a whole block of a span that the batch keeps alive, outside of
+        // `bytes`.
         unsafe {
-            self.code.encode_record_copy(BLOCK, buffered_rows, &cells, &mut data, &mut crcs, &mut parity)
-        };
-        let all = self.crcs.chunks_exact_mut(self.shape.rows);
-        for (all, first) in all.zip(crcs.chunks_exact(count)) {
-            all.iter_mut().zip(first).for_each(|(place, crc)| *place = *crc);
+            self.code.encode_record_copy(BLOCK, header_rows, cells, &mut data, crcs, &mut parity);
         }
     }
 
@@ -180,14 +135,6 @@ impl StripeColumns {
     /// Returns the bytes to write to a column.
     pub(super) fn column(&self, column: u8) -> Span {
         self.buffer.span().slice(self.place(usize::from(column)))
-    }
-
-    /// Returns the bytes of a column, before any span of it was handed out.
-    pub(super) fn bytes(&self, column: usize) -> &[u8] {
-        match self.buffer.as_slice().get(self.place(column)) {
-            Some(bytes) => bytes,
-            None => panic!("a record has as many columns as its segment"),
-        }
     }
 
     fn place(&self, column: usize) -> Range<usize> {

@@ -7,6 +7,7 @@ use reactor::WaitList;
 use smallvec::SmallVec;
 
 use super::{LEVEL_BITS, Layer, Map, MissingNode, Node, NodeRef, height_for, index_at, slot_at};
+use crate::invariant::{part, to_index};
 
 /// Leaves pinned for one operation.
 pub(crate) type Pins = SmallVec<[NodeRef; 2]>;
@@ -45,11 +46,11 @@ impl Map {
                     return Err(load);
                 }
             };
-            let taken = usize::try_from(until.min(end) - next).unwrap_or(usize::MAX);
+            let taken = to_index(until.min(end) - next);
             match found {
                 Ok(leaf) => {
                     let start = slot_at(next, 0);
-                    let run = self.nodes[leaf].entries.get(start..start + taken).unwrap_or(&[]);
+                    let run = part(&self.nodes[leaf].entries[..], start..start + taken, "R1");
                     entries.extend_from_slice(run);
                 }
                 Err(entry) => entries.resize(entries.len() + taken, entry),

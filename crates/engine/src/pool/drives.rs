@@ -6,6 +6,7 @@ use reactor::{Buffer, IoError};
 
 use crate::drive_source::DriveSource;
 use crate::geometry::SuperblockSlot;
+use crate::invariant::to_index;
 use crate::superblocks::{SuperblockRead, read_superblocks};
 
 /// The contents of a drive with respect to pools.
@@ -88,7 +89,7 @@ pub async fn identify(source: &dyn DriveSource) -> DriveContents {
 /// When the drive cannot be written.
 pub async fn erase(source: &dyn DriveSource) -> Result<(), IoError> {
     let drive = source.open();
-    let blank = Buffer::zeroed(usize::try_from(SUPERBLOCK_SLOT).unwrap_or(0));
+    let blank = Buffer::zeroed(to_index(SUPERBLOCK_SLOT));
     for slot in SuperblockSlot::BOTH {
         drive.write(slot.offset(), &[blank.span()]).await?;
     }

@@ -41,21 +41,23 @@ impl Pool {
     /// # Errors
     /// `NotFound` if the drive is not in use; `Invalid` if too few other drives remain for the
     /// scheme; `Busy` while the drive is being resynced.
-    pub async fn evacuate_drive(&self, index: u16) -> Result<()> {
+    pub async fn remove_drive(&self, index: u16) -> Result<()> {
         self.set_draining(index, true).await
     }
 
-    /// Cancels the draining of a drive. Migrated data stays on the other drives.
+    /// Cancels the removal of a drive, and clears its error count. Migrated data stays on the other
+    /// drives.
     ///
     /// # Errors
-    /// `NotFound` if the drive is not in use.
-    pub async fn keep_drive(&self, index: u16) -> Result<()> {
+    /// `NotFound` if the drive is not in use; `Invalid` if it is not being removed and has no
+    /// errors.
+    pub async fn cancel_remove_drive(&self, index: u16) -> Result<()> {
         self.set_draining(index, false).await
     }
 
     async fn set_draining(&self, index: u16, draining: bool) -> Result<()> {
         let drive = format::DriveIndex::new(index);
-        let change = move |control: Rc<Control>| async move { control.evacuate_drive(drive, draining).await };
+        let change = move |control: Rc<Control>| async move { control.remove_drive(drive, draining).await };
         self.inner.control.call(change).await?
     }
 }

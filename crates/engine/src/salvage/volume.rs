@@ -9,6 +9,7 @@ use super::Salvage;
 use super::catalogue::SalvageableVolume;
 use super::survey::{RunCursor, VolumeSurvey, survey};
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::{part, to_index};
 use crate::shard::{BlockState, Probe};
 
 /// Runs of blocks after which [`SalvageVolume::extents`] may return early.
@@ -133,10 +134,10 @@ impl SalvageVolume {
         if start == offset && end == offset + length {
             return Ok(self.read_blocks(start, into).await);
         }
-        let around = Buffer::new(index(end - start));
+        let around = Buffer::new(to_index(end - start));
         let lost = self.read_blocks(start, &around.span()).await;
-        let skip = index(offset - start);
-        into.copy_from(0, around.as_slice().get(skip..skip + into.len()).unwrap_or(&[]));
+        let skip = to_index(offset - start);
+        into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
         let clipped = lost.into_iter().filter_map(|range| {
             let (first, last) =
                 (range.offset.max(offset), (range.offset + range.length).min(offset + length));
@@ -152,8 +153,8 @@ impl SalvageVolume {
         while next < end {
             let until = volume.slices.end_of_slice(next).min(end);
             let (shard, local) = volume.slices.locate(next);
-            let at = index(next * BLOCK as u64 - offset);
-            let part = into.slice(at..at + index((until - next) * BLOCK as u64));
+            let at = to_index(next * BLOCK as u64 - offset);
+            let part = into.slice(at..at + to_index((until - next) * BLOCK as u64));
             let Some(shard) = self.salvage.shards.get(shard) else { break };
             for run in shard.read(&volume.chain, local, &part, self.salvage.accept_stale).await {
                 let first = (next + run.block - local) * BLOCK as u64;
@@ -231,9 +232,4 @@ impl SalvageVolume {
         );
         Error::new(ErrorKind::Stale, message)
     }
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn index(number: u64) -> usize {
-    number as usize
 }

@@ -11,6 +11,7 @@ use super::Shard;
 use crate::drives::DriveEpoch;
 use crate::error::Result;
 use crate::in_flight::InFlight;
+use crate::invariant::part;
 use crate::map::Map;
 use crate::row_reader::{BlockRun, CachedCells, ReadOutcome, SegmentPin};
 
@@ -53,16 +54,10 @@ impl Shard {
         }
         let mut pieces = plan(&entries, into);
         for index in 0..pieces.len() {
-            if let Some(next) = pieces.get(index + 1) {
-                self.rows.prefetch_hint(next.run.address);
-            }
             let Some(piece) = pieces.get_mut(index) else { continue };
             piece.pin = Some(self.rows.pin(piece.run.address.segment()));
             let target = piece.target(into);
-            piece.done = self.rows.copy_run(piece.run, &crcs_of(&entries, piece), &target);
-            if !piece.done {
-                piece.started = self.rows.start_read(piece.run.address, &[target]);
-            }
+            piece.started = self.rows.start_read(piece.run.address, &[target]);
         }
         self.finish_runs(layer, block, &entries, &mut pieces, into).await
     }
@@ -72,15 +67,6 @@ impl Shard {
         let Ok(layer) = self.layer_of(volume) else { return };
         if let Some(entry) = self.ledger.map.borrow().peek(layer, block) {
             reactor::prefetch(std::ptr::from_ref(entry).cast(), size_of_val(entry));
-        }
-    }
-
-    /// Hints to a block's drive that the block will be read next.
-    pub(crate) fn prefetch_hint(&self, volume: VolumeId, block: u64) {
-        let Ok(layer) = self.layer_of(volume) else { return };
-        let address = self.ledger.map.borrow().peek(layer, block).and_then(|entry| entry.address());
-        if let Some(address) = address {
-            self.rows.prefetch_hint(address);
         }
     }
 
@@ -137,7 +123,7 @@ impl Shard {
             let Some((drive, io)) = piece.started.take() else { continue };
             let crcs = crcs_of(entries, piece);
             let read = self.rows.finish_read(piece.run, &crcs, &piece.target(into), drive, io).await;
-            let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
+            let suspects = part(entries, piece.at..piece.at + piece.run.count as usize, "R1");
             piece.done = read.is_ok();
             let noted = self.handle_outcome(read, layer, block + piece.at as u64, suspects).await;
             outcome = outcome.and(noted);
@@ -152,7 +138,7 @@ impl Shard {
             let rebuilt = self.rows.rebuild_run(piece.run, &crcs, &piece.target(into), &have).await;
             let rebuilt = rebuilt.map(|()| ReadOutcome::Degraded);
             let at = block + piece.at as u64;
-            let suspects = entries.get(piece.at..piece.at + piece.run.count as usize).unwrap_or(&[]);
+            let suspects = part(entries, piece.at..piece.at + piece.run.count as usize, "R1");
             self.handle_outcome(rebuilt, layer, at, suspects).await?;
         }
         Ok(())

@@ -29,9 +29,6 @@ use crate::segments::Incomplete;
 const WINDOW_BYTES: usize = 4 << 20;
 /// Maximum bytes read at once in one column: more is no faster.
 const COLUMN_BYTES: usize = 1 << 20;
-/// The same limit for memory drives, which this thread copies: all columns stay in its cache until
-/// they are written.
-const CACHED_BYTES: usize = 64 << 10;
 /// Bytes of a column that are computed or verified before the task yields.
 const YIELD_BYTES: usize = 64 << 10;
 
@@ -87,10 +84,9 @@ impl RebuildJob {
         u64::from(self.segment.rows) * self.targets.len() as u64 * BLOCK as u64
     }
 
-    /// Returns the number of rows to read under this permit, from memory drives or others.
-    pub(super) fn piece_rows(&self, permit: &BackgroundPermit<'_>, in_memory: bool) -> u32 {
-        let most = if in_memory { CACHED_BYTES } else { COLUMN_BYTES };
-        let column = (WINDOW_BYTES / usize::from(self.segment.scheme.data())).min(most);
+    /// Returns the number of rows to read under this permit.
+    pub(super) fn piece_rows(&self, permit: &BackgroundPermit<'_>) -> u32 {
+        let column = (WINDOW_BYTES / usize::from(self.segment.scheme.data())).min(COLUMN_BYTES);
         u32::try_from(permit.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
     }
 }

@@ -5,6 +5,7 @@ use format::{Item, UnmapMode};
 use super::headers::ScannedRecord;
 use super::walk::{pin_leaves, walk_map};
 use crate::error::Result;
+use crate::invariant::part;
 use crate::ledger::{Ledger, Payload};
 use crate::map::Pins;
 use crate::row_reader::RowReader;
@@ -20,7 +21,7 @@ pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &Sc
     for item in &record.header.items {
         let count = item.payload();
         let skip = (first - header_blocks) as usize;
-        let crcs = record.header.crcs.get(skip..skip + count as usize).unwrap_or(&[]);
+        let crcs = part(&record.header.crcs, skip..skip + count as usize, "R3");
         let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
         replay_item(ledger, rows, item, &payload).await?;
         first += count;

@@ -49,7 +49,7 @@ pub(crate) struct ShardPlan {
     pub(crate) geometry: Geometry,
     /// The shard's record in the superblock.
     pub(crate) record: ShardRecord,
-    /// The pool was closed cleanly: there is nothing to replay.
+    /// True if the pool was closed cleanly: all records of the log are complete.
     pub(crate) clean: bool,
     /// The drives; `None` for drives that must not be used.
     pub(crate) drives: Vec<Option<Arc<dyn DriveSource>>>,

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::walk::read_entry;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::Geometry;
+use crate::invariant::element;
 use crate::log::{Effect, Log, Request, WriteClass};
 use crate::row_reader::RowReader;
 
@@ -124,7 +125,7 @@ impl StoredTables {
 
         let root = CheckpointRoot { tables: table_counts, indexes, ..contents.root.clone() };
         let entries = store_blocks(log, 1, pointers.len() + blocks.len(), &[root.encode()]).await?;
-        let entry = entries.first().copied().unwrap_or_default();
+        let entry = element(&entries, 0, "S1");
         let old = std::mem::replace(&mut self.inner.borrow_mut().root, entry);
         replace_pointers(rows, &[old], &[entry]);
         Ok(entry)

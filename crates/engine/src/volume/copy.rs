@@ -12,6 +12,7 @@ use reactor::Buffer;
 
 use super::AttachedVolume;
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::to_index;
 use crate::join_all::join_all;
 
 /// Bytes that are read and written at once.
@@ -62,7 +63,7 @@ impl AttachedVolume {
                 let bytes = COPY_PIECE.min(done + window - at);
                 async move {
                     // A piece is far smaller than the memory of any machine.
-                    let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
+                    let buffer = Buffer::new(to_index(bytes));
                     source.read(from + at, &buffer.span()).await?;
                     self.write(offset + at, &buffer.span()).await
                 }

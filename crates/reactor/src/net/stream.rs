@@ -150,6 +150,11 @@ impl Stream {
         self.peer
     }
 
+    /// Returns the address of this end of a TCP connection.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        rustix::net::getsockname(&self.connection.0).ok()?.try_into().ok()
+    }
+
     /// Detaches the connection, so that another reactor can attach it.
     ///
     /// # Panics

@@ -233,9 +233,9 @@ impl SwarmRun {
     pub(super) async fn evacuate(&self, pool: &Pool) {
         let Ok(status) = pool.status().await else { return };
         let drive = self.random.choose(&status.drives).index;
-        let result = pool.evacuate_drive(drive).await;
+        let result = pool.remove_drive(drive).await;
         self.trace(|| format!("drive {drive} is to be drained: {result:?}"));
-        self.tolerate_refusal(pool, "evacuate_drive", result, &status).await;
+        self.tolerate_refusal(pool, "remove_drive", result, &status).await;
     }
 
     /// Cancels the drain of a drive.
@@ -247,9 +247,9 @@ impl SwarmRun {
             return;
         }
         let drive = *self.random.choose(&leaving);
-        let result = pool.keep_drive(drive).await;
+        let result = pool.cancel_remove_drive(drive).await;
         self.trace(|| format!("drain of drive {drive} is cancelled: {result:?}"));
-        self.tolerate_refusal(pool, "keep_drive", result, &status).await;
+        self.tolerate_refusal(pool, "cancel_remove_drive", result, &status).await;
     }
 
     /// Allows the refusals of a drain or its cancellation. The drive may not be in use, too few

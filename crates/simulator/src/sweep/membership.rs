@@ -1,15 +1,15 @@
 //! Sweep operations that add, drain, replace, return or retire drives during writes, and the checks
 //! after the cut.
 //!
-//! The newest superblock must be safe to rely on: the pool is verified without as many drives as
-//! the superblock's member states still allow to lose. Then all drives return, repair completes,
+//! The superblocks must be safe to rely on: the pool is verified without as many drives as
+//! their member states still allow to lose. Then all drives return, repair completes,
 //! and the same is verified again.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{AttachedVolume, MemberDrive, Pool, RepairLimits, RepairState};
+use engine::{AttachedVolume, MemberDrive, Pool, PoolLabel, RepairLimits, RepairState};
 use format::DriveState;
 use reactor::{Buffer, Reactor};
 
@@ -48,7 +48,7 @@ pub(super) async fn perform(
             add.await?;
         }
         if matches!(operation, SweepOp::Evacuate | SweepOp::ReplaceDrive) {
-            over.evacuate_drive(0).await?;
+            over.remove_drive(0).await?;
         }
         if operation == SweepOp::Retire {
             read_until_drained(&over, &bad).await?;
@@ -139,8 +139,16 @@ pub(super) fn verify_without_drives(
 ) -> Result<Vec<usize>, String> {
     let members = machine.members();
     let is_dead = |index: usize| machine.disks.get(index).is_some_and(|disk| disk.is_dead());
+    // A crash during a publication leaves superblocks of two generations. A rebuilt drive counts
+    // as lost until its removal is published on every drive in use (C1).
+    let labels = machine.labels();
+    let is_in_use = |drive| members.iter().any(|member| member.id == drive && member.state.is_in_use());
+    let lists_as_lost = |label: &PoolLabel, index: usize| {
+        is_in_use(label.drive) && label.members.get(index).is_some_and(|member| member.state.counts_as_lost())
+    };
+    let is_listed_as_lost = |index: usize| labels.iter().any(|label| lists_as_lost(label, index));
     let is_lost = |(index, member): (usize, &MemberDrive)| {
-        member.state.counts_as_lost() || member.state.is_in_use() && is_dead(index)
+        is_listed_as_lost(index) || member.state.is_in_use() && is_dead(index)
     };
     let lost = members.iter().enumerate().filter(|member| is_lost(*member)).count();
     // The data on a bad drive counts as lost.

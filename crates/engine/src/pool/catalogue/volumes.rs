@@ -12,6 +12,7 @@ use reactor::{Buffer, Reactor};
 use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fair::RateLimits;
+use crate::invariant::to_index;
 use crate::shard::Shard;
 use crate::volume_uid::VolumeUid;
 
@@ -245,9 +246,9 @@ impl Catalogue {
         let within = from % BLOCK as u64;
         if within != 0 {
             let (index, block) = shared.slices.locate(from / BLOCK as u64);
-            let zeros = Buffer::zeroed(BLOCK - usize::try_from(within).unwrap_or(0));
+            let zeros = Buffer::zeroed(BLOCK - to_index(within));
             let (volume, span) = (shared.id, zeros.span());
-            let at = usize::try_from(within).unwrap_or(0);
+            let at = to_index(within);
             if let Some(shard) = self.shards.get(index) {
                 let zero =
                     move |shard: Rc<Shard>| async move { shard.write_bytes(volume, block, at, &span).await };

@@ -169,8 +169,7 @@ impl Shard {
             let may_proceed = || self.may_repair() && !self.is_paused();
             let permit = self.repair.throttle.acquire(&self.repair_limits, may_proceed).await;
             let Some(permit) = permit else { continue };
-            let in_memory = self.rows.drives.are_in_memory();
-            let count = job.piece_rows(&permit, in_memory).min(job.segment.rows - row);
+            let count = job.piece_rows(&permit).min(job.segment.rows - row);
             rebuild.write_rows(Row::new(row), count).await?;
             row += count;
             let bytes = u64::from(count) * job.targets.len() as u64 * BLOCK_BYTES;

@@ -9,6 +9,7 @@ use reactor::{Buffer, Span};
 
 use super::{LayerChain, Purpose, ResolvedEntry, SalvageShard, rest_of_leaf};
 use crate::error::{Error, ErrorKind, ErrorLocation};
+use crate::invariant::{part, to_index};
 use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
 
@@ -73,7 +74,7 @@ impl SalvageShard {
         let mut at = 0;
         while at < count {
             let part = rest_of_leaf(block + at).min(count - at);
-            let bytes = index(at) * BLOCK..index(at + part) * BLOCK;
+            let bytes = to_index(at) * BLOCK..to_index(at + part) * BLOCK;
             self.read_leaf(chain, block + at, &into.slice(bytes), accept_stale, &mut lost).await;
             at += part;
         }
@@ -92,7 +93,7 @@ impl SalvageShard {
         let shown = self.entries(chain, block, into.len() / BLOCK).await;
         let mut at = 0;
         while let Some(first) = shown.get(at) {
-            let run = run_of(shown.get(at..).unwrap_or(&[]));
+            let run = run_of(part(&shown, at..shown.len(), "R1"));
             let target = into.slice(at * BLOCK..(at + run) * BLOCK);
             let place = block + at as u64;
             match first.entry.mapping() {
@@ -106,7 +107,7 @@ impl SalvageShard {
                     note(lost, place, run as u64, self.unknown_error(chain, place));
                 }
                 Mapping::Block { address, .. } => {
-                    let of = shown.get(at..at + run).unwrap_or(&[]);
+                    let of = part(&shown, at..at + run, "R1");
                     self.read_run(chain, place, address, of, &target, lost).await;
                 }
             }
@@ -209,10 +210,10 @@ impl SalvageShard {
             return vec![StateRun { blocks: until.min(end) - block, state, stale: false }];
         }
         let count = rest_of_leaf(block).min(end - block);
-        let shown = self.entries(chain, block, index(count)).await;
+        let shown = self.entries(chain, block, to_index(count)).await;
         let mut lost = Vec::new();
         if *probe == Probe::Read {
-            let buffer = Buffer::new(index(count) * BLOCK);
+            let buffer = Buffer::new(to_index(count) * BLOCK);
             lost = self.read(chain, block, &buffer.span(), true).await;
         }
         let is_lost = |at: u64, address: Address| match probe {
@@ -282,11 +283,6 @@ impl SalvageShard {
 
 /// Number of levels of the largest map.
 pub(super) const LEVELS: u8 = 5;
-
-#[allow(clippy::cast_possible_truncation)]
-fn index(number: u64) -> usize {
-    number as usize
-}
 
 fn crc_of(entry: MapEntry) -> u32 {
     match entry.mapping() {

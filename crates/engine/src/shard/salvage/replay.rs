@@ -6,6 +6,7 @@
 use format::{Item, LayerBlock, LayerId, MapEntry, NODE_ENTRIES, UnmapMode};
 
 use super::{EntryRun, SalvageShard};
+use crate::invariant::{element, part};
 use crate::ledger::Payload;
 use crate::map::{NodeRef, Pins};
 use crate::shard::LEAF_BLOCKS;
@@ -20,7 +21,7 @@ impl SalvageShard {
         for item in &record.header.items {
             let count = item.payload();
             let skip = (first - header_blocks) as usize;
-            let crcs = record.header.crcs.get(skip..skip + count as usize).unwrap_or(&[]);
+            let crcs = part(&record.header.crcs, skip..skip + count as usize, "R3");
             let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
             self.replay_item(item, &payload).await;
             first += count;
@@ -38,7 +39,7 @@ impl SalvageShard {
             Item::Move { layer, block, from, .. } => {
                 let leaves = self.pin_existing(layer, block.get(), count).await;
                 self.for_each(&leaves, block, payload, |index, entry| {
-                    let crc = payload.crcs.get(index as usize).copied().unwrap_or(0);
+                    let crc = element(payload.crcs, index as usize, "R3");
                     entry == MapEntry::block(from.plus_rows(index), crc)
                 });
                 self.ledger.unpin(&leaves);

@@ -8,6 +8,7 @@
 use format::{Item, LayerId, MapEntry, SegmentId, Sequence};
 
 use super::{EntryRun, SalvageShard};
+use crate::invariant::part;
 use crate::ledger::Payload;
 use crate::map::MissingNode;
 use crate::shard::headers::{HeaderReader, ScannedRecord};
@@ -70,7 +71,7 @@ impl SalvageShard {
         let mut first = header_blocks;
         for item in &record.header.items {
             let skip = (first - header_blocks) as usize;
-            let crcs = record.header.crcs.get(skip..skip + item.payload() as usize).unwrap_or(&[]);
+            let crcs = part(&record.header.crcs, skip..skip + item.payload() as usize, "R3");
             let payload = Payload { segment: place.segment, layout: record.layout, first, crcs };
             first += item.payload();
             match *item {

@@ -1,0 +1,173 @@
+//! The space gate alone: its transitions, and random histories of events.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::ErrorKind;
+
+const ALL: [WriteClass; 5] =
+    [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing, WriteClass::Checkpoint];
+
+fn failed() -> Option<Error> {
+    Some(Error::new(ErrorKind::NoSpace, "no segment for the checkpoint"))
+}
+
+#[test]
+fn a_class_waits_for_the_cleaner_then_the_peers_then_is_refused() {
+    let mut gate = SpaceGate::default();
+    let step = gate.no_free_segment(WriteClass::User, || false);
+    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Cleaner));
+    assert!(step.wake_cleaner && !step.ask_peers && gate.is_urgent());
+    gate.cleaning_ended(false);
+    assert_eq!(gate.wait_of(WriteClass::User), None, "the verdict of the cleaner retries");
+    let step = gate.no_free_segment(WriteClass::User, || false);
+    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::OtherShards));
+    assert!(step.ask_peers);
+    let step = gate.no_free_segment(WriteClass::Trim, || false);
+    assert_eq!((step.decision, step.ask_peers), (GateDecision::Wait(SpaceWait::OtherShards), false));
+    gate.peers_answered(false);
+    assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, GateDecision::Refuse);
+    gate.class_was_served(WriteClass::User);
+    assert!(!gate.is_urgent());
+}
+
+#[test]
+fn freed_segments_make_all_classes_of_lower_priority_wait_for_the_checkpoint() {
+    let mut gate = SpaceGate::default();
+    let step = gate.no_free_segment(WriteClass::Trim, || true);
+    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Checkpoint));
+    assert_eq!(gate.wait_of(WriteClass::User), Some(SpaceWait::Checkpoint));
+    assert_eq!(gate.wait_of(WriteClass::Freeing), None, "its reserve is not used up");
+    gate.checkpoint_ended(failed());
+    assert!(!gate.is_waited_for());
+    assert_eq!(gate.no_free_segment(WriteClass::Trim, || true).decision, GateDecision::Refuse);
+    assert!(gate.space_freed(), "the checkpoint is tried again");
+    let step = gate.no_free_segment(WriteClass::Trim, || true);
+    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Checkpoint));
+}
+
+#[test]
+fn moved_data_of_a_compaction_never_waits_for_the_checkpoint() {
+    let mut gate = SpaceGate::default();
+    gate.needs_checkpoint(WriteClass::Freeing);
+    assert_eq!(gate.wait_of(WriteClass::Cold), Some(SpaceWait::Checkpoint));
+    gate.set_compacting(true);
+    assert_eq!(gate.wait_of(WriteClass::Cold), None);
+    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, GateDecision::Refuse);
+    gate.set_compacting(false);
+    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, GateDecision::Wait(SpaceWait::Checkpoint));
+}
+
+#[test]
+fn attempts_without_a_record_are_bounded() {
+    for class in [WriteClass::User, WriteClass::Trim, WriteClass::Freeing] {
+        let mut gate = SpaceGate::default();
+        let refused = (1..=1000).find(|_| {
+            let step = gate.no_free_segment(class, || true);
+            gate.checkpoint_ended(None);
+            step.decision == GateDecision::Refuse
+        });
+        assert_eq!(refused, Some(ATTEMPTS_MAX + 1));
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    NoSegment(usize, bool),
+    NeedsCheckpoint(usize),
+    Served(usize),
+    PeersAnswered(bool),
+    CheckpointEnded(bool),
+    SpaceFreed,
+    CleaningEnded(bool),
+    Compacting(bool),
+    EndReclaim,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        8 => (0..ALL.len(), any::<bool>()).prop_map(|(class, freeing)| Event::NoSegment(class, freeing)),
+        2 => (0..ALL.len()).prop_map(Event::NeedsCheckpoint),
+        2 => (0..ALL.len()).prop_map(Event::Served),
+        2 => any::<bool>().prop_map(Event::PeersAnswered),
+        2 => any::<bool>().prop_map(Event::CheckpointEnded),
+        1 => Just(Event::SpaceFreed),
+        3 => any::<bool>().prop_map(Event::CleaningEnded),
+        1 => any::<bool>().prop_map(Event::Compacting),
+        1 => Just(Event::EndReclaim),
+    ];
+    proptest::collection::vec(event, 0..200)
+}
+
+proptest! {
+    /// In any history, the peers are asked once at a time, classes that a checkpoint needs never
+    /// wait for one, nothing waits once reclaim has ended, and the log has a reason to refuse.
+    #[test]
+    fn random_histories_keep_the_promises(events in events()) {
+        let mut gate = SpaceGate::default();
+        let (mut asked, mut ended, mut since_served) = (false, false, [0u32; 5]);
+        for event in events {
+            match event {
+                Event::NoSegment(class, freeing) => {
+                    let before = (gate.cleaner_exhausted, gate.peers, gate.checkpoint_failure.is_some());
+                    let step = gate.no_free_segment(ALL[class], || freeing);
+                    prop_assert!(!(step.ask_peers && asked), "the peers are asked once at a time");
+                    asked |= step.ask_peers;
+                    let cleanable = !matches!(ALL[class], WriteClass::Cold | WriteClass::Checkpoint);
+                    match step.decision {
+                        GateDecision::Wait(wait) => {
+                            prop_assert!(!ended);
+                            prop_assert_eq!(gate.wait_of(ALL[class]), Some(wait));
+                            let counted = wait != SpaceWait::OtherShards || step.wake_cleaner;
+                            since_served[class] += u32::from(counted);
+                            prop_assert!(since_served[class] <= ATTEMPTS_MAX);
+                            prop_assert!(wait == SpaceWait::Checkpoint || cleanable);
+                        }
+                        GateDecision::Refuse => {
+                            since_served[class] += 1;
+                            let exhausted = before.0 && before.1 == PeerSpace::Exhausted;
+                            let reason = ended || before.2 || !cleanable || exhausted
+                                || since_served[class] > ATTEMPTS_MAX;
+                            prop_assert!(reason, "refused without a reason");
+                            gate.class_was_served(ALL[class]);
+                            since_served[class] = 0;
+                        }
+                    }
+                }
+                Event::NeedsCheckpoint(class) => {
+                    if gate.needs_checkpoint(ALL[class]).decision == GateDecision::Refuse {
+                        gate.class_was_served(ALL[class]);
+                        since_served[class] = 0;
+                    }
+                }
+                Event::Served(class) => {
+                    gate.class_was_served(ALL[class]);
+                    since_served[class] = 0;
+                }
+                Event::PeersAnswered(gained) if asked => {
+                    asked = false;
+                    gate.peers_answered(gained);
+                    prop_assert!(!gate.is_waited_for());
+                }
+                Event::PeersAnswered(_) => {}
+                Event::CheckpointEnded(succeeds) => {
+                    gate.checkpoint_ended(if succeeds { None } else { failed() });
+                    prop_assert!(!gate.is_waited_for());
+                }
+                Event::SpaceFreed => {
+                    gate.space_freed();
+                    prop_assert!(!gate.is_waited_for() && gate.checkpoint_failure().is_none());
+                }
+                Event::CleaningEnded(gained) => gate.cleaning_ended(gained),
+                Event::Compacting(compacting) => gate.set_compacting(compacting),
+                Event::EndReclaim => {
+                    ended = true;
+                    gate.end_reclaim();
+                }
+            }
+            prop_assert_eq!(gate.wait_of(WriteClass::Checkpoint), None);
+            prop_assert!(!gate.is_compacting() || gate.wait_of(WriteClass::Cold).is_none());
+            prop_assert!(!ended || !gate.is_waited_for());
+        }
+    }
+}
