@@ -33,7 +33,7 @@ count() { # requests disks read-percent
   core=$(awk '/^Cpus_allowed_list/ { split($2, first, /[-,]/); print first[1] }' /proc/self/status)
   cores=$(seq "$2" | sed "s/.*/$core/" | paste -sd ,)
   timeout -k 5 600 valgrind --tool=callgrind --fair-sched=yes --max-threads=2000 --dump-instr=yes --compress-strings=no \
-    --compress-pos=no --callgrind-out-file="$out" "$gabion" bench vhost --beside --io threads --size 16M --drive-size 1000M --rounds 1 \
+    --compress-pos=no --callgrind-out-file="$out" "$gabion" bench vhost --on-reactors --io threads --size 16M --drive-size 1000M --rounds 1 \
     --block 4K --depth 64 --requests "$1" --pool-cores "$cores" --disks "$2" --shards 1 --read-percent "$3" >"$dir/table" 2>"$dir/log" ||
     { cat "$dir/log" >&2; exit 1; }
   awk -v program="$(basename "$gabion")" '

@@ -31,7 +31,7 @@ fi
 # valgrind does not know that a thread sleeps in a ring.
 count() { # requests options...
   local out="$dir/callgrind.$1.${*: -1}.$3"
-  timeout -k 5 300 valgrind --tool=callgrind --callgrind-out-file="$out" "$gabion" bench vhost --beside --io threads --size 64M \
+  timeout -k 5 300 valgrind --tool=callgrind --callgrind-out-file="$out" "$gabion" bench vhost --on-reactors --io threads --size 64M \
     --drive-size 256M --rounds 1 --requests "$@" >"$dir/table" 2>"$dir/log" || { cat "$dir/log" >&2; exit 1; }
   callgrind_annotate --threshold=100 --auto=no --show-percs=no "$out" | tr -d , | awk '
     / PROGRAM TOTALS/ { all = $1 }

@@ -24,6 +24,10 @@ impl VolumeSource for PlacedVolume {
         self.0.clone()
     }
 
+    fn identity(&self) -> [u8; 16] {
+        [1; 16]
+    }
+
     fn open(&self) -> MemoryVolume {
         MemoryVolume::new(self.size(), self.sector())
     }

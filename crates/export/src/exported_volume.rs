@@ -89,12 +89,6 @@ impl<V: Volume> Volume for ExportedVolume<V> {
         self.lease.read_only || self.volume().is_ok_and(|volume| volume.read_only())
     }
 
-    fn expect(&self, offset: u64) {
-        if let Some(volume) = &*self.lease.volume.borrow() {
-            volume.expect(offset);
-        }
-    }
-
     fn prefetch_hint(&self, offset: u64) {
         if let Some(volume) = &*self.lease.volume.borrow() {
             volume.prefetch_hint(offset);

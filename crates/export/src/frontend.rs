@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ pub trait VolumeSource: Send + Sync + 'static {
     /// The reactors that own the volume's blocks, each once: requests that arrive there need no
     /// message to another reactor. Empty if the source has no preference.
     fn reactors(&self) -> Vec<Remote>;
+
+    /// The identity of the volume, in the form of a UUID: the same after a restart, and different
+    /// from that of any other volume.
+    fn identity(&self) -> [u8; 16];
 
     /// Opens the volume for the reactor of this thread.
     fn open(&self) -> Self::Volume;
@@ -80,6 +85,21 @@ pub struct ExportConfig {
     /// Reactors that serve the queues, in turn, numbered from 0; those of the volume if empty. Only
     /// for protocols that have queues.
     pub reactors: Vec<u32>,
+    /// Options of protocols that serve network disks.
+    pub network: NetworkConfig,
+}
+
+/// The options of an export as a network disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// TCP addresses; those of the frontend if empty.
+    pub listen: Vec<SocketAddr>,
+    /// The name by which hosts find the disk: the NQN of its subsystem.
+    pub target: Option<String>,
+    /// The number of the disk among those with the same target: the id of its namespace.
+    pub unit: Option<u32>,
+    /// The names of the hosts that may use the disk: their NQNs. All hosts if empty.
+    pub hosts: Vec<String>,
 }
 
 /// The state of a running export.
@@ -116,7 +136,14 @@ pub trait Frontend<S: VolumeSource>: Send + Sync {
     fn check(&self, name: &ExportName, config: &ExportConfig) -> Result<(), ExportError>;
 
     /// The addresses, paths and URIs at which clients find an export of this name, running or not.
-    fn listeners(&self, name: &ExportName) -> Vec<String>;
+    fn listeners(&self, name: &ExportName, config: &ExportConfig) -> Vec<String>;
+
+    /// Adds the options to a configuration that the frontend chooses for this volume, and that stay
+    /// the same for the life of the export. Its caller persists the result.
+    fn complete(&self, config: ExportConfig, source: &S) -> ExportConfig {
+        let _ = source;
+        config
+    }
 
     /// Reserves the names of exports that are not running yet, and removes the remains of a process
     /// that died. Called once, before the first [`Frontend::start`].

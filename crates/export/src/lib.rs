@@ -16,13 +16,16 @@ mod fnv;
 mod frontend;
 pub mod fuse;
 mod host_users;
+mod leases;
 mod listen;
 mod memory;
 pub mod nbd;
+pub mod nvme;
 mod poll_then_spawn;
 mod reserve;
 mod select;
 mod stop;
+mod transport;
 pub mod ublk;
 pub mod vhost;
 mod volume;
@@ -31,7 +34,8 @@ pub use context::{FrontendContext, ReactorSet};
 pub use error::{ExportError, ExportErrorKind};
 pub use exports::{Exports, ListedExport, OpenError, OpenErrorKind, OpenExport};
 pub use frontend::{
-    ControlFuture, ExportConfig, ExportName, ExportStatus, Frontend, RunningExport, StopMode, VolumeSource,
+    ControlFuture, ExportConfig, ExportName, ExportStatus, Frontend, NetworkConfig, RunningExport, StopMode,
+    VolumeSource,
 };
 pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemorySource, MemoryVolume};

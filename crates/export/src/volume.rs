@@ -73,11 +73,6 @@ pub trait Volume {
 
     /// Hints that the bytes at `offset` will be read or written soon. Exports pass hints for
     /// several requests before they execute these one by one.
-    fn expect(&self, offset: u64) {
-        let _ = offset;
-    }
-
-    /// Hints that the bytes at `offset` will be read after the request that is executed next.
     fn prefetch_hint(&self, offset: u64) {
         let _ = offset;
     }

@@ -44,7 +44,7 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
         check_no_queues(config)
     }
 
-    fn listeners(&self, name: &ExportName) -> Vec<String> {
+    fn listeners(&self, name: &ExportName, _: &ExportConfig) -> Vec<String> {
         vec![self.path(name).to_string_lossy().into_owned()]
     }
 

@@ -1,6 +1,7 @@
 //! A memory volume as frontends open it.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reactor::{Handle, Reactor, ReactorGone, Remote};
 
@@ -12,6 +13,7 @@ pub struct MemorySource {
     handle: Handle<MemoryVolume>,
     size: u64,
     sector: u32,
+    identity: [u8; 16],
 }
 
 impl MemorySource {
@@ -23,8 +25,17 @@ impl MemorySource {
         let create = move || async move {
             Handle::register(&Reactor::current(), Rc::new(MemoryVolume::new(size, sector)))
         };
-        Ok(Self { handle: reactor.call(create).await?, size, sector })
+        Ok(Self { handle: reactor.call(create).await?, size, sector, identity: new_identity() })
     }
+}
+
+/// An identity that no other volume of this process has: a UUID of version 8.
+fn new_identity() -> [u8; 16] {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+    let mut identity = *b"memory\x80\0\x80\0\0\0\0\0\0\0";
+    identity.iter_mut().skip(9).zip(number).for_each(|(place, byte)| *place = byte);
+    identity
 }
 
 impl VolumeSource for MemorySource {
@@ -40,6 +51,10 @@ impl VolumeSource for MemorySource {
 
     fn reactors(&self) -> Vec<Remote> {
         vec![self.handle.remote().clone()]
+    }
+
+    fn identity(&self) -> [u8; 16] {
+        self.identity
     }
 
     fn open(&self) -> MemoryVolume {

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use reactor::{Notify, Reactor, Stream};
 
-use super::admission::{Admission, AdmittedConnection};
 use super::disconnect::DisconnectReason;
 use super::handshake::negotiate;
 use super::limits::Limits;
-use super::recv_buffer::{Progress, RecvBuffer};
 use super::session::NbdSession;
 use crate::reserve::Reserve;
 use crate::select::{Either, select};
+use crate::transport::{Admission, AdmittedConnection, Progress, RecvBuffer};
 use crate::{Exports, Stop, Volume};
 
 /// Time for a client to close a connection after our last reply. Closing it at once, with requests

@@ -5,6 +5,7 @@
 use reactor::{IoError, IoErrorKind, Peer};
 
 use super::wire::BadMagic;
+use crate::transport::RecvError;
 
 /// The reason why a connection ended. All but the first four are logged as warnings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +94,16 @@ impl From<IoError> for DisconnectReason {
         match error.kind() {
             IoErrorKind::Closed => Self::Truncated,
             _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<RecvError> for DisconnectReason {
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::Closed => Self::Closed,
+            RecvError::Truncated => Self::Truncated,
+            RecvError::Io(error) => Self::Io(error),
         }
     }
 }

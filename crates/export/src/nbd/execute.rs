@@ -7,15 +7,12 @@ use std::rc::Rc;
 
 use reactor::Buffer;
 
-use super::budget::Charge;
-use super::completion::{CompletionGroup, CompletionGuard};
 use super::limits::DESCRIPTORS_MAX;
-use super::recv_buffer::Payload;
-use super::send_queue::QueuedReply;
 use super::session::NbdSession;
 use super::wire::{
     ByteRange, Cookie, ErrorNumber, Head, Refusal, RequestHeader, StatusDescriptor, descriptors,
 };
+use crate::transport::{Charge, CompletionGroup, CompletionGuard, Payload, QueuedReply};
 use crate::{Extent, Volume, VolumeError, VolumeErrorKind};
 
 /// The identifier of the allocation context.

@@ -175,7 +175,7 @@ impl<S: VolumeSource> Frontend<S> for NbdFrontend<S> {
         Ok(())
     }
 
-    fn listeners(&self, name: &ExportName) -> Vec<String> {
+    fn listeners(&self, name: &ExportName, _: &ExportConfig) -> Vec<String> {
         self.addresses.uris(name)
     }
 

@@ -8,12 +8,12 @@ use reactor::{Buffer, Stream};
 use super::disconnect::{DisconnectReason, ProtocolViolation};
 use super::execute::CONTEXT;
 use super::limits::{OPTION_MAX, OPTIONS_MAX, PAYLOAD_MAX, PREFERRED};
-use super::recv_buffer::RecvBuffer;
 use super::session::NegotiatedExport;
 use super::wire::{
     ClientFlags, ClientOption, ContextQuery, ExportFacts, InfoRequest, OptionError, OptionHeader,
     OptionReplies, export_name_reply, greeting,
 };
+use crate::transport::RecvBuffer;
 use crate::{Exports, OpenError, OpenErrorKind, OpenExport, Volume};
 
 /// Performs the handshake. Returns the negotiated export, or the reason why the connection ends.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::transport::OWN_BYTES;
+
 /// The most bytes of one read or write: advertised, and the minimum that the specification
 /// recommends.
 pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
@@ -34,9 +36,6 @@ pub(super) const HOLE_MIN: u32 = 64 << 10;
 
 /// The most descriptors in one block status reply. Clients continue from its end.
 pub(super) const DESCRIPTORS_MAX: usize = 4096;
-
-/// Bytes of payload that a connection may always have in flight, independent of other connections.
-pub(super) const OWN_BYTES: usize = 1 << 20;
 
 /// Limits on the memory and time that connections use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,7 @@
 //!
 //! Must not know: how a volume stores data, other users of a volume.
 
-mod admission;
-mod budget;
 pub mod client;
-mod completion;
 mod connection;
 mod disconnect;
 mod execute;
@@ -23,13 +20,9 @@ mod fuzz;
 mod handshake;
 mod limits;
 mod read;
-mod recv_buffer;
 mod registry;
-mod send_queue;
 mod server;
 mod session;
-#[cfg(test)]
-mod testing;
 mod wire;
 
 pub use crate::Stop;

@@ -8,12 +8,10 @@ use std::rc::Rc;
 
 use reactor::Buffer;
 
-use super::budget::Charge;
-use super::completion::{CompletionGroup, CompletionGuard};
 use super::limits::{BULK, HOLE_MIN, UNIT};
-use super::send_queue::QueuedReply;
 use super::session::NbdSession;
 use super::wire::{ByteRange, Cookie, Head};
+use crate::transport::{Charge, CompletionGroup, CompletionGuard, QueuedReply};
 use crate::{Extent, Volume};
 
 impl<V: Volume + 'static> NbdSession<V> {

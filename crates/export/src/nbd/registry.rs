@@ -2,22 +2,13 @@
 //!
 //! Always true: a name that is reserved and not served is listed, and refused as unavailable.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use reactor::Reactor;
-
-use crate::exported_volume::{ExportedVolume, Lease};
+use crate::exported_volume::ExportedVolume;
+use crate::leases::Leases;
 use crate::{ExportName, Exports, ListedExport, OpenError, OpenErrorKind, OpenExport, VolumeSource};
-
-/// Time for requests in flight when an export is stopped.
-const REVOKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two checks for requests in flight.
-const REVOKE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A volume that NBD serves.
 pub(super) struct ServedVolume<S> {
@@ -70,26 +61,17 @@ impl<S> ExportRegistry<S> {
 /// The registry as the server of one reactor uses it.
 pub(super) struct ReactorExports<S: VolumeSource> {
     registry: Arc<ExportRegistry<S>>,
-    /// The leases of this reactor's clients.
-    leases: RefCell<Vec<Weak<Lease<S::Volume>>>>,
+    leases: Leases<S::Volume>,
 }
 
 impl<S: VolumeSource> ReactorExports<S> {
     pub(super) fn new(registry: Arc<ExportRegistry<S>>) -> Self {
-        Self { registry, leases: RefCell::default() }
+        Self { registry, leases: Leases::default() }
     }
 
-    /// Revokes the leases that `connections` counts, and waits a limited time for their requests in
-    /// flight.
+    /// Revokes the leases that `connections` counts.
     pub(super) async fn revoke(&self, connections: &Arc<AtomicU64>) {
-        let leases: Vec<Rc<_>> = self.leases.borrow().iter().filter_map(Weak::upgrade).collect();
-        let own = leases.iter().filter(|lease| lease.is_counted_by(connections));
-        let in_flight: Vec<_> = own.filter_map(|lease| lease.revoke()).collect();
-        let reactor = Reactor::current();
-        let end = reactor.now() + REVOKE_TIMEOUT;
-        while in_flight.iter().any(|volume| volume.strong_count() > 0) && reactor.now() < end {
-            reactor.sleep(REVOKE_PAUSE).await;
-        }
+        self.leases.revoke(connections).await;
     }
 }
 
@@ -108,11 +90,7 @@ impl<S: VolumeSource> Exports for ReactorExports<S> {
                 return Err(OpenError::new(OpenErrorKind::NotFound, message));
             }
         };
-        let volume = served.source.open();
-        let volume = ExportedVolume::counted(volume, served.read_only, served.connections.clone());
-        let mut leases = self.leases.borrow_mut();
-        leases.retain(|lease| lease.strong_count() > 0);
-        leases.push(volume.lease());
+        let volume = self.leases.open(served.source.open(), served.read_only, &served.connections);
         Ok(OpenExport { volume, description: String::new() })
     }
 

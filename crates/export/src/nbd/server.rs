@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use reactor::{Listener, Reactor, Stream, WaitList};
 
-use super::admission::Admission;
 use super::connection::{log_suppressed, serve_admitted};
 use super::limits::Limits;
 use crate::listen::accept_loop;
 use crate::reserve::Reserve;
 use crate::select::select;
+use crate::transport::Admission;
 use crate::{Exports, Stop};
 
 /// Serves connections on the reactor of the thread that created it.

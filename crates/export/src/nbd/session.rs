@@ -11,16 +11,13 @@ use std::rc::Rc;
 
 use reactor::{Reactor, Stream};
 
-use super::budget::{Budget, Charge};
-use super::completion::CompletionGroup;
 use super::disconnect::{DisconnectReason, ProtocolViolation};
 use super::limits::{Limits, PAYLOAD_MAX, UNIT, YIELD_BYTES};
-use super::recv_buffer::RecvBuffer;
-use super::send_queue::SendQueue;
 use super::wire::{ByteRange, CheckedCommand, Cookie, ExportLimits, RequestHeader};
 use crate::poll_then_spawn::poll_then_spawn;
 use crate::reserve::Reserve;
 use crate::select::{Either, select};
+use crate::transport::{Budget, Charge, CompletionGroup, RecvBuffer, SendQueue};
 use crate::{Stop, Volume};
 
 /// The result of the handshake.
@@ -47,7 +44,7 @@ impl<V: Volume + 'static> NbdSession<V> {
         Rc::new(Self {
             negotiated,
             send_queue: SendQueue::default(),
-            budget: Budget::new(limits, reserve),
+            budget: Budget::new(limits.requests, limits.payload_bytes, reserve),
             reactor: Reactor::current(),
         })
     }
@@ -199,6 +196,6 @@ impl<V: Volume + 'static> NbdSession<V> {
 async fn skip_payload(header: &RequestHeader, recv: &mut RecvBuffer) -> Result<(), DisconnectReason> {
     match header.payload() {
         payload if payload > PAYLOAD_MAX => Err(ProtocolViolation::PayloadLength(payload).into()),
-        payload => recv.skip(payload.into()).await,
+        payload => Ok(recv.skip(payload.into()).await?),
     }
 }

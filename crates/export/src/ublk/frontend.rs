@@ -111,7 +111,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
         }
     }
 
-    fn listeners(&self, name: &ExportName) -> Vec<String> {
+    fn listeners(&self, name: &ExportName, _: &ExportConfig) -> Vec<String> {
         vec![self.link(name).to_string_lossy().into_owned()]
     }
 

@@ -43,7 +43,7 @@ pub trait VhostDisk: Send + Sync + 'static {
 
     /// Returns the maximum time for which requests are coalesced while they keep a queue busy only
     /// partially. It is limited by [`VhostDisk::poll`].
-    fn gather(&self) -> Duration;
+    fn coalesce_delay(&self) -> Duration;
 
     /// Returns the platform of this thread's reactor, which is one of [`VhostDisk::reactors`].
     fn platform(&self) -> Rc<Platform>;

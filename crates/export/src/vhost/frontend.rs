@@ -37,7 +37,7 @@ pub struct VhostConfig {
     /// Time for which an idle queue is polled.
     pub poll: Duration,
     /// Time for which requests may be coalesced.
-    pub gather: Duration,
+    pub coalesce_delay: Duration,
 }
 
 /// Disks of virtual machines.
@@ -75,7 +75,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
         self.context.reactors.configured(config).map(drop)
     }
 
-    fn listeners(&self, name: &ExportName) -> Vec<String> {
+    fn listeners(&self, name: &ExportName, _: &ExportConfig) -> Vec<String> {
         vec![format!("unix:{}", self.path(name).display())]
     }
 
@@ -102,7 +102,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
                 source,
                 connections: connections.clone(),
                 reactors,
-                polling: (self.config.poll, self.config.gather),
+                polling: (self.config.poll, self.config.coalesce_delay),
                 platform: self.context.reactors.platform_of_thread(),
             };
             let (bound, access) = (path.clone(), self.context.access);
@@ -141,7 +141,7 @@ struct ExportedDisk<S> {
     source: Arc<S>,
     connections: Arc<AtomicU64>,
     reactors: Vec<Remote>,
-    /// [`VhostConfig::poll`] and [`VhostConfig::gather`].
+    /// [`VhostConfig::poll`] and [`VhostConfig::coalesce_delay`].
     polling: (Duration, Duration),
     platform: fn() -> Rc<Platform>,
 }
@@ -181,7 +181,7 @@ impl<S: VolumeSource> VhostDisk for ExportedDisk<S> {
         self.polling.0
     }
 
-    fn gather(&self) -> Duration {
+    fn coalesce_delay(&self) -> Duration {
         self.polling.1
     }
 

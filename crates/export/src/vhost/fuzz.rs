@@ -233,7 +233,7 @@ impl VhostDisk for FuzzDisk {
         Duration::ZERO
     }
 
-    fn gather(&self) -> Duration {
+    fn coalesce_delay(&self) -> Duration {
         Duration::ZERO
     }
 

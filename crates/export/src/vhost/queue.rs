@@ -112,18 +112,11 @@ impl<V, F: Future<Output = ()> + 'static> Dispatcher<V, F> {
 /// Requests that were taken together.
 type Batch = SmallVec<[PendingRequest; BATCH as usize]>;
 
-/// The start of a read or write.
-struct RequestStart {
-    offset: u64,
-    reads: bool,
-}
-
 impl PendingRequest {
-    /// Returns the start of a read or write.
-    fn start(&self) -> Option<RequestStart> {
+    /// Returns the offset of a read or write.
+    fn offset(&self) -> Option<u64> {
         match &self.operation {
-            Ok(BlkOperation::Read { offset, .. }) => Some(RequestStart { offset: *offset, reads: true }),
-            Ok(BlkOperation::Write { offset, .. }) => Some(RequestStart { offset: *offset, reads: false }),
+            Ok(BlkOperation::Read { offset, .. } | BlkOperation::Write { offset, .. }) => Some(*offset),
             _ => None,
         }
     }
@@ -207,24 +200,17 @@ impl<V: Volume + 'static> VirtQueue<V> {
         worked
     }
 
-    /// Begins requests, one after the other. While one is executed, the volume prefetches for the
-    /// next one.
+    /// Begins requests, one after the other, after the volume has prefetched for all of them.
     fn begin_batch<F: Future<Output = ()> + 'static>(
         self: &Rc<Self>,
         batch: Batch,
         dispatcher: &Dispatcher<V, F>,
     ) {
-        let ahead = batch.len() > 1;
-        if ahead {
-            batch.iter().filter_map(PendingRequest::start).for_each(|place| self.volume.expect(place.offset));
+        if batch.len() > 1 {
+            let offsets = batch.iter().filter_map(PendingRequest::offset);
+            offsets.for_each(|offset| self.volume.prefetch_hint(offset));
         }
-        let mut tickets = batch.into_iter().peekable();
-        while let Some(pending) = tickets.next() {
-            if let Some(place) = tickets.peek().and_then(PendingRequest::start)
-                && place.reads
-            {
-                self.volume.prefetch_hint(place.offset);
-            }
+        for pending in batch {
             self.begin(pending, dispatcher);
         }
     }

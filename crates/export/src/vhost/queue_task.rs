@@ -75,12 +75,12 @@ pub(super) async fn run<V: Volume + 'static>(
     queue: Rc<VirtQueue<V>>,
     kick: Rc<KickEvent>,
     poll: Duration,
-    gather: Duration,
+    coalesce_delay: Duration,
 ) {
     let reactor = Reactor::current();
     let dispatcher = Dispatcher::new(VirtQueue::execute_request);
     let mut adaptive_poll = AdaptivePoll::new(poll);
-    let mut coalescer = Coalescer::new(gather.min(poll), reactor.now());
+    let mut coalescer = Coalescer::new(coalesce_delay.min(poll), reactor.now());
     let mut idle: Option<IdleTime> = None;
     let mut waiting: Option<Waiting> = None;
     loop {

@@ -69,7 +69,7 @@ impl<V: crate::Volume + 'static> Vring<V> {
             let queue = VirtQueue::new(start, volume)?;
             let kick = Rc::new(KickEvent::new(disk.platform(), kick));
             let reactor = Reactor::current();
-            let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll(), disk.gather()));
+            let task = reactor.spawn(run(queue.clone(), kick.clone(), disk.poll(), disk.coalesce_delay()));
             let running = Rc::new(RunningQueue { queue, kick, task: RefCell::new(Some(task)) });
             Ok::<_, VringError>(Handle::register(&reactor, running))
         });

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use export::fuse::FuseFrontend;
 use export::nbd::client::{BlockingClient, Replies};
 use export::nbd::{Limits, NbdConfig, NbdFrontend};
+use export::nvme::{NvmeConfig, NvmeFrontend, NvmeLimits};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{
     ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReactorSet, StopMode,
@@ -27,6 +28,9 @@ use reactor::{Access, Backend, Clock, Platform, Reactor, Remote, SystemClock};
 #[path = "../vhost/front_end.rs"]
 #[allow(dead_code, reason = "the driver of the vhost tests, of which this uses less")]
 mod front_end;
+#[path = "../nvme/initiator.rs"]
+#[allow(dead_code, reason = "the initiator of the NVMe/TCP tests, of which this uses less")]
+mod initiator;
 #[path = "../../src/vhost/testing.rs"]
 mod testing;
 
@@ -167,6 +171,41 @@ impl User for OpenFile {
     }
 }
 
+/// A host that is connected by NVMe/TCP.
+struct NvmeHost {
+    _admin: initiator::Queue,
+    queue: initiator::Queue,
+}
+
+impl NvmeHost {
+    /// Runs a command on the first block. `None` if the target closes the connection instead.
+    fn run(&mut self, sqe: initiator::Sqe, data: &[u8]) -> Option<initiator::Completion> {
+        self.queue.submit(sqe.blocks(0, 8), data, self.queue.wire.capsule);
+        match self.queue.stream.peek(&mut [0]) {
+            Ok(1..) => Some(self.queue.complete(data)),
+            _ => None,
+        }
+    }
+}
+
+impl User for NvmeHost {
+    fn write(&mut self, byte: u8) -> bool {
+        self.run(initiator::Sqe::new(1, 1), &[byte; 4096]).is_some_and(|done| done.status == 0)
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let read = initiator::Sqe::new(2, 1).put(32, &4096u32.to_le_bytes());
+        self.run(read, &[]).filter(|done| done.status == 0).map(|done| done.data)
+    }
+}
+
+fn open_nvme(uri: &str, _: &ExportName) -> Box<dyn User> {
+    let (address, subsystem) = uri.strip_prefix("nvme+tcp://").unwrap().split_once('/').unwrap();
+    let admin = initiator::Queue::admin(address.parse().unwrap(), subsystem, initiator::PLAIN);
+    let queue = admin.io(subsystem, 1);
+    Box::new(NvmeHost { _admin: admin, queue })
+}
+
 fn open_nbd(uri: &str, name: &ExportName) -> Box<dyn User> {
     let (_, socket) = uri.split_once("?socket=").unwrap();
     let client = BlockingClient::connect_unix(Path::new(socket), name.as_str(), Replies::Simple, TIMEOUT);
@@ -189,10 +228,14 @@ fn cases(directory: &Path, context: &FrontendContext) -> Vec<Case> {
     let config = NbdConfig { socket, listen: Vec::new(), limits: Limits::default() };
     let nbd = block_on(NbdFrontend::start(config, context)).unwrap();
     let polling = Duration::ZERO;
-    let config = VhostConfig { directory: directory.join("vhost"), poll: polling, gather: polling };
+    let config = VhostConfig { directory: directory.join("vhost"), poll: polling, coalesce_delay: polling };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nvme = NvmeConfig { listen: vec![free], limits: NvmeLimits::default() };
+    let nvme = block_on(NvmeFrontend::start(nvme, context)).unwrap();
     let queues = |queues| ExportConfig { queues: Some(queues), ..ExportConfig::default() };
     let mut cases = vec![
         Case { frontend: Box::new(nbd), open: open_nbd, invalid: queues(1), is_local: false },
+        Case { frontend: Box::new(nvme), open: open_nvme, invalid: queues(1), is_local: false },
         Case {
             frontend: Box::new(VhostFrontend::new(config, context.clone())),
             open: open_vhost,
@@ -221,14 +264,15 @@ fn every_frontend_serves_a_volume() {
 fn check_life(case: &Case, source: &Arc<MemorySource>) {
     let Case { frontend, open, invalid, is_local } = case;
     let protocol = frontend.name();
-    let (name, config) = (ExportName::new("fast/vm01"), ExportConfig::default());
+    let name = ExportName::new("fast/vm01");
+    let config = frontend.complete(ExportConfig::default(), source);
     block_on(frontend.reserve(std::slice::from_ref(&name)));
     frontend.check(&name, &config).unwrap();
     assert_eq!(frontend.check(&name, invalid).unwrap_err().kind(), ExportErrorKind::Invalid, "{protocol}");
     assert!(block_on(frontend.start(&name, invalid, source.clone())).is_err(), "{protocol}");
 
     let running = block_on(frontend.start(&name, &config, source.clone())).unwrap();
-    assert_eq!(running.listeners(), frontend.listeners(&name), "{protocol}");
+    assert_eq!(running.listeners(), frontend.listeners(&name, &config), "{protocol}");
     assert_eq!(running.status().connections, 0, "{protocol}");
     let mut user = open(&running.listeners()[0], &name);
     assert!(user.write(1), "{protocol}");

@@ -159,7 +159,7 @@ impl VhostDisk for TestDisk {
         self.options.poll
     }
 
-    fn gather(&self) -> Duration {
+    fn coalesce_delay(&self) -> Duration {
         self.options.poll
     }
 

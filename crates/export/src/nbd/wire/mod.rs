@@ -25,6 +25,6 @@ pub(super) use greeting::{ClientFlags, greeting};
 pub(super) use option::{ClientOption, InfoRequest, OptionHeader};
 pub(super) use option_error::OptionError;
 pub(super) use option_reply::{ExportFacts, OptionReplies, export_name_reply};
-pub(super) use reply::{HEAD_MAX, Head, StatusDescriptor, descriptors};
+pub(super) use reply::{Head, StatusDescriptor, descriptors};
 pub(super) use request::{CheckedCommand, ExportLimits, Refusal, RequestHeader};
 pub(super) use types::{BadMagic, ByteRange, Cookie, ErrorNumber};

@@ -3,6 +3,7 @@
 use super::bytes::{Put, length};
 use super::strings::clipped;
 use super::types::{ByteRange, Cookie, ErrorNumber};
+use crate::transport::ReplyHead;
 
 /// `NBD_SIMPLE_REPLY_MAGIC`.
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
@@ -28,7 +29,7 @@ mod state {
 }
 
 /// The most bytes of a [`Head`].
-pub(in crate::nbd) const HEAD_MAX: usize = 32;
+const HEAD_MAX: usize = 32;
 
 /// A reply without its payload, which is sent after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,12 @@ impl Put for Head {
             None => panic!("a reply's head is longer than any"),
         }
         self.len = end;
+    }
+}
+
+impl From<Head> for ReplyHead {
+    fn from(head: Head) -> Self {
+        Self::new(head.as_bytes())
     }
 }
 

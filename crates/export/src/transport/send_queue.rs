@@ -14,16 +14,43 @@ use reactor::{Buffer, IoError, Notify, Span, Stream};
 
 use super::budget::Charge;
 use super::recv_buffer::Progress;
-use super::wire::{HEAD_MAX, Head};
 
+/// The most bytes of a [`ReplyHead`].
+pub(crate) const HEAD_MAX: usize = 32;
 /// The most replies of one send. Their heads fill a page.
 const REPLIES_MAX: usize = 4096 / HEAD_MAX;
 /// A send takes no more replies once it has this many bytes of data.
 const BYTES_MAX: usize = 256 << 10;
 
+/// The bytes of a reply before its payload.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplyHead {
+    bytes: [u8; HEAD_MAX],
+    len: usize,
+}
+
+impl ReplyHead {
+    /// A copy of `bytes`.
+    ///
+    /// # Panics
+    /// If they exceed [`HEAD_MAX`].
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let mut head = Self { bytes: [0; HEAD_MAX], len: bytes.len() };
+        match head.bytes.get_mut(..bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => panic!("the head of a reply is longer than {HEAD_MAX} bytes"),
+        }
+        head
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+}
+
 /// A reply, or a part of a reply that may be sent alone.
-pub(super) struct QueuedReply {
-    head: Head,
+pub(crate) struct QueuedReply {
+    head: ReplyHead,
     /// The data after the head.
     payload: Option<Span>,
     /// Released once the reply has been sent.
@@ -32,24 +59,24 @@ pub(super) struct QueuedReply {
 
 impl QueuedReply {
     /// Creates a part of a reply that is not the last one.
-    pub(super) fn part(head: Head) -> Self {
-        Self { head, payload: None, charge: None }
+    pub(crate) fn part(head: impl Into<ReplyHead>) -> Self {
+        Self { head: head.into(), payload: None, charge: None }
     }
 
     /// Creates a reply, or the last part of one, which completes the request.
-    pub(super) fn last(head: Head, charge: Charge) -> Self {
-        Self { head, payload: None, charge: Some(charge) }
+    pub(crate) fn last(head: impl Into<ReplyHead>, charge: Charge) -> Self {
+        Self { head: head.into(), payload: None, charge: Some(charge) }
     }
 
     /// Adds a payload.
-    pub(super) fn with(self, payload: Span) -> Self {
+    pub(crate) fn with(self, payload: Span) -> Self {
         Self { payload: Some(payload), ..self }
     }
 }
 
 /// The replies of a connection.
 #[derive(Default)]
-pub(super) struct SendQueue {
+pub(crate) struct SendQueue {
     queues: RefCell<Queues>,
     /// Replies are discarded.
     closed: Cell<bool>,
@@ -61,17 +88,17 @@ pub(super) struct SendQueue {
 
 impl SendQueue {
     /// Returns the progress, for the watchdog.
-    pub(super) fn progress(&self) -> &Progress {
+    pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
 
     /// Queues a small reply.
-    pub(super) fn push(&self, reply: QueuedReply) {
+    pub(crate) fn push(&self, reply: QueuedReply) {
         self.push_to(reply, |queues| &mut queues.small);
     }
 
     /// Queues a reply with much data, or a part of a reply whose parts must keep their order.
-    pub(super) fn push_bulk(&self, reply: QueuedReply) {
+    pub(crate) fn push_bulk(&self, reply: QueuedReply) {
         self.push_to(reply, |queues| &mut queues.bulk);
     }
 
@@ -86,14 +113,14 @@ impl SendQueue {
     }
 
     /// Discards all queued and later replies.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.set(true);
         let forgotten = self.queues.take();
         drop(forgotten);
     }
 
     /// Sends replies until the connection fails.
-    pub(super) async fn send_all(&self, stream: &Stream) -> Result<Infallible, IoError> {
+    pub(crate) async fn send_all(&self, stream: &Stream) -> Result<Infallible, IoError> {
         let mut batch = Batch::default();
         loop {
             self.send_queued(stream, &mut batch).await?;
@@ -175,7 +202,9 @@ impl Batch {
         self.charges.extend(charge);
         if let Some(payload) = payload {
             self.bytes += payload.len();
-            self.spans.push(heads.cut());
+            if !heads.is_cut() {
+                self.spans.push(heads.cut());
+            }
             self.spans.push(payload);
         }
     }

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use reactor::{Buffer, Io, IoError, IoErrorKind, Reactor, Span, Stream};
 
 use super::budget::{Budget, Charge};
-use super::disconnect::DisconnectReason;
 
 /// The smallest receive size, in bytes.
 const CHUNK_MIN: usize = 4 << 10;
@@ -24,7 +23,7 @@ const CHUNK_MAX: usize = 512 << 10;
 const SMALL_PAYLOAD: usize = 128 << 10;
 
 /// The receiving half of a connection.
-pub(super) struct RecvBuffer {
+pub(crate) struct RecvBuffer {
     stream: Rc<Stream>,
     /// The receive memory. Bytes from `start` to `end` are not consumed yet.
     chunk: Rc<RecvChunk>,
@@ -53,28 +52,55 @@ impl RecvChunk {
 }
 
 /// The payload of a message, and the chunk that holds it.
-pub(super) struct Payload {
-    pub(super) data: Span,
+pub(crate) struct Payload {
+    pub(crate) data: Span,
     _chunk: Option<Rc<RecvChunk>>,
+}
+
+impl Payload {
+    /// A payload in memory of its own.
+    pub(crate) fn owned(data: Span) -> Self {
+        Self { data, _chunk: None }
+    }
+}
+
+/// The reason why no more bytes arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecvError {
+    /// The client closed the connection between two messages.
+    Closed,
+    /// The client closed the connection within a message.
+    Truncated,
+    /// The connection failed.
+    Io(IoError),
+}
+
+impl From<IoError> for RecvError {
+    fn from(error: IoError) -> Self {
+        match error.kind() {
+            IoErrorKind::Closed => Self::Truncated,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 /// The progress of one direction of a connection, for the watchdog.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// A message has begun and is not complete.
-    pub(super) within: Cell<bool>,
+    pub(crate) within: Cell<bool>,
     /// Counts partial transfers.
-    pub(super) moved: Cell<u64>,
+    pub(crate) moved: Cell<u64>,
 }
 
 impl Progress {
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
         self.moved.set(self.moved.get().wrapping_add(1));
     }
 }
 
 impl RecvBuffer {
-    pub(super) fn new(stream: Rc<Stream>) -> Self {
+    pub(crate) fn new(stream: Rc<Stream>) -> Self {
         Self {
             stream,
             chunk: RecvChunk::new(CHUNK_MIN),
@@ -88,13 +114,13 @@ impl RecvBuffer {
     }
 
     /// Returns the progress, for the watchdog.
-    pub(super) fn progress(&self) -> &Rc<Progress> {
+    pub(crate) fn progress(&self) -> &Rc<Progress> {
         &self.progress
     }
 
     /// Charges the connection for retired chunks that payload holds. It waits for the budget, so no
     /// request may be held back meanwhile: others could wait for its share of the reserve.
-    pub(super) async fn settle(&mut self, budget: &Rc<Budget>) {
+    pub(crate) async fn settle(&mut self, budget: &Rc<Budget>) {
         while let Some(chunk) = self.retired.last() {
             if Rc::strong_count(chunk) > 1 {
                 let charge = budget.charge_bytes(chunk.memory.len()).await;
@@ -105,12 +131,12 @@ impl RecvBuffer {
     }
 
     /// Returns the first `N` bytes of a message. The client may close the connection instead.
-    pub(super) async fn header<const N: usize>(&mut self) -> Result<[u8; N], DisconnectReason> {
+    pub(crate) async fn header<const N: usize>(&mut self) -> Result<[u8; N], RecvError> {
         if self.available() == 0 {
             match self.receive(N).await {
                 Ok(true) => {}
-                Ok(false) => return Err(DisconnectReason::Closed),
-                Err(error) if error.kind() == IoErrorKind::Closed => return Err(DisconnectReason::Closed),
+                Ok(false) => return Err(RecvError::Closed),
+                Err(error) if error.kind() == IoErrorKind::Closed => return Err(RecvError::Closed),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -118,7 +144,7 @@ impl RecvBuffer {
     }
 
     /// Returns the next `N` bytes of a message.
-    pub(super) async fn body<const N: usize>(&mut self) -> Result<[u8; N], DisconnectReason> {
+    pub(crate) async fn body<const N: usize>(&mut self) -> Result<[u8; N], RecvError> {
         self.require(N).await?;
         let mut bytes = [0; N];
         self.chunk.memory.copy_to(self.start, &mut bytes);
@@ -127,7 +153,7 @@ impl RecvBuffer {
     }
 
     /// Returns a copy of the next `length` bytes of a message, for short data.
-    pub(super) async fn bytes(&mut self, length: usize) -> Result<Vec<u8>, DisconnectReason> {
+    pub(crate) async fn bytes(&mut self, length: usize) -> Result<Vec<u8>, RecvError> {
         self.require(length).await?;
         let mut bytes = vec![0; length];
         self.chunk.memory.copy_to(self.start, &mut bytes);
@@ -136,7 +162,7 @@ impl RecvBuffer {
     }
 
     /// Returns the next `length` bytes of a message without a copy.
-    pub(super) async fn payload(&mut self, length: usize) -> Result<Payload, DisconnectReason> {
+    pub(crate) async fn payload(&mut self, length: usize) -> Result<Payload, RecvError> {
         if length > SMALL_PAYLOAD {
             return Ok(Payload { data: self.large_payload(length).await?, _chunk: None });
         }
@@ -146,8 +172,15 @@ impl RecvBuffer {
         Ok(Payload { data, _chunk: Some(self.chunk.clone()) })
     }
 
-    async fn large_payload(&mut self, length: usize) -> Result<Span, DisconnectReason> {
+    async fn large_payload(&mut self, length: usize) -> Result<Span, RecvError> {
         let payload = Buffer::new(length).span();
+        self.fill(&payload).await?;
+        Ok(payload)
+    }
+
+    /// Fills `payload` with the next bytes of a message.
+    pub(crate) async fn fill(&mut self, payload: &Span) -> Result<(), RecvError> {
+        let length = payload.len();
         let buffered = self.available().min(length);
         payload
             .slice(0..buffered)
@@ -160,11 +193,11 @@ impl RecvBuffer {
         }
         // Data that arrives together with the next header would have to be copied.
         self.next_size = CHUNK_MIN;
-        Ok(payload)
+        Ok(())
     }
 
     /// Skips the next `length` bytes of a message.
-    pub(super) async fn skip(&mut self, length: u64) -> Result<(), DisconnectReason> {
+    pub(crate) async fn skip(&mut self, length: u64) -> Result<(), RecvError> {
         let mut left = length;
         while left > 0 {
             if self.available() == 0 {
@@ -187,11 +220,11 @@ impl RecvBuffer {
     }
 
     /// Receives until `count` bytes are available, within a message.
-    async fn require(&mut self, count: usize) -> Result<(), DisconnectReason> {
+    async fn require(&mut self, count: usize) -> Result<(), RecvError> {
         while self.available() < count {
             self.progress.within.set(true);
             if !self.receive(count).await? {
-                return Err(DisconnectReason::Truncated);
+                return Err(RecvError::Truncated);
             }
         }
         Ok(())
@@ -221,7 +254,7 @@ impl RecvBuffer {
     }
 
     /// Discards everything until the client closes the connection.
-    pub(super) async fn discard(&mut self) {
+    pub(crate) async fn discard(&mut self) {
         while let Ok(true) = self.receive(1).await {
             self.start = self.end;
         }

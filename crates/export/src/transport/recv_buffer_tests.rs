@@ -41,7 +41,7 @@ fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
 }
 
-async fn take(recv: &mut RecvBuffer, message: TestMessage) -> Result<Option<Vec<u8>>, DisconnectReason> {
+async fn take(recv: &mut RecvBuffer, message: TestMessage) -> Result<Option<Vec<u8>>, RecvError> {
     Ok(Some(match message {
         TestMessage::Header => recv.header::<28>().await?.to_vec(),
         TestMessage::Payload(length) => recv.payload(length).await?.data.peek(<[u8]>::to_vec),
@@ -93,7 +93,7 @@ proptest! {
                 assert!(payload.data.peek(|bytes| bytes == expected));
             }
             sender.await;
-            assert_eq!(recv.header::<28>().await, Err(DisconnectReason::Closed));
+            assert_eq!(recv.header::<28>().await, Err(RecvError::Closed));
         });
     }
 }
@@ -112,7 +112,7 @@ fn a_close_within_a_message_differs_from_one_between_messages() {
             client.write_all(&[Buffer::new(sent).span()]).await.unwrap();
             drop(client);
             let mut recv = RecvBuffer::new(Rc::new(server));
-            assert_eq!(take(&mut recv, message).await, Err(DisconnectReason::Truncated), "{message:?}");
+            assert_eq!(take(&mut recv, message).await, Err(RecvError::Truncated), "{message:?}");
         });
     }
 }

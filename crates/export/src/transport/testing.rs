@@ -6,7 +6,7 @@ use std::rc::Rc;
 use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Stream, SystemClock};
 
 /// Runs `test` on each backend, with both ends of a connection.
-pub(super) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stream) -> F) {
+pub(crate) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stream) -> F) {
     for backend in [Backend::Uring, Backend::Threads] {
         let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
         let platform = Platform::new(backend, clock.clone()).unwrap();

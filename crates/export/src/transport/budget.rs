@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use reactor::Notify;
 
-use super::limits::{Limits, OWN_BYTES};
 use crate::reserve::{Reserve, ReservedBytes};
 
+/// Bytes of payload that a connection may always have in flight, independent of other connections.
+pub(crate) const OWN_BYTES: usize = 1 << 20;
+
 /// Requests and payload in flight.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     requests: Cell<usize>,
     bytes: Cell<usize>,
     /// The part of the bytes that is not taken from the reserve.
@@ -26,7 +28,7 @@ pub(super) struct Budget {
 }
 
 /// A part of the budget, in use until this is dropped.
-pub(super) struct Charge {
+pub(crate) struct Charge {
     budget: Rc<Budget>,
     requests: usize,
     bytes: usize,
@@ -34,13 +36,15 @@ pub(super) struct Charge {
 }
 
 impl Budget {
-    pub(super) fn new(limits: &Limits, reserve: &Reserve) -> Rc<Self> {
+    /// Creates a budget of this many requests, at least one, and bytes of payload. Payload beyond
+    /// [`OWN_BYTES`] is taken from `reserve` too.
+    pub(crate) fn new(requests: usize, payload_bytes: usize, reserve: &Reserve) -> Rc<Self> {
         Rc::new(Self {
             requests: Cell::new(0),
             bytes: Cell::new(0),
             own_bytes: Cell::new(0),
-            requests_max: limits.requests.max(1),
-            bytes_max: limits.payload_bytes,
+            requests_max: requests.max(1),
+            bytes_max: payload_bytes,
             reserve: reserve.clone(),
             waiting: Cell::new(false),
             released: Notify::default(),
@@ -49,20 +53,25 @@ impl Budget {
 
     /// Waits until one more request with this much payload fits. A request of any size fits when no
     /// other is in flight.
-    pub(super) async fn charge_request(self: &Rc<Self>, bytes: usize) -> Charge {
+    pub(crate) async fn charge_request(self: &Rc<Self>, bytes: usize) -> Charge {
         let fits = || self.requests.get() < self.requests_max && self.has_room(bytes);
         self.until(fits).await;
         self.charge(1, bytes).await
     }
 
     /// Waits until this much more payload fits for a request that is already charged.
-    pub(super) async fn charge_bytes(self: &Rc<Self>, bytes: usize) -> Charge {
+    pub(crate) async fn charge_bytes(self: &Rc<Self>, bytes: usize) -> Charge {
         self.until(|| self.has_room(bytes)).await;
         self.charge(0, bytes).await
     }
 
+    /// A charge for a message without payload that needs no room of its own.
+    pub(crate) fn empty_charge(self: &Rc<Self>) -> Charge {
+        Charge { budget: self.clone(), requests: 0, bytes: 0, share: None }
+    }
+
     /// Waits until no request is in flight.
-    pub(super) async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         self.until(|| self.requests.get() == 0).await;
     }
 

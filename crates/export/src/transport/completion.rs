@@ -9,24 +9,24 @@ use crate::VolumeError;
 
 /// A group of sub-operations that are awaited together.
 #[derive(Default)]
-pub(super) struct CompletionGroup {
+pub(crate) struct CompletionGroup {
     left: Cell<usize>,
     failure: RefCell<Option<VolumeError>>,
     ended: Notify,
 }
 
 /// A sub-operation of a [`CompletionGroup`].
-pub(super) struct CompletionGuard(Rc<CompletionGroup>);
+pub(crate) struct CompletionGuard(Rc<CompletionGroup>);
 
 impl CompletionGroup {
     /// Adds a sub-operation.
-    pub(super) fn part(self: &Rc<Self>) -> CompletionGuard {
+    pub(crate) fn part(self: &Rc<Self>) -> CompletionGuard {
         self.left.set(self.left.get() + 1);
         CompletionGuard(self.clone())
     }
 
     /// Waits until every sub-operation has completed. Returns the first failure.
-    pub(super) async fn ended(&self) -> Result<(), VolumeError> {
+    pub(crate) async fn ended(&self) -> Result<(), VolumeError> {
         while self.left.get() > 0 {
             self.ended.notified().await;
         }
@@ -35,7 +35,7 @@ impl CompletionGroup {
 }
 
 impl CompletionGuard {
-    pub(super) fn end(self, result: Result<(), VolumeError>) {
+    pub(crate) fn end(self, result: Result<(), VolumeError>) {
         let Self(group) = self;
         if let Err(error) = result {
             group.failure.borrow_mut().get_or_insert(error);

@@ -8,15 +8,17 @@ use std::task::{Context, Poll, Waker};
 use reactor::Reactor;
 
 use super::super::budget::Budget;
-use super::super::limits::Limits;
 use super::super::testing::on_each_backend;
-use super::super::wire::Cookie;
 use super::*;
 use crate::reserve::Reserve;
 use crate::select::{Either, select};
 
+fn head(cookie: u64) -> ReplyHead {
+    ReplyHead::new(&[cookie.to_le_bytes(), (!cookie).to_le_bytes()].concat())
+}
+
 fn reply(cookie: u64, payload: Option<&[u8]>) -> QueuedReply {
-    let reply = QueuedReply::part(Head::simple(Cookie(cookie), None));
+    let reply = QueuedReply::part(head(cookie));
     match payload {
         Some(payload) => reply.with(Buffer::copy_of(payload).span()),
         None => reply,
@@ -28,8 +30,7 @@ fn small(replies: impl IntoIterator<Item = QueuedReply>) -> Queues {
 }
 
 fn budget(requests: usize, payload_bytes: usize) -> Rc<Budget> {
-    let limits = Limits { requests, payload_bytes, ..Limits::default() };
-    Budget::new(&limits, &Reserve::new(limits.shared_bytes))
+    Budget::new(requests, payload_bytes, &Reserve::new(1 << 30))
 }
 
 fn bytes(spans: &[Span]) -> Vec<u8> {
@@ -37,7 +38,7 @@ fn bytes(spans: &[Span]) -> Vec<u8> {
 }
 
 fn expected(cookie: u64, payload: &[u8]) -> Vec<u8> {
-    [Head::simple(Cookie(cookie), None).as_bytes(), payload].concat()
+    [head(cookie).as_bytes(), payload].concat()
 }
 
 #[test]

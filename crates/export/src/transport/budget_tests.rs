@@ -14,8 +14,7 @@ fn poll<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 fn budget(requests: usize, payload_bytes: usize) -> Rc<Budget> {
-    let limits = Limits { requests, payload_bytes, ..Limits::default() };
-    Budget::new(&limits, &Reserve::new(limits.shared_bytes))
+    Budget::new(requests, payload_bytes, &Reserve::new(1 << 30))
 }
 
 #[test]
@@ -60,8 +59,9 @@ fn waiters_resume_when_charges_are_released() {
 
 #[test]
 fn a_connection_has_its_own_memory_and_shares_the_rest() {
-    let (limits, reserve) = (Limits::default(), Reserve::new(10 * OWN_BYTES));
-    let (greedy, modest) = (Budget::new(&limits, &reserve), Budget::new(&limits, &reserve));
+    let reserve = Reserve::new(10 * OWN_BYTES);
+    let budget = || Budget::new(128, 64 << 20, &reserve);
+    let (greedy, modest) = (budget(), budget());
     let shared = poll(greedy.charge_request(10 * OWN_BYTES)).unwrap();
     let own = poll(greedy.charge_request(OWN_BYTES)).unwrap();
     assert!(poll(greedy.charge_request(1)).is_none());

@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const LINES: u32 = 20;
 
 /// The connections of a server.
-pub(super) struct Admission {
+pub(crate) struct Admission {
     most: usize,
     entries: RefCell<Slab<AdmissionEntry>>,
     /// Slots of connections in their handshake that may be displaced, by serial number: oldest
@@ -52,7 +52,7 @@ struct AdmissionEntry {
 }
 
 /// A connection's slot, until this is dropped.
-pub(super) struct AdmittedConnection {
+pub(crate) struct AdmittedConnection {
     admission: Rc<Admission>,
     serial: u64,
     place: usize,
@@ -69,7 +69,7 @@ struct Quota {
 
 impl Admission {
     /// Creates an admission control with `most` slots.
-    pub(super) fn new(most: usize) -> Rc<Self> {
+    pub(crate) fn new(most: usize) -> Rc<Self> {
         Rc::new(Self {
             most,
             entries: RefCell::default(),
@@ -84,7 +84,7 @@ impl Admission {
 
     /// Admits a new connection: to a free slot, or to the slot of the oldest connection that is
     /// still in its handshake. Returns `None` if there is neither.
-    pub(super) fn admit(self: &Rc<Self>, peer: Peer) -> Option<AdmittedConnection> {
+    pub(crate) fn admit(self: &Rc<Self>, peer: Peer) -> Option<AdmittedConnection> {
         let host = host_of(peer);
         if host.is_some_and(|host| self.of_host(host) >= (self.most / 2).max(1)) {
             self.displace(|entry| entry.host == host)?;
@@ -147,7 +147,7 @@ impl Admission {
 
     /// Returns whether a line may be logged about a connection that never used an export: if so,
     /// the number of lines suppressed before. Without a limit any host could fill the log.
-    pub(super) fn log_quota(&self) -> Option<u64> {
+    pub(crate) fn log_quota(&self) -> Option<u64> {
         let (mut quota, now) = (self.quota.get(), Reactor::current().now());
         if quota.since.is_none_or(|since| now.since(since) >= WINDOW) {
             (quota.since, quota.lines) = (Some(now), 0);
@@ -166,17 +166,17 @@ impl Admission {
 
 impl AdmittedConnection {
     /// Waits until the connection is displaced by another one.
-    pub(super) async fn displaced(&self) {
+    pub(crate) async fn displaced(&self) {
         self.displaced.notified().await;
     }
 
     /// Marks the handshake as completed: the connection is no longer displaced.
-    pub(super) fn establish(&self) {
+    pub(crate) fn establish(&self) {
         self.admission.handshakes.borrow_mut().remove(&self.serial);
     }
 
     /// Returns the admission control.
-    pub(super) fn admission(&self) -> &Admission {
+    pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }
 }

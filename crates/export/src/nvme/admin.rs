@@ -1,0 +1,217 @@
+//! Admin and fabrics commands.
+//!
+//! Always true: a discovery controller executes only the commands that discovery needs; a queue for
+//! I/O executes only fabrics commands here.
+
+use std::rc::Rc;
+
+use super::controller::PropertyChange;
+use super::handshake::FABRICS;
+use super::queue_control::NvmeEvent;
+use super::request::{ReadyRequest, RequestData};
+use super::session::NvmeSession;
+use super::wire::{NvmeCommand, NvmeStatus};
+use crate::VolumeSource;
+use crate::transport::Charge;
+
+/// Opcodes.
+mod admin_opcode {
+    pub(super) const GET_LOG_PAGE: u8 = 0x02;
+    pub(super) const IDENTIFY: u8 = 0x06;
+    pub(super) const ABORT: u8 = 0x08;
+    pub(super) const SET_FEATURES: u8 = 0x09;
+    pub(super) const GET_FEATURES: u8 = 0x0a;
+    pub(super) const EVENT_REQUEST: u8 = 0x0c;
+    pub(super) const KEEP_ALIVE: u8 = 0x18;
+}
+
+/// Types of fabrics commands.
+mod fabrics {
+    pub(super) const PROPERTY_SET: u8 = 0x00;
+    pub(super) const PROPERTY_GET: u8 = 0x04;
+    pub(super) const DISCONNECT: u8 = 0x08;
+}
+
+/// Feature identifiers.
+mod feature {
+    pub(super) const ARBITRATION: u8 = 0x01;
+    pub(super) const POWER: u8 = 0x02;
+    pub(super) const TEMPERATURE: u8 = 0x04;
+    pub(super) const ERROR_RECOVERY: u8 = 0x05;
+    pub(super) const WRITE_CACHE: u8 = 0x06;
+    pub(super) const QUEUES: u8 = 0x07;
+    pub(super) const WRITE_ATOMICITY: u8 = 0x0a;
+    pub(super) const EVENTS: u8 = 0x0b;
+    pub(super) const KEEP_ALIVE: u8 = 0x0f;
+    pub(super) const HOST_ID: u8 = 0x81;
+}
+
+/// The data of a response, or the result of a command without data.
+pub(super) enum AdminAnswer {
+    Result(u64),
+    Data(Vec<u8>),
+    /// The command is answered later.
+    Later,
+}
+
+/// The answer of a command without data and without a result.
+const DONE: Result<AdminAnswer, NvmeStatus> = Ok(AdminAnswer::Result(0));
+
+impl<S: VolumeSource> NvmeSession<S> {
+    /// Executes an admin or fabrics command.
+    pub(super) async fn execute_admin(self: Rc<Self>, request: ReadyRequest) {
+        let ReadyRequest { command, charge, data } = request;
+        let answer = match command.opcode() == FABRICS {
+            true => self.execute_fabrics(&command),
+            false => self.answer_admin(&command, data),
+        };
+        self.respond(&command, answer, charge);
+    }
+
+    fn respond(&self, command: &NvmeCommand, answer: Result<AdminAnswer, NvmeStatus>, charge: Charge) {
+        let id = command.id();
+        match answer {
+            Ok(AdminAnswer::Result(result)) => self.complete_with(id, NvmeStatus::SUCCESS, result, charge),
+            Ok(AdminAnswer::Data(data)) => {
+                let length = command.data().length() as usize;
+                if length == 0 {
+                    return self.complete(id, NvmeStatus::SGL_LENGTH, charge);
+                }
+                self.complete_bytes(id, &data, length, charge);
+            }
+            Ok(AdminAnswer::Later) => {}
+            Err(status) => self.complete(id, status, charge),
+        }
+    }
+
+    fn execute_fabrics(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        match (command.fabrics_type(), self.identity.is_admin()) {
+            (fabrics::PROPERTY_GET, true) => self.property_get(command),
+            (fabrics::PROPERTY_SET, true) => self.property_set(command),
+            (fabrics::DISCONNECT, false) => {
+                self.disconnected.raise();
+                DONE
+            }
+            (fabrics::PROPERTY_GET | fabrics::PROPERTY_SET | fabrics::DISCONNECT, _) => {
+                Err(NvmeStatus::SEQUENCE)
+            }
+            _ => Err(NvmeStatus::INVALID_OPCODE),
+        }
+    }
+
+    fn property_get(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        let (is_long, offset) = (command.byte(40) & 7 == 1, command.word(11));
+        match self.identity.controller.property(offset) {
+            Some((value, long)) if long == is_long => Ok(AdminAnswer::Result(value)),
+            _ => Err(NvmeStatus::INVALID_FIELD),
+        }
+    }
+
+    fn property_set(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        if command.byte(40) & 7 != 0 {
+            return Err(NvmeStatus::INVALID_FIELD);
+        }
+        match self.identity.controller.set_property(command.word(11), command.long(48)) {
+            PropertyChange::Refused => Err(NvmeStatus::INVALID_FIELD),
+            PropertyChange::Accepted | PropertyChange::Reset => DONE,
+        }
+    }
+
+    fn answer_admin(
+        &self,
+        command: &NvmeCommand,
+        data: Option<RequestData>,
+    ) -> Result<AdminAnswer, NvmeStatus> {
+        let is_discovery = self.identity.subsystem.is_none();
+        match command.opcode() {
+            admin_opcode::IDENTIFY => self.identify(command),
+            admin_opcode::GET_LOG_PAGE => self.log_page(command),
+            admin_opcode::EVENT_REQUEST => match self.identity.control.events.request(command.id()) {
+                true => Ok(AdminAnswer::Later),
+                false => Err(NvmeStatus::EVENT_LIMIT),
+            },
+            admin_opcode::KEEP_ALIVE => DONE,
+            admin_opcode::SET_FEATURES => self.set_feature(command, data),
+            admin_opcode::GET_FEATURES => self.get_feature(command),
+            // Commands on a volume end soon anyway: only requests for events can be aborted.
+            admin_opcode::ABORT if !is_discovery => self.abort(command),
+            _ => Err(NvmeStatus::INVALID_OPCODE),
+        }
+    }
+
+    fn abort(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        let (queue, aborted) = (command.short(40), command.short(42));
+        if queue != 0 || !self.identity.control.events.abort(aborted) {
+            return Ok(AdminAnswer::Result(1));
+        }
+        let charge = self.budget.empty_charge();
+        self.complete(aborted, NvmeStatus::ABORTED, charge);
+        DONE
+    }
+
+    fn set_feature(&self, command: &NvmeCommand, _: Option<RequestData>) -> Result<AdminAnswer, NvmeStatus> {
+        let (controller, value) = (&self.identity.controller, command.word(11));
+        if command.word(10) & 1 << 31 != 0 {
+            return Err(NvmeStatus::FEATURE_NOT_SAVEABLE);
+        }
+        match command.byte(40) {
+            feature::EVENTS => {
+                controller.enable_events(value);
+                self.report_changes_since_connect();
+                DONE
+            }
+            feature::KEEP_ALIVE => {
+                controller.set_keep_alive(value);
+                DONE
+            }
+            feature::QUEUES if self.identity.subsystem.is_some() => {
+                let (submission, completion) = (value & 0xffff, value >> 16);
+                if submission == 0xffff || completion == 0xffff {
+                    return Err(NvmeStatus::INVALID_FIELD);
+                }
+                let count = controller.set_queue_count((submission.min(completion) + 1) as u16);
+                Ok(AdminAnswer::Result(queue_counts(count)))
+            }
+            feature::WRITE_CACHE
+            | feature::HOST_ID
+            | feature::ARBITRATION
+            | feature::POWER
+            | feature::TEMPERATURE
+            | feature::ERROR_RECOVERY
+            | feature::WRITE_ATOMICITY => Err(NvmeStatus::FEATURE_NOT_CHANGEABLE),
+            _ => Err(NvmeStatus::INVALID_FIELD),
+        }
+    }
+
+    /// Reports a change of the discovery log that happened after the host read it.
+    fn report_changes_since_connect(&self) {
+        let (seen, controller) =
+            (self.identity.controller.discovered_generation(), &self.identity.controller);
+        if self.identity.subsystem.is_none() && seen != 0 && seen != self.identity.target.generation() {
+            controller.raise(NvmeEvent::DiscoveryChanged);
+        }
+    }
+
+    fn get_feature(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        let controller = &self.identity.controller;
+        Ok(match command.byte(40) {
+            feature::EVENTS => AdminAnswer::Result(controller.enabled_events().into()),
+            feature::KEEP_ALIVE => AdminAnswer::Result(controller.keep_alive().into()),
+            feature::QUEUES => AdminAnswer::Result(queue_counts(controller.queue_count())),
+            feature::WRITE_CACHE => AdminAnswer::Result(1),
+            feature::HOST_ID => AdminAnswer::Data(controller.host.id.to_vec()),
+            feature::ARBITRATION
+            | feature::POWER
+            | feature::TEMPERATURE
+            | feature::ERROR_RECOVERY
+            | feature::WRITE_ATOMICITY => AdminAnswer::Result(0),
+            _ => return Err(NvmeStatus::INVALID_FIELD),
+        })
+    }
+}
+
+/// The result of the feature for the number of queues: both numbers, less one.
+fn queue_counts(count: u16) -> u64 {
+    let number = u64::from(count - 1);
+    number | number << 16
+}

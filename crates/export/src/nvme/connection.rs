@@ -1,0 +1,162 @@
+//! The life of one connection, with everything that can end it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Notify, Reactor, Stream};
+
+use super::disconnect::QueueEnd;
+use super::handshake::{OpenedQueue, open_queue, send};
+use super::limits::TRANSFER_MAX;
+use super::pdu_reader::PduReader;
+use super::queue_identity::ListenPlace;
+use super::session::NvmeSession;
+use super::shared::ServerShared;
+use crate::VolumeSource;
+use crate::select::{Either, select};
+use crate::transport::{AdmittedConnection, Progress};
+
+/// Time for a host to close a connection after our last message. Closing it at once, with requests
+/// unread, would make the kernel drop messages that the host has not received yet.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves a connection that arrived at `place` on the current reactor until it ends, and logs the reason.
+pub(super) async fn serve_connection<S: VolumeSource>(
+    stream: Stream,
+    place: ListenPlace,
+    shared: &Rc<ServerShared<S>>,
+    admitted: &AdmittedConnection,
+) {
+    let (peer, stream) = (stream.peer(), Rc::new(stream));
+    let mut reader = PduReader::new(stream.clone(), TRANSFER_MAX as usize);
+    let opened = open_in_time(&stream, &mut reader, place, shared, admitted).await;
+    let OpenedQueue { identity, encoder } = match opened {
+        Ok(opened) => opened,
+        Err(end) => {
+            if let Some(suppressed) = admitted.admission().log_quota() {
+                end.log(peer, "none", 0);
+                if suppressed > 0 {
+                    tracing::warn!(suppressed, "log lines about NVMe/TCP connections were suppressed");
+                }
+            }
+            return close(&stream, &mut reader, end).await;
+        }
+    };
+    admitted.establish();
+    let session = NvmeSession::new(identity, encoder, shared);
+    let (name, queue) = (session.identity.name().to_owned(), session.identity.id);
+    let host = &session.identity.controller.host.name;
+    tracing::info!(%peer, subsystem = name, queue, host, "NVMe/TCP connection opened");
+    let end = transmit(&session, &stream, &mut reader, shared).await;
+    end.log(peer, &name, queue);
+    // Before the host sees the end of the connection, and may connect the queue again.
+    session.identity.leave();
+    session.send_queue.close();
+    // Requests whose data will not arrive.
+    session.transfers.clear();
+    close(&stream, &mut reader, end).await;
+    session.budget.idle().await;
+}
+
+async fn open_in_time<S: VolumeSource>(
+    stream: &Stream,
+    reader: &mut PduReader,
+    place: ListenPlace,
+    shared: &ServerShared<S>,
+    admitted: &AdmittedConnection,
+) -> Result<OpenedQueue<S>, QueueEnd> {
+    let closed = select(shared.stop.raised(), admitted.displaced());
+    let opening = open_queue(stream, reader, &shared.target, place);
+    let in_time = select(opening, Reactor::current().sleep(shared.limits.handshake));
+    match select(closed, in_time).await {
+        Either::Left(Either::Left(())) => Err(QueueEnd::Stopped),
+        Either::Left(Either::Right(())) => Err(QueueEnd::Displaced),
+        Either::Right(Either::Left(opened)) => opened,
+        Either::Right(Either::Right(())) => Err(QueueEnd::HandshakeTimeout),
+    }
+}
+
+/// Serves commands until something ends the connection.
+async fn transmit<S: VolumeSource>(
+    session: &Rc<NvmeSession<S>>,
+    stream: &Stream,
+    reader: &mut PduReader,
+    shared: &ServerShared<S>,
+) -> QueueEnd {
+    let (reactor, limits) = (Reactor::current(), &shared.limits);
+    let (stalled, silent) = (Rc::new(Notify::default()), Rc::new(Notify::default()));
+    let incoming = reader.recv.progress().clone();
+    // The tasks end when their handles are dropped.
+    let _watchdog = reactor.spawn(watch(incoming, session.clone(), limits.stalled, stalled.clone()));
+    let _keep_alive = reactor.spawn(watch_keep_alive(session.clone(), silent.clone()));
+    let overdue = async {
+        session.cancelled(&shared.stop).await;
+        reactor.sleep(limits.drain).await;
+    };
+    let timers = select(silent.notified(), overdue);
+    let run = session.run(reader, stream, &shared.stop);
+    match select(run, select(stalled.notified(), timers)).await {
+        Either::Left(end) => end,
+        Either::Right(Either::Left(())) => QueueEnd::Stalled,
+        Either::Right(Either::Right(Either::Left(()))) => QueueEnd::KeepAlive,
+        Either::Right(Either::Right(Either::Right(()))) => QueueEnd::DrainTimeout,
+    }
+}
+
+/// Closes a connection so that the host receives the last messages; after a violation of the
+/// protocol, with its description.
+async fn close(stream: &Stream, reader: &mut PduReader, end: QueueEnd) {
+    let lingers = match end {
+        QueueEnd::Violation(error) => send(stream, &error.encode(reader.header())).await.is_ok(),
+        QueueEnd::Refused(_) | QueueEnd::Stopped | QueueEnd::Ended(_) | QueueEnd::Disconnected => true,
+        _ => false,
+    };
+    if lingers && stream.shutdown().is_ok() {
+        select(reader.recv.discard(), Reactor::current().sleep(LINGER)).await;
+    }
+}
+
+/// Notifies `stalled` when a message, or data that was requested, takes longer than `limit`.
+///
+/// It checks once per `limit` instead of setting a timer for each message.
+async fn watch<S: VolumeSource>(
+    incoming: Rc<Progress>,
+    session: Rc<NvmeSession<S>>,
+    limit: Duration,
+    stalled: Rc<Notify>,
+) {
+    let outgoing = session.send_queue.progress();
+    let look = || {
+        let expects_data = incoming.within.get() || session.transfers.is_expecting();
+        let (received, sent) = (incoming.moved.get(), outgoing.moved.get());
+        [expects_data.then_some(received), outgoing.within.get().then_some(sent)]
+    };
+    let mut before = look();
+    loop {
+        Reactor::current().sleep(limit).await;
+        let now = look();
+        if now.iter().zip(&before).any(|(now, before)| now.is_some() && now == before) {
+            return stalled.notify();
+        }
+        before = now;
+    }
+}
+
+/// Notifies `silent` when no command of the controller arrives within its keep alive time, or
+/// within up to twice that time: commands of all queues count, without a timer for each.
+async fn watch_keep_alive<S: VolumeSource>(session: Rc<NvmeSession<S>>, silent: Rc<Notify>) {
+    if !session.identity.is_admin() {
+        return;
+    }
+    let controller = &session.identity.controller;
+    loop {
+        /// Pause between two checks whether a host has enabled keep alive, in ms.
+        const DISABLED: u32 = 10_000;
+        let time = controller.keep_alive();
+        let pause = if time == 0 { DISABLED } else { time };
+        Reactor::current().sleep(Duration::from_millis(pause.into())).await;
+        if time > 0 && time == controller.keep_alive() && !controller.take_activity() {
+            return silent.notify();
+        }
+    }
+}

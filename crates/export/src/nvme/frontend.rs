@@ -1,0 +1,278 @@
+//! NVMe/TCP as a frontend: a server on each reactor, listeners on the first one, and the target.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use reactor::{Handle, Reactor};
+
+use super::limits::{NAMESPACES, NvmeLimits};
+use super::listeners::{NvmeListeners, NvmeServers};
+use super::server::NvmeServer;
+use super::target::{DISCOVERY_NAME, NvmeNamespace, NvmeTarget, Subsystem};
+use super::wire::is_name;
+use crate::context::{call_object, check_no_queues};
+use crate::{
+    ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
+    FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
+};
+
+/// The addresses of NVMe/TCP, and the limits of its servers.
+#[derive(Clone, Debug)]
+pub struct NvmeConfig {
+    /// The TCP addresses of exports that name none.
+    pub listen: Vec<SocketAddr>,
+    /// Limits of the server of each reactor.
+    pub limits: NvmeLimits,
+}
+
+/// NVMe/TCP on all reactors.
+pub struct NvmeFrontend<S: VolumeSource> {
+    servers: NvmeServers<S>,
+    listeners: Handle<NvmeListeners<S>>,
+    target: Arc<NvmeTarget<S>>,
+    listen: Vec<SocketAddr>,
+}
+
+fn invalid(message: String) -> ExportError {
+    ExportError::new(ExportErrorKind::Invalid, message)
+}
+
+impl<S: VolumeSource> NvmeFrontend<S> {
+    /// Starts the servers. Addresses are listened on once exports use them.
+    ///
+    /// # Errors
+    /// When a reactor has shut down.
+    pub async fn start(config: NvmeConfig, context: &FrontendContext) -> Result<Self, ExportError> {
+        let target: Arc<NvmeTarget<S>> = Arc::default();
+        let mut servers = Vec::new();
+        for remote in context.reactors.all() {
+            let (target, limits) = (target.clone(), config.limits.clone());
+            let start =
+                move || async move { Handle::register(&Reactor::current(), NvmeServer::new(target, limits)) };
+            servers.push(remote.call(start).await?);
+        }
+        let servers: NvmeServers<S> = servers.into();
+        let Some(first) = context.reactors.all().first() else {
+            unreachable!("a set has at least one reactor");
+        };
+        let (all, platform) = (servers.clone(), context.reactors.platform_of_thread());
+        let listen =
+            move || async move { Handle::register(&Reactor::current(), NvmeListeners::new(all, platform)) };
+        let listeners = first.call(listen).await?;
+        Ok(Self { servers, listeners, target, listen: config.listen })
+    }
+
+    /// The addresses of an export.
+    fn addresses<'a>(&'a self, network: &'a NetworkConfig) -> &'a [SocketAddr] {
+        if network.listen.is_empty() { &self.listen } else { &network.listen }
+    }
+
+    /// Listens on these addresses for one more export. Returns them with the ports in use.
+    async fn acquire_all(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, ExportError> {
+        let mut acquired = Vec::new();
+        for address in addresses.iter().copied() {
+            let acquire =
+                move |listeners: Rc<NvmeListeners<S>>| async move { listeners.acquire(address).await };
+            match call_object(&self.listeners, acquire).await? {
+                Ok(address) => acquired.push(address),
+                Err(error) => {
+                    release_all(&self.listeners, &acquired).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(acquired)
+    }
+}
+
+async fn release_all<S: VolumeSource>(listeners: &Handle<NvmeListeners<S>>, addresses: &[SocketAddr]) {
+    for address in addresses.iter().copied() {
+        let release = move |listeners: Rc<NvmeListeners<S>>| async move { listeners.release(address) };
+        // A reactor that has shut down listens on nothing.
+        let _ = call_object(listeners, release).await;
+    }
+}
+
+/// The name of a subsystem for one volume, derived from the identity of the volume.
+fn default_name(identity: [u8; 16]) -> String {
+    let digits: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    let groups = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
+    let uuid: Vec<&str> =
+        groups.iter().map(|(from, to)| digits.get(*from..*to).unwrap_or_default()).collect();
+    format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid.join("-"))
+}
+
+/// The URIs of a namespace's subsystem.
+fn uris(addresses: &[SocketAddr], target: Option<&str>) -> Vec<String> {
+    let Some(target) = target else { return Vec::new() };
+    let uri = |address: &SocketAddr| {
+        if address.ip().is_unspecified() {
+            let host = rustix::system::uname();
+            return format!("nvme+tcp://{}:{}/{target}", host.nodename().to_string_lossy(), address.port());
+        }
+        format!("nvme+tcp://{address}/{target}")
+    };
+    addresses.iter().map(uri).collect()
+}
+
+impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
+    fn name(&self) -> &'static str {
+        "nvme-tcp"
+    }
+
+    fn complete(&self, config: ExportConfig, source: &S) -> ExportConfig {
+        let ExportConfig { mut network, .. } = config;
+        network.target.get_or_insert_with(|| default_name(source.identity()));
+        network.unit.get_or_insert(1);
+        ExportConfig { network, ..config }
+    }
+
+    fn check(&self, _: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
+        check_no_queues(config)?;
+        let network = &config.network;
+        let names = network.target.iter().chain(&network.hosts);
+        if let Some(name) = names.into_iter().find(|name| !is_name(name)) {
+            return Err(invalid(format!("'{name}' is not an NVMe qualified name (NQN)"))
+                .hint("a name has the form nqn.2014-08.org.example:text, with up to 223 characters"));
+        }
+        if network.target.as_deref() == Some(DISCOVERY_NAME) {
+            return Err(invalid(format!("'{DISCOVERY_NAME}' is the name of the discovery service")));
+        }
+        if let Some(unit) = network.unit.filter(|unit| !(1..=NAMESPACES).contains(unit)) {
+            return Err(invalid(format!("a namespace id is 1 to {NAMESPACES}, not {unit}")));
+        }
+        if self.addresses(network).is_empty() {
+            return Err(invalid("the export has no address for NVMe/TCP".into()).hint(
+                "give one with --listen ADDRESS:4420, or set nvme.listen in the daemon's configuration",
+            ));
+        }
+        Ok(())
+    }
+
+    fn listeners(&self, _: &ExportName, config: &ExportConfig) -> Vec<String> {
+        uris(self.addresses(&config.network), config.network.target.as_deref())
+    }
+
+    fn reserve<'a>(&'a self, _: &'a [ExportName]) -> ControlFuture<'a, ()> {
+        // Hosts that connect to a subsystem that is not served yet are asked to retry.
+        Box::pin(std::future::ready(()))
+    }
+
+    fn start<'a>(
+        &'a self,
+        name: &'a ExportName,
+        config: &'a ExportConfig,
+        source: Arc<S>,
+    ) -> ControlFuture<'a, Result<Arc<dyn RunningExport>, ExportError>> {
+        Box::pin(async move {
+            let config = self.complete(config.clone(), &source);
+            self.check(name, &config)?;
+            let (read_only, network) = (config.read_only, config.network);
+            let (Some(subsystem), Some(unit)) = (network.target.clone(), network.unit) else {
+                unreachable!("a complete configuration names its namespace");
+            };
+            let taken = || {
+                let message = format!("subsystem {subsystem} has a namespace {unit} already");
+                ExportError::new(ExportErrorKind::Exists, message).hint("give another one with --namespace N")
+            };
+            if self.target.has(&subsystem, unit) {
+                return Err(taken());
+            }
+            let addresses = self.acquire_all(self.addresses(&network)).await?;
+            let leases: Arc<AtomicU64> = Arc::default();
+            let namespace = NvmeNamespace {
+                id: unit,
+                identity: source.identity(),
+                source,
+                read_only,
+                hosts: network.hosts.clone(),
+                listen: addresses.clone(),
+                leases: leases.clone(),
+            };
+            let Some(served) = self.target.add(&subsystem, namespace) else {
+                release_all(&self.listeners, &addresses).await;
+                return Err(taken());
+            };
+            let export = NvmeExport {
+                target: self.target.clone(),
+                subsystem: served,
+                unit,
+                leases,
+                addresses,
+                servers: self.servers.clone(),
+                listeners: self.listeners.clone(),
+            };
+            Ok(Arc::new(export) as Arc<dyn RunningExport>)
+        })
+    }
+
+    fn release<'a>(&'a self, _: &'a ExportName) -> ControlFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn shut_down(&self) -> ControlFuture<'_, ()> {
+        Box::pin(async move {
+            let close = |listeners: Rc<NvmeListeners<S>>| async move { listeners.close() };
+            // A reactor that has shut down accepts nothing.
+            let _ = call_object(&self.listeners, close).await;
+            for server in &*self.servers {
+                let shut = |server: Rc<NvmeServer<S>>| async move { server.shut_down().await };
+                if let Ok(left @ 1..) = call_object(server, shut).await {
+                    tracing::warn!(left, "NVMe/TCP connections were closed with requests in flight");
+                }
+            }
+        })
+    }
+}
+
+/// A volume that is served by NVMe/TCP.
+struct NvmeExport<S: VolumeSource> {
+    target: Arc<NvmeTarget<S>>,
+    subsystem: Arc<Subsystem<S>>,
+    unit: u32,
+    leases: Arc<AtomicU64>,
+    addresses: Vec<SocketAddr>,
+    servers: NvmeServers<S>,
+    listeners: Handle<NvmeListeners<S>>,
+}
+
+impl<S: VolumeSource> RunningExport for NvmeExport<S> {
+    fn listeners(&self) -> Vec<String> {
+        uris(&self.addresses, Some(&self.subsystem.name))
+    }
+
+    fn status(&self) -> ExportStatus {
+        ExportStatus { connections: self.subsystem.controller_count(), users: Vec::new() }
+    }
+
+    fn resize(&self) -> ControlFuture<'_, ()> {
+        self.subsystem.announce(self.unit);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn stop(&self, mode: StopMode) -> ControlFuture<'_, Result<(), ExportError>> {
+        Box::pin(async move {
+            if mode == StopMode::Handover {
+                // Connections end with the servers, which finish their requests.
+                return Ok(());
+            }
+            let is_served = self.subsystem.namespace_is(self.unit, &self.leases);
+            if !is_served {
+                return Ok(());
+            }
+            self.target.remove(&self.subsystem.name, self.unit);
+            for server in &*self.servers {
+                let leases = self.leases.clone();
+                let revoke = |server: Rc<NvmeServer<S>>| async move {
+                    server.shared.leases.revoke(&leases).await;
+                };
+                // A reactor that has shut down has no hosts.
+                let _ = call_object(server, revoke).await;
+            }
+            release_all(&self.listeners, &self.addresses).await;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! The opening of a connection: parameters of the transport, then the connect command.
+//!
+//! Always true: no other command is executed before the queue is connected; the data of the connect
+//! command is in its capsule, so that no memory is requested for a host that is not admitted yet.
+
+use std::sync::Arc;
+
+use reactor::{Buffer, Stream};
+
+use super::disconnect::QueueEnd;
+use super::limits::TRANSFER_MAX;
+use super::pdu_reader::{HostPdu, PduReader};
+use super::queue_identity::{ConnectRefusal, ListenPlace, QueueIdentity};
+use super::target::NvmeTarget;
+use super::wire::{
+    CONNECT_BYTES, ConnectRequest, DataPlace, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus,
+    PduEncoder,
+};
+use crate::transport::ReplyHead;
+
+/// The opcode of fabrics commands.
+pub(super) const FABRICS: u8 = 0x7f;
+/// The type of the connect command.
+const CONNECT: u8 = 0x01;
+
+/// A connection whose queue is connected.
+pub(super) struct OpenedQueue<S> {
+    pub(super) identity: QueueIdentity<S>,
+    pub(super) encoder: PduEncoder,
+}
+
+/// Opens a connection: receives the parameters and the connect command, and answers both.
+pub(super) async fn open_queue<S>(
+    stream: &Stream,
+    reader: &mut PduReader,
+    target: &Arc<NvmeTarget<S>>,
+    place: ListenPlace,
+) -> Result<OpenedQueue<S>, QueueEnd> {
+    let request = reader.connection_request().await?;
+    send(stream, &request.accept(TRANSFER_MAX)).await?;
+    let encoder = PduEncoder { digests: request.digests, alignment: request.alignment };
+    let HostPdu::Command { command, frame } = reader.next().await? else {
+        return Err(FatalError::Sequence.into());
+    };
+    let connected = match receive_request(reader, &command, &frame).await? {
+        Ok(request) => QueueIdentity::connect(target, &request, place),
+        Err(refusal) => Err(refusal),
+    };
+    let (status, result) = match &connected {
+        Ok(identity) => (NvmeStatus::SUCCESS, u64::from(identity.controller.id)),
+        Err(refusal) => (refusal.status, refusal.result),
+    };
+    let completion = NvmeCompletion { command: command.id(), status, result, head: 1 };
+    send_head(stream, &encoder.response(&completion.encode(), &[])).await?;
+    match connected {
+        Ok(identity) => Ok(OpenedQueue { identity, encoder }),
+        Err(refusal) => Err(QueueEnd::Refused(refusal.reason)),
+    }
+}
+
+async fn receive_request(
+    reader: &mut PduReader,
+    command: &NvmeCommand,
+    frame: &Frame,
+) -> Result<Result<ConnectRequest, ConnectRefusal>, QueueEnd> {
+    let refuse = |status, reason| Ok(Err(ConnectRefusal { status, result: 0, reason }));
+    if frame.data != CONNECT_BYTES {
+        reader.skip(frame).await?;
+        return refuse(NvmeStatus::SEQUENCE, "the first command does not connect the queue");
+    }
+    let (payload, is_intact) = reader.payload(frame).await?;
+    if command.opcode() != FABRICS || command.fabrics_type() != CONNECT {
+        return refuse(NvmeStatus::SEQUENCE, "the first command does not connect the queue");
+    }
+    if !is_intact {
+        return refuse(NvmeStatus::TRANSPORT, "the data digest is wrong");
+    }
+    if command.data() != (DataPlace::Capsule { offset: 0, length: CONNECT_BYTES as u32 }) {
+        return refuse(NvmeStatus::SGL_TYPE, "the data of the connect command is not in its capsule");
+    }
+    if ConnectRequest::format(command) != 0 {
+        return refuse(NvmeStatus::CONNECT_FORMAT, "the format of the connect command is unknown");
+    }
+    let mut data = [0; CONNECT_BYTES];
+    payload.data.copy_to(0, &mut data);
+    Ok(ConnectRequest::decode(command, &data).map_err(|field| ConnectRefusal {
+        status: NvmeStatus::CONNECT_PARAMETERS,
+        result: field.result(),
+        reason: "a field of the connect command is invalid",
+    }))
+}
+
+/// Sends a message at once, before or after the time of the send queue.
+pub(super) async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), QueueEnd> {
+    stream.write_all(&[Buffer::copy_of(bytes).span()]).await?;
+    Ok(())
+}
+
+async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueEnd> {
+    send(stream, head.as_bytes()).await
+}

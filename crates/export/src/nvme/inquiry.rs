@@ -1,0 +1,176 @@
+//! Identify commands and log pages.
+
+use super::admin::AdminAnswer;
+use super::controller::VERSION;
+use super::limits::{
+    CAPSULE_DATA, EVENT_REQUESTS, KEEP_ALIVE_UNITS, NAMESPACES, QUEUE_ENTRIES, TRANSFER_MAX,
+    TRANSFER_PAGES_LOG,
+};
+use super::queue_control::NvmeEvent;
+use super::session::NvmeSession;
+use super::target::DISCOVERY_NAME;
+use super::wire::{
+    ControllerFacts, DiscoveryEntry, NamespaceFacts, NvmeCommand, NvmeStatus, changed_log, discovery_log,
+    effects_log, firmware_log, health_log, log, namespace_list,
+};
+use crate::fnv::fnv1a;
+use crate::{Volume, VolumeSource};
+
+/// The version of the program, for hosts.
+const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
+
+/// Optional commands: compare, dataset management, write zeroes, verify.
+const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
+
+/// Structures of identify commands.
+mod structure {
+    pub(super) const NAMESPACE: u8 = 0x00;
+    pub(super) const CONTROLLER: u8 = 0x01;
+    pub(super) const ACTIVE_NAMESPACES: u8 = 0x02;
+    pub(super) const DESCRIPTORS: u8 = 0x03;
+}
+
+impl<S: VolumeSource> NvmeSession<S> {
+    /// Answers an identify command.
+    pub(super) fn identify(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        let (structure, id) = (command.byte(40), command.namespace());
+        let is_discovery = self.identity.subsystem.is_none();
+        if is_discovery && structure != structure::CONTROLLER {
+            return Err(NvmeStatus::INVALID_FIELD);
+        }
+        Ok(AdminAnswer::Data(match structure {
+            structure::CONTROLLER => self.controller_facts(),
+            structure::NAMESPACE => match self.namespace_facts(id) {
+                Some(facts) => facts.encode(),
+                // An id without a namespace is described by zeros.
+                None if (1..=NAMESPACES).contains(&id) => vec![0; 4096],
+                None => return Err(NvmeStatus::INVALID_NAMESPACE),
+            },
+            structure::ACTIVE_NAMESPACES if id >= u32::MAX - 1 => return Err(NvmeStatus::INVALID_NAMESPACE),
+            structure::ACTIVE_NAMESPACES => namespace_list(self.namespace_ids(), id),
+            structure::DESCRIPTORS => {
+                self.namespace_facts(id).ok_or(NvmeStatus::INVALID_NAMESPACE)?.descriptors()
+            }
+            _ => return Err(NvmeStatus::INVALID_FIELD),
+        }))
+    }
+
+    fn namespace_ids(&self) -> Vec<u32> {
+        let Some(subsystem) = &self.identity.subsystem else { return Vec::new() };
+        let namespaces = subsystem.namespaces(&self.identity.controller.host.name);
+        namespaces.iter().map(|namespace| namespace.id).collect()
+    }
+
+    fn controller_facts(&self) -> Vec<u8> {
+        let (name, identity) = (self.identity.name(), &self.identity);
+        let is_discovery = identity.subsystem.is_none();
+        let event = if is_discovery { NvmeEvent::DiscoveryChanged } else { NvmeEvent::NamespaceChanged };
+        // The same in every release and on every reactor.
+        let serial = format!("{:08x}{:08x}", fnv1a(name.as_bytes()), fnv1a(format!("{name}:2").as_bytes()));
+        let facts = ControllerFacts {
+            is_discovery,
+            id: identity.controller.id,
+            subsystem: name,
+            serial: &serial,
+            firmware: FIRMWARE,
+            version: VERSION,
+            transfer_pages_log: TRANSFER_PAGES_LOG,
+            capsule_data: CAPSULE_DATA,
+            queue_entries: QUEUE_ENTRIES,
+            event_requests: EVENT_REQUESTS,
+            events: event.mask(),
+            keep_alive_units: KEEP_ALIVE_UNITS,
+            namespaces: NAMESPACES,
+            optional_commands: OPTIONAL_COMMANDS,
+        };
+        facts.encode()
+    }
+
+    fn namespace_facts(&self, id: u32) -> Option<NamespaceFacts> {
+        let subsystem = self.identity.subsystem.as_ref()?;
+        let namespace = subsystem.namespace(id, &self.identity.controller.host.name)?;
+        let volume = self.volumes.get(&self.identity, id)?;
+        Some(NamespaceFacts {
+            size: volume.size(),
+            sector: volume.sector(),
+            read_only: volume.read_only(),
+            identity: namespace.identity,
+        })
+    }
+
+    /// Answers a request for a log page.
+    pub(super) fn log_page(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+        let page = command.byte(40);
+        let words = u64::from(command.short(42)) | u64::from(command.short(44)) << 16;
+        let (length, offset) = ((words + 1) * 4, command.long(48));
+        if length > TRANSFER_MAX.into() || offset & 3 != 0 {
+            return Err(NvmeStatus::INVALID_FIELD);
+        }
+        if length > command.data().length().into() {
+            return Err(NvmeStatus::SGL_LENGTH);
+        }
+        let retains_event = command.byte(41) & 1 << 7 != 0;
+        let data = match self.identity.subsystem {
+            Some(_) => self.io_log(page, offset == 0 && !retains_event)?,
+            None if page == log::DISCOVERY => self.discovery_entries(),
+            None => return Err(NvmeStatus::INVALID_LOG),
+        };
+        if !retains_event {
+            self.identity.control.events.page_was_read(page);
+        }
+        let start = usize::try_from(offset).ok().filter(|start| *start <= data.len());
+        let mut part = data.get(start.ok_or(NvmeStatus::INVALID_FIELD)?..).unwrap_or(&[]).to_vec();
+        part.resize(length as usize, 0);
+        Ok(AdminAnswer::Data(part))
+    }
+
+    fn io_log(&self, page: u8, takes_changes: bool) -> Result<Vec<u8>, NvmeStatus> {
+        Ok(match page {
+            log::ERRORS => vec![0; 64],
+            log::HEALTH => health_log(),
+            log::FIRMWARE => firmware_log(FIRMWARE),
+            log::CHANGED_NAMESPACES => {
+                let controller = &self.identity.controller;
+                let changed = if takes_changes { controller.take_changed() } else { controller.changed() };
+                changed_log(changed.into_iter())
+            }
+            log::EFFECTS => effects_log(
+                &[0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18],
+                &[
+                    (0x00, true),
+                    (0x01, true),
+                    (0x02, false),
+                    (0x05, false),
+                    (0x08, true),
+                    (0x09, true),
+                    (0x0c, false),
+                ],
+            ),
+            _ => return Err(NvmeStatus::INVALID_LOG),
+        })
+    }
+
+    /// The discovery log as this host sees it.
+    fn discovery_entries(&self) -> Vec<u8> {
+        let (identity, host) = (&self.identity, &self.identity.controller.host.name);
+        let generation = identity.target.generation();
+        identity.controller.set_discovered_generation(generation);
+        let reachable = |address: std::net::SocketAddr| match address.ip().is_unspecified() {
+            // The host reached this address by the network that it uses now.
+            true => std::net::SocketAddr::new(identity.reached.ip(), address.port()),
+            false => address,
+        };
+        let mut entries = vec![DiscoveryEntry {
+            subsystem: DISCOVERY_NAME.to_owned(),
+            address: identity.reached,
+            is_discovery: true,
+        }];
+        for subsystem in identity.target.all() {
+            for address in subsystem.addresses(host) {
+                let (subsystem, address) = (subsystem.name.clone(), reachable(address));
+                entries.push(DiscoveryEntry { subsystem, address, is_discovery: false });
+            }
+        }
+        discovery_log(generation, &entries)
+    }
+}

@@ -1,0 +1,265 @@
+//! I/O commands: reads, writes, flushes, zeroing, deallocation, comparison and verification.
+//!
+//! Always true: a command is checked before it reaches the volume; a durable write is flushed before
+//! its response.
+
+use std::rc::Rc;
+
+use reactor::{Buffer, Span};
+
+use super::opcodes::{SCRATCH, opcode};
+use super::open_volumes::OpenVolume;
+use super::request::{ReadyRequest, RequestData};
+use super::session::NvmeSession;
+use super::wire::{LogicalBlocks, NvmeCommand, NvmeStatus, u32_at, u64_at};
+use crate::transport::Charge;
+use crate::{Volume, VolumeError, VolumeErrorKind, VolumeSource};
+
+/// The bit of double word 12 that makes a write durable (force unit access).
+const DURABLE: u32 = 1 << 30;
+/// The bit of double word 11 of dataset management that deallocates the ranges.
+const DEALLOCATE: u32 = 1 << 2;
+/// Bytes of a range of dataset management.
+const RANGE_BYTES: usize = 16;
+/// The namespace id that means all namespaces.
+const ALL_NAMESPACES: u32 = u32::MAX;
+
+/// The status for an error of a volume.
+pub(super) fn status_of(error: &VolumeError, is_read: bool) -> NvmeStatus {
+    match error.kind() {
+        VolumeErrorKind::NoSpace => NvmeStatus::CAPACITY,
+        VolumeErrorKind::Io if is_read => NvmeStatus::UNREADABLE,
+        VolumeErrorKind::Io => NvmeStatus::WRITE_FAULT,
+        VolumeErrorKind::Invalid => NvmeStatus::INVALID_FIELD,
+        VolumeErrorKind::ReadOnly => NvmeStatus::WRITE_PROTECTED,
+        VolumeErrorKind::Closed => NvmeStatus::NOT_READY,
+    }
+}
+
+/// A checked range of a volume.
+pub(super) struct VolumeRange<V> {
+    pub(super) volume: OpenVolume<V>,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+impl<S: VolumeSource> NvmeSession<S> {
+    /// Begins an I/O command.
+    pub(super) fn execute_io(self: &Rc<Self>, request: ReadyRequest) {
+        let (session, ReadyRequest { command, charge, data }) = (self.clone(), request);
+        if command.is_fused() {
+            return self.complete(command.id(), NvmeStatus::INVALID_FIELD, charge);
+        }
+        match command.opcode() {
+            opcode::READ => self.spawn(session.read(command, charge)),
+            opcode::WRITE => self.spawn(session.write(command, data, charge)),
+            opcode::FLUSH => self.spawn(session.flush(command, charge)),
+            opcode::WRITE_ZEROES => self.spawn(session.write_zeroes(command, charge)),
+            opcode::DATASET_MANAGEMENT => self.spawn(session.manage_dataset(command, data, charge)),
+            opcode::COMPARE => self.spawn(session.compare(command, data, charge)),
+            opcode::VERIFY => self.spawn(session.verify(command, charge)),
+            _ => self.complete(command.id(), NvmeStatus::INVALID_OPCODE, charge),
+        }
+    }
+
+    /// The volume of a command.
+    fn volume_of(&self, command: &NvmeCommand) -> Result<OpenVolume<S::Volume>, NvmeStatus> {
+        let volume = self.volumes.get(&self.identity, command.namespace());
+        volume.ok_or(NvmeStatus::INVALID_NAMESPACE)
+    }
+
+    /// The range of a command.
+    pub(super) fn range_of(&self, command: &NvmeCommand) -> Result<VolumeRange<S::Volume>, NvmeStatus> {
+        let volume = self.volume_of(command)?;
+        let range = LogicalBlocks::of(command).bytes(volume.sector(), volume.size());
+        let (offset, length) = range.ok_or(NvmeStatus::BEYOND_END)?;
+        Ok(VolumeRange { volume, offset, length })
+    }
+
+    /// The range of a command that transfers all of it. `available`: the bytes of its data.
+    fn transfer_of(
+        &self,
+        command: &NvmeCommand,
+        available: usize,
+    ) -> Result<VolumeRange<S::Volume>, NvmeStatus> {
+        let range = self.range_of(command)?;
+        match range.length == available as u64 {
+            true => Ok(range),
+            false => Err(NvmeStatus::SGL_LENGTH),
+        }
+    }
+
+    async fn read(self: Rc<Self>, command: NvmeCommand, charge: Charge) {
+        match self.read_range(&command).await {
+            Ok(data) => self.complete_data(command.id(), data, charge),
+            Err(status) => self.complete(command.id(), status, charge),
+        }
+    }
+
+    async fn read_range(&self, command: &NvmeCommand) -> Result<Span, NvmeStatus> {
+        let range = self.transfer_of(command, command.data().length() as usize)?;
+        let data = Buffer::new(range.length as usize).span();
+        let done = range.volume.read(range.offset, &data).await;
+        self.checked(command, done, true)?;
+        Ok(data)
+    }
+
+    async fn write(self: Rc<Self>, command: NvmeCommand, data: Option<RequestData>, charge: Charge) {
+        let status = self.write_range(&command, data).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    async fn write_range(&self, command: &NvmeCommand, data: Option<RequestData>) -> Result<(), NvmeStatus> {
+        let data = data.ok_or(NvmeStatus::SGL_LENGTH)?;
+        let range = self.transfer_of(command, data.payload.data.len())?;
+        let done = range.volume.write(range.offset, &data.payload.data).await;
+        drop(data);
+        self.checked(command, done, false)?;
+        self.flush_if_durable(command, &range.volume).await
+    }
+
+    async fn flush_if_durable(
+        &self,
+        command: &NvmeCommand,
+        volume: &OpenVolume<S::Volume>,
+    ) -> Result<(), NvmeStatus> {
+        if command.word(12) & DURABLE == 0 {
+            return Ok(());
+        }
+        let done = volume.flush().await;
+        self.checked(command, done, false)
+    }
+
+    async fn flush(self: Rc<Self>, command: NvmeCommand, charge: Charge) {
+        let status = self.flush_volumes(&command).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    async fn flush_volumes(&self, command: &NvmeCommand) -> Result<(), NvmeStatus> {
+        if command.namespace() != ALL_NAMESPACES {
+            let done = self.volume_of(command)?.flush().await;
+            return self.checked(command, done, false);
+        }
+        let subsystem = self.identity.subsystem.as_ref().ok_or(NvmeStatus::INVALID_NAMESPACE)?;
+        for namespace in subsystem.namespaces(&self.identity.controller.host.name) {
+            if let Some(volume) = self.volumes.get(&self.identity, namespace.id) {
+                let done = volume.flush().await;
+                self.checked(command, done, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_zeroes(self: Rc<Self>, command: NvmeCommand, charge: Charge) {
+        let status = self.zero_range(&command).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    async fn zero_range(&self, command: &NvmeCommand) -> Result<(), NvmeStatus> {
+        let range = self.range_of(command)?;
+        let done = range.volume.write_zeroes(range.offset, range.length).await;
+        self.checked(command, done, false)?;
+        self.flush_if_durable(command, &range.volume).await
+    }
+
+    async fn manage_dataset(self: Rc<Self>, command: NvmeCommand, data: Option<RequestData>, charge: Charge) {
+        let status = self.deallocate(&command, data).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    async fn deallocate(&self, command: &NvmeCommand, data: Option<RequestData>) -> Result<(), NvmeStatus> {
+        let volume = self.volume_of(command)?;
+        let count = usize::from(command.byte(40)) + 1;
+        let data = data.ok_or(NvmeStatus::SGL_LENGTH)?;
+        let bytes = data.payload.data.peek(<[u8]>::to_vec);
+        drop(data);
+        let ranges = bytes.get(..count * RANGE_BYTES).ok_or(NvmeStatus::SGL_LENGTH)?;
+        // All ranges are checked before the first one is discarded.
+        let mut checked = Vec::with_capacity(count);
+        for range in ranges.chunks_exact(RANGE_BYTES) {
+            let blocks = LogicalBlocks { first: u64_at(range, 8), count: u32_at(range, 4) };
+            let range = blocks.bytes(volume.sector(), volume.size()).ok_or(NvmeStatus::BEYOND_END)?;
+            checked.push(range);
+        }
+        if command.word(11) & DEALLOCATE == 0 {
+            // The other attributes are hints.
+            return Ok(());
+        }
+        if volume.read_only() {
+            return Err(NvmeStatus::WRITE_PROTECTED);
+        }
+        for (offset, length) in checked.into_iter().filter(|(_, length)| *length > 0) {
+            // Deallocated blocks read as zeros, as the namespace reports.
+            let done = volume.write_zeroes(offset, length).await;
+            self.checked(command, done, false)?;
+        }
+        Ok(())
+    }
+
+    async fn compare(self: Rc<Self>, command: NvmeCommand, data: Option<RequestData>, charge: Charge) {
+        let status = self.compare_range(&command, data).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    async fn compare_range(
+        &self,
+        command: &NvmeCommand,
+        data: Option<RequestData>,
+    ) -> Result<(), NvmeStatus> {
+        let data = data.ok_or(NvmeStatus::SGL_LENGTH)?;
+        let expected = &data.payload.data;
+        let range = self.transfer_of(command, expected.len())?;
+        let is_equal = |at: usize, stored: &Span| {
+            let expected = expected.slice(at..at + stored.len());
+            stored.peek(|stored| expected.peek(|expected| stored == expected))
+        };
+        self.read_parts(command, &range, is_equal).await
+    }
+
+    /// Reads a range in parts, until `check` refuses one. Its arguments are the place of the part
+    /// within the range, and the part.
+    async fn read_parts(
+        &self,
+        command: &NvmeCommand,
+        range: &VolumeRange<S::Volume>,
+        check: impl Fn(usize, &Span) -> bool,
+    ) -> Result<(), NvmeStatus> {
+        let buffer = Buffer::new(range.length.min(SCRATCH) as usize).span();
+        let mut at = 0;
+        while at < range.length {
+            let part = buffer.slice(0..(range.length - at).min(SCRATCH) as usize);
+            let done = range.volume.read(range.offset + at, &part).await;
+            self.checked(command, done, true)?;
+            if !check(at as usize, &part) {
+                return Err(NvmeStatus::COMPARE);
+            }
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn verify(self: Rc<Self>, command: NvmeCommand, charge: Charge) {
+        let status = self.verify_range(&command).await.err().unwrap_or(NvmeStatus::SUCCESS);
+        self.complete(command.id(), status, charge);
+    }
+
+    /// Reads a range and discards the data: the volume checks the data that it reads.
+    async fn verify_range(&self, command: &NvmeCommand) -> Result<(), NvmeStatus> {
+        let range = self.range_of(command)?;
+        self.read_parts(command, &range, |_, _| true).await
+    }
+
+    /// The status for the result of a volume.
+    pub(super) fn checked(
+        &self,
+        command: &NvmeCommand,
+        done: Result<(), VolumeError>,
+        is_read: bool,
+    ) -> Result<(), NvmeStatus> {
+        done.map_err(|error| {
+            let (subsystem, namespace) = (self.identity.name(), command.namespace());
+            tracing::debug!(subsystem, namespace, opcode = command.opcode(), %error, "command failed");
+            status_of(&error, is_read)
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! NVMe over TCP: volumes as namespaces of subsystems, for the initiators of operating systems.
+//!
+//! Owns subsystems, controllers and connections. Each connection is one queue and has one task that
+//! receives commands and sends responses, and one more task for each command that waits for the
+//! volume.
+//!
+//! Always true: a host that misbehaves, stalls or does not read affects its own connections alone,
+//! which use no more than their [`NvmeLimits`]; a command that has begun on a volume is finished
+//! even if its host is gone; the reason of each disconnect is logged once.
+//!
+//! Must not know: how a volume stores data, other users of a volume. Source: NVM Express Base
+//! Specification 1.4, NVMe over Fabrics 1.1, NVMe TCP Transport Specification 1.0.
+
+mod admin;
+mod connection;
+mod controller;
+mod disconnect;
+mod frontend;
+mod handshake;
+mod inquiry;
+mod io;
+mod limits;
+mod listeners;
+mod opcodes;
+mod open_volumes;
+mod pdu_reader;
+mod queue_control;
+mod queue_identity;
+mod request;
+mod respond;
+mod server;
+mod session;
+mod shared;
+mod target;
+mod transfers;
+mod wire;
+
+pub use frontend::{NvmeConfig, NvmeFrontend};
+pub use limits::NvmeLimits;

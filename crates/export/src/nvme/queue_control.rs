@@ -1,0 +1,137 @@
+//! Control of a connected queue from other threads: stop, and asynchronous events.
+//!
+//! Always true: a request for an event is completed once; events that wait for a request are
+//! limited, because equal ones are merged.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+
+use reactor::Notify;
+
+use super::limits::EVENT_REQUESTS;
+use crate::Stop;
+
+/// An event that a controller reports to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NvmeEvent {
+    /// A namespace was added, removed or resized.
+    NamespaceChanged,
+    /// The subsystems that discovery lists have changed.
+    DiscoveryChanged,
+}
+
+impl NvmeEvent {
+    /// The bit by which a host enables the event (feature 0Bh).
+    pub(super) fn mask(self) -> u32 {
+        match self {
+            Self::NamespaceChanged => 1 << 8,
+            Self::DiscoveryChanged => 1 << 31,
+        }
+    }
+
+    /// The log page that describes the event. The event is not reported again before a host reads
+    /// that page.
+    fn log(self) -> u8 {
+        match self {
+            Self::NamespaceChanged => 0x04,
+            Self::DiscoveryChanged => 0x70,
+        }
+    }
+
+    /// The result of the request that reports the event.
+    fn result(self) -> u64 {
+        let information: u64 = match self {
+            Self::NamespaceChanged => 0x00,
+            Self::DiscoveryChanged => 0xf0,
+        };
+        /// The type of all these events: a notice.
+        const NOTICE: u64 = 2;
+        NOTICE | information << 8 | u64::from(self.log()) << 16
+    }
+}
+
+/// Requests for events, and events, of one controller.
+#[derive(Default)]
+pub(super) struct EventQueue {
+    requests: RefCell<VecDeque<u16>>,
+    events: RefCell<BTreeSet<NvmeEvent>>,
+    /// Events that were reported, and whose log page was not read since.
+    reported: RefCell<BTreeSet<NvmeEvent>>,
+    changed: Notify,
+}
+
+impl EventQueue {
+    /// Adds a request. Returns false if there are too many.
+    pub(super) fn request(&self, command: u16) -> bool {
+        let mut requests = self.requests.borrow_mut();
+        let has_room = requests.len() < usize::from(EVENT_REQUESTS);
+        if has_room {
+            requests.push_back(command);
+            self.changed.notify();
+        }
+        has_room
+    }
+
+    /// Removes a request that its host aborts. Returns false if there is no such request.
+    pub(super) fn abort(&self, command: u16) -> bool {
+        let mut requests = self.requests.borrow_mut();
+        let before = requests.len();
+        requests.retain(|request| *request != command);
+        requests.len() < before
+    }
+
+    /// Reports an event, now or with the next request.
+    pub(super) fn raise(&self, event: NvmeEvent) {
+        if !self.reported.borrow().contains(&event) {
+            self.events.borrow_mut().insert(event);
+            self.changed.notify();
+        }
+    }
+
+    /// Notes that the host has read a log page.
+    pub(super) fn page_was_read(&self, log: u8) {
+        self.reported.borrow_mut().retain(|event| event.log() != log);
+    }
+
+    /// Waits for an event and a request for it. Returns the command and its result.
+    pub(super) async fn next(&self) -> (u16, u64) {
+        loop {
+            if let Some(next) = self.take() {
+                return next;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn take(&self) -> Option<(u16, u64)> {
+        let mut events = self.events.borrow_mut();
+        if events.is_empty() {
+            return None;
+        }
+        let command = self.requests.borrow_mut().pop_front()?;
+        let event = events.pop_first()?;
+        self.reported.borrow_mut().insert(event);
+        Some((command, event.result()))
+    }
+}
+
+/// The controls of one connected queue, on its reactor.
+#[derive(Default)]
+pub(super) struct QueueControl {
+    /// Closes the connection.
+    pub(super) stop: Stop,
+    /// Why it is closed.
+    pub(super) reason: Cell<Option<&'static str>>,
+    /// For the admin queue.
+    pub(super) events: EventQueue,
+}
+
+impl QueueControl {
+    /// Closes the connection for this reason.
+    pub(super) fn end(&self, reason: &'static str) {
+        if self.reason.get().is_none() {
+            self.reason.set(Some(reason));
+        }
+        self.stop.raise();
+    }
+}

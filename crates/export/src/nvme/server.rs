@@ -1,0 +1,81 @@
+//! The connections of one reactor.
+//!
+//! Always true: connections are closed within the limits once the server was stopped.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reactor::{Reactor, Stream, WaitList};
+
+use super::connection::serve_connection;
+use super::limits::NvmeLimits;
+use super::queue_identity::ListenPlace;
+use super::shared::ServerShared;
+use super::target::NvmeTarget;
+use crate::VolumeSource;
+use crate::select::select;
+
+/// Serves connections on the reactor of the thread that created it.
+pub(super) struct NvmeServer<S: VolumeSource> {
+    pub(super) shared: Rc<ServerShared<S>>,
+    connections: Cell<usize>,
+    closed: WaitList,
+}
+
+impl<S: VolumeSource> NvmeServer<S> {
+    pub(super) fn new(target: Arc<NvmeTarget<S>>, limits: NvmeLimits) -> Rc<Self> {
+        let shared = Rc::new(ServerShared::new(target, limits));
+        Rc::new(Self { shared, connections: Cell::new(0), closed: WaitList::default() })
+    }
+
+    /// Serves a connection that arrived at `place` in a task of its own. Closes it at once if there
+    /// is no slot for it, or the server was stopped.
+    pub(super) fn serve(self: &Rc<Self>, stream: Stream, place: ListenPlace) {
+        let shared = self.shared.clone();
+        if shared.stop.is_raised() {
+            return;
+        }
+        let Some(admitted) = shared.admission.admit(stream.peer()) else {
+            if shared.admission.log_quota().is_some() {
+                let (peer, connections) = (stream.peer(), self.connections.get());
+                tracing::warn!(%peer, connections, "NVMe/TCP connection refused: all slots are in use");
+            }
+            return;
+        };
+        let counted = CountedQueue::new(self);
+        let task = async move {
+            serve_connection(stream, place, &shared, &admitted).await;
+            drop(counted);
+        };
+        Reactor::current().spawn(task).detach();
+    }
+
+    /// Lets connections complete the requests that were received, and closes them. Returns the
+    /// number of connections with requests that the volume has not completed in time.
+    pub(super) async fn shut_down(&self) -> usize {
+        self.shared.stop.raise();
+        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
+        let time = self.shared.limits.drain + Duration::from_secs(2);
+        select(all_closed, Reactor::current().sleep(time)).await;
+        self.connections.get()
+    }
+}
+
+/// Counts a connection of a server.
+struct CountedQueue<S: VolumeSource>(Rc<NvmeServer<S>>);
+
+impl<S: VolumeSource> CountedQueue<S> {
+    fn new(server: &Rc<NvmeServer<S>>) -> Self {
+        server.connections.set(server.connections.get() + 1);
+        Self(server.clone())
+    }
+}
+
+impl<S: VolumeSource> Drop for CountedQueue<S> {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+        self.0.closed.wake_all();
+    }
+}

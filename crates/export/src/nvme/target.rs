@@ -1,0 +1,243 @@
+//! The subsystems of the target, their namespaces and controllers.
+//!
+//! Always true: a subsystem has at least one namespace; a namespace is visible to the hosts that
+//! its export allows, and to all hosts if it names none; ids of controllers are unique within their
+//! subsystem. Used from several threads. Must not know messages.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::controller::{Controller, NvmeHost};
+use super::limits::CONTROLLERS;
+use super::queue_control::NvmeEvent;
+
+/// An exported volume.
+pub(super) struct NvmeNamespace<S> {
+    pub(super) id: u32,
+    pub(super) source: Arc<S>,
+    pub(super) read_only: bool,
+    /// The identity of the volume, which is the same after a restart or another export.
+    pub(super) identity: [u8; 16],
+    /// The hosts that may use it; all if empty.
+    pub(super) hosts: Vec<String>,
+    /// The addresses at which it is served.
+    pub(super) listen: Vec<SocketAddr>,
+    /// Counts the queues that have the volume open, and identifies their leases.
+    pub(super) leases: Arc<AtomicU64>,
+}
+
+impl<S> NvmeNamespace<S> {
+    fn allows(&self, host: &str) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|allowed| allowed == host)
+    }
+}
+
+/// A subsystem.
+pub(super) struct Subsystem<S> {
+    pub(super) name: String,
+    /// Counts changes of the namespaces.
+    generation: AtomicU64,
+    state: Mutex<SubsystemState<S>>,
+}
+
+struct SubsystemState<S> {
+    namespaces: BTreeMap<u32, Arc<NvmeNamespace<S>>>,
+    controllers: BTreeMap<u16, Arc<Controller>>,
+    next_controller: u16,
+}
+
+/// The largest id of a controller.
+const CONTROLLER_MAX: u16 = 0xffef;
+
+impl<S> Subsystem<S> {
+    fn new(name: String) -> Self {
+        let state =
+            SubsystemState { namespaces: BTreeMap::new(), controllers: BTreeMap::new(), next_controller: 1 };
+        Self { name, generation: AtomicU64::new(1), state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SubsystemState<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes whenever a namespace is added or removed.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The namespace of this id, if the host may use it.
+    pub(super) fn namespace(&self, id: u32, host: &str) -> Option<Arc<NvmeNamespace<S>>> {
+        self.lock().namespaces.get(&id).filter(|namespace| namespace.allows(host)).cloned()
+    }
+
+    /// True if the namespace of this id is the one that `leases` identifies.
+    pub(super) fn namespace_is(&self, id: u32, leases: &Arc<AtomicU64>) -> bool {
+        self.lock().namespaces.get(&id).is_some_and(|namespace| Arc::ptr_eq(&namespace.leases, leases))
+    }
+
+    /// The namespaces that a host may use, in the order of their ids.
+    pub(super) fn namespaces(&self, host: &str) -> Vec<Arc<NvmeNamespace<S>>> {
+        self.lock().namespaces.values().filter(|namespace| namespace.allows(host)).cloned().collect()
+    }
+
+    /// True if the host may use a namespace that is served at `address`.
+    pub(super) fn is_served(&self, host: &str, address: SocketAddr) -> bool {
+        self.namespaces(host).iter().any(|namespace| namespace.listen.contains(&address))
+    }
+
+    /// True if a namespace is served at `address`, to any host.
+    pub(super) fn has_listener(&self, address: SocketAddr) -> bool {
+        self.lock().namespaces.values().any(|namespace| namespace.listen.contains(&address))
+    }
+
+    /// The addresses at which a host finds the subsystem.
+    pub(super) fn addresses(&self, host: &str) -> Vec<SocketAddr> {
+        let namespaces = self.namespaces(host);
+        let mut all: Vec<_> = namespaces.iter().flat_map(|namespace| namespace.listen.clone()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Adds a controller for a host. `None` if there are too many, or the last namespace was
+    /// removed.
+    pub(super) fn add_controller(&self, host: NvmeHost, keep_alive: u32) -> Option<Arc<Controller>> {
+        let mut state = self.lock();
+        let is_removed = state.namespaces.is_empty() && self.name != DISCOVERY_NAME;
+        if is_removed || state.controllers.len() >= CONTROLLERS {
+            return None;
+        }
+        while state.controllers.contains_key(&state.next_controller) {
+            state.next_controller = state.next_controller % CONTROLLER_MAX + 1;
+        }
+        let id = state.next_controller;
+        state.next_controller = id % CONTROLLER_MAX + 1;
+        let controller = Arc::new(Controller::new(id, host, keep_alive));
+        state.controllers.insert(id, controller.clone());
+        Some(controller)
+    }
+
+    /// The controller of this id.
+    pub(super) fn controller(&self, id: u16) -> Option<Arc<Controller>> {
+        self.lock().controllers.get(&id).cloned()
+    }
+
+    /// Removes a controller that has ended.
+    pub(super) fn remove_controller(&self, controller: &Controller) {
+        self.lock().controllers.remove(&controller.id);
+    }
+
+    /// The number of hosts connected, counted by their controllers.
+    pub(super) fn controller_count(&self) -> u64 {
+        self.lock().controllers.len() as u64
+    }
+
+    fn controllers(&self) -> Vec<Arc<Controller>> {
+        self.lock().controllers.values().cloned().collect()
+    }
+
+    /// Reports to all hosts that a namespace was added, removed or resized.
+    pub(super) fn announce(&self, namespace: u32) {
+        for controller in self.controllers() {
+            controller.namespace_changed(namespace);
+        }
+    }
+}
+
+/// The subsystems by name.
+pub(super) struct NvmeTarget<S> {
+    subsystems: Mutex<BTreeMap<String, Arc<Subsystem<S>>>>,
+    /// Counts changes of the list of subsystems.
+    generation: AtomicU64,
+    /// The controllers of discovery.
+    pub(super) discovery: Subsystem<S>,
+}
+
+/// The name by which hosts ask for discovery.
+pub(super) const DISCOVERY_NAME: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+impl<S> Default for NvmeTarget<S> {
+    fn default() -> Self {
+        let discovery = Subsystem::new(DISCOVERY_NAME.to_owned());
+        Self { subsystems: Mutex::default(), generation: AtomicU64::new(1), discovery }
+    }
+}
+
+impl<S> NvmeTarget<S> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Subsystem<S>>>> {
+        self.subsystems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes whenever a subsystem is added or removed.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The subsystem of this name.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Subsystem<S>>> {
+        self.lock().get(name).cloned()
+    }
+
+    /// The subsystems in the order of their names.
+    pub(super) fn all(&self) -> Vec<Arc<Subsystem<S>>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// True if a subsystem of this name has this namespace.
+    pub(super) fn has(&self, name: &str, namespace: u32) -> bool {
+        self.find(name).is_some_and(|subsystem| subsystem.lock().namespaces.contains_key(&namespace))
+    }
+
+    /// Adds a namespace to a subsystem, which is created if necessary. `None` if the id is taken.
+    pub(super) fn add(&self, name: &str, namespace: NvmeNamespace<S>) -> Option<Arc<Subsystem<S>>> {
+        let id = namespace.id;
+        let subsystem = {
+            let mut all = self.lock();
+            let subsystem =
+                all.entry(name.to_owned()).or_insert_with(|| Arc::new(Subsystem::new(name.to_owned())));
+            let mut state = subsystem.lock();
+            if state.namespaces.contains_key(&id) {
+                return None;
+            }
+            state.namespaces.insert(id, Arc::new(namespace));
+            drop(state);
+            subsystem.clone()
+        };
+        self.changed(&subsystem, id);
+        Some(subsystem)
+    }
+
+    /// Removes a namespace. Ends the controllers of a subsystem that has no other one.
+    pub(super) fn remove(&self, name: &str, namespace: u32) {
+        let removed = {
+            let mut all = self.lock();
+            let Some(subsystem) = all.get(name).cloned() else { return };
+            let mut state = subsystem.lock();
+            state.namespaces.remove(&namespace);
+            let is_empty = state.namespaces.is_empty();
+            drop(state);
+            if is_empty {
+                all.remove(name);
+            }
+            (subsystem, is_empty)
+        };
+        let (subsystem, is_empty) = removed;
+        self.changed(&subsystem, namespace);
+        if is_empty {
+            for controller in subsystem.controllers() {
+                controller.end("the export was removed");
+            }
+        }
+    }
+
+    fn changed(&self, subsystem: &Subsystem<S>, namespace: u32) {
+        subsystem.generation.fetch_add(1, Ordering::AcqRel);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        subsystem.announce(namespace);
+        for controller in self.discovery.controllers() {
+            controller.raise(NvmeEvent::DiscoveryChanged);
+        }
+    }
+}

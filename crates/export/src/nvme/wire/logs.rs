@@ -1,0 +1,89 @@
+//! Log pages.
+
+use std::net::SocketAddr;
+
+use super::bytes::FieldWriter;
+
+/// Log page identifiers.
+pub(in crate::nvme) mod log {
+    pub(in crate::nvme) const ERRORS: u8 = 0x01;
+    pub(in crate::nvme) const HEALTH: u8 = 0x02;
+    pub(in crate::nvme) const FIRMWARE: u8 = 0x03;
+    pub(in crate::nvme) const CHANGED_NAMESPACES: u8 = 0x04;
+    pub(in crate::nvme) const EFFECTS: u8 = 0x05;
+    pub(in crate::nvme) const DISCOVERY: u8 = 0x70;
+}
+
+/// Bytes of an entry of the discovery log, and of its header.
+const ENTRY_BYTES: usize = 1024;
+
+/// A subsystem at one address, as discovery lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::nvme) struct DiscoveryEntry {
+    pub(in crate::nvme) subsystem: String,
+    pub(in crate::nvme) address: SocketAddr,
+    /// The entry is the discovery service itself.
+    pub(in crate::nvme) is_discovery: bool,
+}
+
+/// The discovery log.
+pub(in crate::nvme) fn discovery_log(generation: u64, entries: &[DiscoveryEntry]) -> Vec<u8> {
+    let mut data = FieldWriter::new(ENTRY_BYTES * (1 + entries.len()));
+    data.u64(0, generation).u64(8, entries.len() as u64);
+    for (number, entry) in (1..).zip(entries) {
+        let start = number * ENTRY_BYTES;
+        let (ip, family) = (entry.address.ip().to_canonical(), if entry.address.is_ipv4() { 1 } else { 2 });
+        // TCP; the type of the subsystem; a secure channel is not required.
+        data.u8(start, 3).u8(start + 1, family).u8(start + 2, if entry.is_discovery { 3 } else { 2 });
+        data.u8(start + 3, 2);
+        // Any controller; the entries of its admin queue.
+        data.u16(start + 4, number as u16).u16(start + 6, 0xffff).u16(start + 8, 32);
+        // Changes are reported to the discovery controller.
+        if entry.is_discovery {
+            data.u16(start + 10, 1 << 1);
+        }
+        data.text(start + 32, 32, &entry.address.port().to_string(), 0);
+        data.text(start + 256, 256, &entry.subsystem, 0);
+        data.text(start + 512, 256, &ip.to_string(), 0);
+    }
+    data.finish()
+}
+
+/// The health log: nothing is measured here, and nothing is wrong.
+pub(in crate::nvme) fn health_log() -> Vec<u8> {
+    let mut data = FieldWriter::new(512);
+    // A temperature in kelvin that no threshold exceeds, and all of the spare capacity.
+    data.u16(1, 300).u8(3, 100).u8(4, 10);
+    data.finish()
+}
+
+/// The firmware log: one slot.
+pub(in crate::nvme) fn firmware_log(version: &str) -> Vec<u8> {
+    let mut data = FieldWriter::new(512);
+    data.u8(0, 1).text(8, 8, version, b' ');
+    data.finish()
+}
+
+/// The list of changed namespaces; one entry that means any if there are too many.
+pub(in crate::nvme) fn changed_log(namespaces: impl ExactSizeIterator<Item = u32>) -> Vec<u8> {
+    let mut data = FieldWriter::new(4096);
+    if namespaces.len() > 1024 {
+        return data.u32(0, u32::MAX).finish();
+    }
+    for (at, id) in (0..4096).step_by(4).zip(namespaces) {
+        data.u32(at, id);
+    }
+    data.finish()
+}
+
+/// The effects of commands. `admin` and `io`: opcodes, and whether the command changes data.
+pub(in crate::nvme) fn effects_log(admin: &[u8], io: &[(u8, bool)]) -> Vec<u8> {
+    let mut data = FieldWriter::new(4096);
+    for opcode in admin {
+        data.u32(4 * usize::from(*opcode), 1);
+    }
+    for (opcode, changes) in io {
+        data.u32(1024 + 4 * usize::from(*opcode), 1 | u32::from(*changes) << 1);
+    }
+    data.finish()
+}

@@ -1,0 +1,25 @@
+//! Messages of NVMe over fabrics and NVMe/TCP.
+//!
+//! Owns encoding and decoding. Always true: decoders accept any bytes, and allocate no more than
+//! the message itself. Must not know connections or volumes.
+
+mod bytes;
+mod command;
+mod connect;
+mod identify;
+mod logs;
+mod pdu;
+mod status;
+
+pub(in crate::nvme) use bytes::{u32_at, u64_at};
+pub(in crate::nvme) use command::{COMMAND_BYTES, DataPlace, LogicalBlocks, NvmeCommand};
+pub(in crate::nvme) use connect::{ANY_CONTROLLER, CONNECT_BYTES, ConnectField, ConnectRequest, is_name};
+pub(in crate::nvme) use identify::{ControllerFacts, NamespaceFacts, namespace_list};
+pub(in crate::nvme) use logs::{
+    DiscoveryEntry, changed_log, discovery_log, effects_log, firmware_log, health_log, log,
+};
+pub(in crate::nvme) use pdu::{
+    COMMON_LEN, ConnectionRequest, Digests, FatalError, Frame, FrameKind, HostData, IC_LEN, PduEncoder,
+    SHORT_LEN, terminate_status,
+};
+pub(in crate::nvme) use status::{NvmeCompletion, NvmeStatus};

@@ -1,0 +1,204 @@
+//! Connecting, disconnecting, discovery and the limits of hosts.
+
+use std::time::Duration;
+
+use export::nvme::NvmeLimits;
+use export::{ExportConfig, ExportErrorKind, ExportName, Frontend, NetworkConfig, StopMode};
+use reactor::Backend;
+
+use crate::initiator::{DISCOVERY, HOST, PLAIN, Queue, Sqe, u16_of, u32_of};
+use crate::target::{SUBSYSTEM, Target, block_on, config, on_each_backend};
+
+const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:99999999-2222-3333-4444-555555555555";
+
+#[test]
+fn invalid_connects_are_refused_with_the_field() {
+    on_each_backend(|target| {
+        let admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+        for (subsystem, host, id, controller, expected) in [
+            ("nqn.2014-08.org.example:other", HOST, 0, 0xffff, (0x182, 1 << 16 | 256)),
+            ("fast/vm01", HOST, 0, 0xffff, (0x182, 1 << 16 | 256)),
+            (SUBSYSTEM, "", 0, 0xffff, (0x182, 1 << 16 | 512)),
+            (SUBSYSTEM, HOST, 0, 1, (0x182, 1 << 16 | 16)),
+            (SUBSYSTEM, HOST, 1, 0xffff, (0x182, 1 << 16 | 16)),
+            (SUBSYSTEM, OTHER, 1, admin.controller, (0x182, 1 << 16 | 16)),
+            (SUBSYSTEM, HOST, 200, admin.controller, (0x182, 42)),
+        ] {
+            let mut queue = Queue::negotiated(target.address, PLAIN);
+            let done = queue.connect(subsystem, host, id, controller, 0);
+            assert_eq!((done.status, done.result), expected, "{subsystem} {host} {id} {controller}");
+            assert_eq!(queue.read_to_end(), 0);
+        }
+        // An id that is in use.
+        let _first = admin.io(SUBSYSTEM, 1);
+        let mut second = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(second.connect(SUBSYSTEM, HOST, 1, admin.controller, 0).result, 42);
+    });
+}
+
+#[test]
+fn only_allowed_hosts_connect_and_see_their_namespaces() {
+    let target = Target::start(Backend::Auto, NvmeLimits::default(), &[HOST]);
+    let mut queue = Queue::negotiated(target.address, PLAIN);
+    let done = queue.connect(SUBSYSTEM, OTHER, 0, 0xffff, 0);
+    assert_eq!((done.status, done.result), (0x184, 1 << 16 | 512));
+    // A namespace of the same subsystem for another host.
+    let _second = target.add(2, &[OTHER]);
+    let mut admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+    let list = admin.fetch(Sqe::new(6, 0).word(10, 2), 4096).unwrap();
+    assert_eq!((u32_of(&list, 0), u32_of(&list, 4)), (1, 0));
+    let mut queue = admin.io(SUBSYSTEM, 1);
+    assert_eq!(queue.send(Sqe::new(1, 2).blocks(0, 1), &[1; 512]), 0x0b);
+    assert_eq!(queue.write(0, &[1; 512]), 0);
+}
+
+#[test]
+fn discovery_lists_the_subsystems_of_a_host() {
+    let target = Target::start(Backend::Auto, NvmeLimits::default(), &[HOST]);
+    let mut admin = Queue::admin(target.address, DISCOVERY, PLAIN);
+    let controller = admin.fetch(Sqe::new(6, 0).word(10, 1), 4096).unwrap();
+    assert_eq!(controller[111], 2);
+    let page = |length: u32| Sqe::new(2, 0).word(10, 0x70 | (length / 4 - 1) << 16);
+    let log = admin.fetch(page(3072), 3072).unwrap();
+    let generation = u32_of(&log, 0);
+    assert_eq!(u32_of(&log, 8), 2);
+    let entry = &log[2048..];
+    assert_eq!((entry[0], entry[1], entry[2]), (3, 1, 2));
+    assert!(entry[256..].starts_with(format!("{SUBSYSTEM}\0").as_bytes()));
+    assert!(entry[512..].starts_with(b"127.0.0.1\0"));
+    let port = target.address.port().to_string();
+    assert!(entry[32..].starts_with(format!("{port}\0").as_bytes()));
+    assert_eq!(u16_of(entry, 6), 0xffff);
+    assert_eq!(admin.fetch(Sqe::new(6, 1).word(10, 0), 4096), Err(0x02));
+    // Changes are reported.
+    assert_eq!(admin.run(Sqe::new(9, 0).word(10, 0x0b).word(11, 1 << 31)).status, 0);
+    let request = admin.submit(Sqe::new(0x0c, 0), &[], 0);
+    block_on(target.running.stop(StopMode::Orderly)).unwrap();
+    let done = admin.complete(&[]);
+    assert_eq!((done.id, done.result), (request, 2 | 0xf0 << 8 | 0x70 << 16));
+    let log = admin.fetch(page(2048), 2048).unwrap();
+    assert!(u32_of(&log, 0) > generation && u32_of(&log, 8) == 1);
+}
+
+#[test]
+fn a_reset_and_the_end_of_the_admin_queue_close_the_other_queues() {
+    on_each_backend(|target| {
+        let mut admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+        let mut queue = admin.io(SUBSYSTEM, 1);
+        assert_eq!(queue.write(0, &[1; 512]), 0);
+        admin.set_configuration(0);
+        assert_eq!(queue.read_to_end(), 0);
+        assert_eq!(admin.property(0x1c, false) & 1, 0);
+        let mut early = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(early.connect(SUBSYSTEM, HOST, 1, admin.controller, 0).status, 0x0c);
+        admin.enable();
+        let mut queue = admin.io(SUBSYSTEM, 1);
+        assert_eq!(queue.read(0, 1).unwrap(), [1; 512]);
+        // A shutdown is acknowledged.
+        admin.set_configuration(6 << 16 | 4 << 20 | 1 | 1 << 14);
+        assert_eq!(admin.property(0x1c, false) >> 2 & 3, 2);
+        drop(admin);
+        assert_eq!(queue.read_to_end(), 0);
+    });
+}
+
+#[test]
+fn a_disconnect_command_ends_one_queue() {
+    on_each_backend(|target| {
+        let admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+        let (mut first, mut second) = (admin.io(SUBSYSTEM, 1), admin.io(SUBSYSTEM, 2));
+        assert_eq!(first.run(Sqe::new(0x7f, 8)).status, 0);
+        assert_eq!(first.read_to_end(), 0);
+        assert_eq!(second.write(0, &[1; 512]), 0);
+        assert_eq!(admin.io(SUBSYSTEM, 1).read(0, 1).unwrap(), [1; 512]);
+    });
+}
+
+#[test]
+fn silent_hosts_are_disconnected_and_busy_ones_are_not() {
+    on_each_backend(|target| {
+        let mut silent = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(silent.connect(SUBSYSTEM, HOST, 0, 0xffff, 50).status, 0);
+        let mut busy = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(busy.connect(SUBSYSTEM, HOST, 0, 0xffff, 60_000).status, 0);
+        assert_eq!(silent.read_to_end(), 0);
+        assert_eq!(busy.run(Sqe::new(0x18, 0)).status, 0);
+    });
+}
+
+#[test]
+fn a_removed_export_ends_its_controllers_and_can_return() {
+    on_each_backend(|target| {
+        let admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+        let mut queue = admin.io(SUBSYSTEM, 1);
+        assert_eq!(queue.write(0, &[7; 512]), 0);
+        assert_eq!(target.running.status().connections, 1);
+        block_on(target.running.stop(StopMode::Orderly)).unwrap();
+        assert_eq!(queue.read_to_end(), 0);
+        block_on(target.running.stop(StopMode::Orderly)).unwrap();
+        let name = ExportName::new("fast/vm01");
+        let again = config(target.address, 1, &[]);
+        let running = block_on(target.frontend.start(&name, &again, target.source.clone())).unwrap();
+        let admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+        assert_eq!(admin.io(SUBSYSTEM, 1).read(0, 1).unwrap(), [7; 512]);
+        block_on(running.stop(StopMode::Orderly)).unwrap();
+    });
+}
+
+#[test]
+fn options_are_checked() {
+    let target = Target::start(Backend::Auto, NvmeLimits::default(), &[]);
+    let name = ExportName::new("fast/vm02");
+    let check = |network: NetworkConfig| {
+        let config = ExportConfig { network, ..ExportConfig::default() };
+        target.frontend.check(&name, &config).map_err(|error| (error.kind(), error.to_string()))
+    };
+    let valid = config(target.address, 2, &[HOST]).network;
+    check(valid.clone()).unwrap();
+    for (network, text) in [
+        (NetworkConfig { target: Some("disk".into()), ..valid.clone() }, "NVMe qualified name"),
+        (NetworkConfig { target: Some(DISCOVERY.into()), ..valid.clone() }, "discovery"),
+        (NetworkConfig { hosts: vec!["host".into()], ..valid.clone() }, "NVMe qualified name"),
+        (NetworkConfig { unit: Some(0), ..valid.clone() }, "namespace id"),
+        (NetworkConfig { listen: Vec::new(), ..valid.clone() }, "no address"),
+    ] {
+        let (kind, message) = check(network).unwrap_err();
+        assert!(kind == ExportErrorKind::Invalid && message.contains(text), "{message}");
+    }
+    // The namespace of the running export.
+    let taken = config(target.address, 1, &[]);
+    let error = block_on(target.frontend.start(&name, &taken, target.source.clone())).err().unwrap();
+    assert_eq!(error.kind(), ExportErrorKind::Exists);
+    // The name of a subsystem is derived from the volume.
+    let complete = target.frontend.complete(ExportConfig::default(), &target.source);
+    assert!(complete.network.target.unwrap().starts_with("nqn.2014-08.org.nvmexpress:uuid:6d656d6f-7279-80"));
+    assert_eq!(complete.network.unit, Some(1));
+}
+
+#[test]
+fn a_thousand_connections_are_served() {
+    let target = Target::start(Backend::Auto, NvmeLimits::default(), &[]);
+    let admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+    // Half-open ones, of each kind.
+    let half_open: Vec<Queue> = (0..1000)
+        .map(|number| match number % 2 {
+            0 => Queue::open(target.address, PLAIN),
+            _ => Queue::negotiated(target.address, PLAIN),
+        })
+        .collect();
+    let mut queue = admin.io(SUBSYSTEM, 1);
+    assert_eq!(queue.write(0, &[1; 4096]), 0);
+    assert_eq!(queue.read(0, 8).unwrap(), [1; 4096]);
+    drop(half_open);
+    assert_eq!(queue.read(0, 8).unwrap(), [1; 4096]);
+}
+
+#[test]
+fn a_connection_that_is_not_opened_is_closed() {
+    let limits = NvmeLimits { handshake: Duration::from_millis(50), ..NvmeLimits::default() };
+    for backend in [Backend::Uring, Backend::Threads] {
+        let target = Target::start(backend, limits.clone(), &[]);
+        assert_eq!(Queue::open(target.address, PLAIN).read_to_end(), 0);
+        assert_eq!(Queue::negotiated(target.address, PLAIN).read_to_end(), 0);
+    }
+}

@@ -1,0 +1,8 @@
+//! NVMe/TCP over volumes in memory: valid and hostile initiators.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+
+mod commands;
+mod connections;
+mod hostile;
+mod initiator;
+mod target;
