@@ -1,0 +1,253 @@
+//! The effect of each change on the index.
+//!
+//! Always true: a change that is refused has not changed the index. Checks come first, writes last.
+
+use std::collections::BTreeMap;
+
+use redb::ReadableTable;
+
+use crate::body::Body;
+use crate::conditions::check_conditions;
+use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::index::{IndexTxn, failed};
+use crate::keys;
+use crate::names::{check_bucket_name, check_key};
+use crate::record::{BodySegment, BucketRecord, VersionDetail, VersionRecord, VersionSummary};
+use crate::types::{
+    BucketInfo, Change, Conditions, CopyObject, Counters, DeleteObject, ObjectRef, Outcome, PutObject,
+    Versioning,
+};
+use crate::versions::{FoundVersion, find_version};
+
+impl IndexTxn<'_> {
+    /// Applies a change.
+    ///
+    /// # Errors
+    /// For a refused change, without an effect; or `Io`, after which the transaction must be
+    /// aborted.
+    pub(crate) fn apply(&mut self, change: Change) -> Result<Outcome> {
+        match change {
+            Change::CreateBucket { name, now_ms } => self.create_bucket(&name, now_ms),
+            Change::DeleteBucket { name } => self.delete_bucket(&name),
+            Change::SetBucket { bucket, name, value } => self.set_bucket(&bucket, name, value),
+            Change::SetVersioning { bucket, versioning } => self.set_versioning(&bucket, versioning),
+            Change::Put(put) => self.put(put),
+            Change::Copy(copy) => self.copy(copy),
+            Change::Delete(delete) => self.delete(&delete),
+            Change::SetAttribute { object, name, value } => self.set_attribute(&object, name, value),
+            Change::CreateUpload { bucket, key, attributes, now_ms } => {
+                self.create_upload(&bucket, key, attributes, now_ms)
+            }
+            Change::PutPart(part) => self.put_part(part),
+            Change::CopyPart(part) => self.copy_part(part),
+            Change::CompleteUpload {
+                upload,
+                parts,
+                etag,
+                attributes,
+                part_bytes_min,
+                conditions,
+                now_ms,
+            } => {
+                let completion =
+                    crate::upload::Completion { parts, etag, attributes, part_bytes_min, now_ms };
+                self.complete_upload(&upload, completion, &conditions)
+            }
+            Change::AbortUpload { upload } => self.abort_upload(&upload),
+        }
+    }
+
+    fn create_bucket(&mut self, name: &str, now_ms: u64) -> Result<Outcome> {
+        check_bucket_name(name)?;
+        match self.bucket(name) {
+            Err(error) if error.kind() == ObjectErrorKind::NoSuchBucket => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                let message = format!("bucket '{name}' exists already");
+                return Err(ObjectError::new(ObjectErrorKind::BucketExists, message));
+            }
+        }
+        let info = BucketInfo {
+            name: name.to_owned(),
+            created_ms: now_ms,
+            versioning: Versioning::Off,
+            counters: Counters::default(),
+            settings: BTreeMap::new(),
+        };
+        let number = self.next_sequence()?;
+        self.put_bucket(&BucketRecord { number, info })?;
+        Ok(Outcome::Done)
+    }
+
+    fn delete_bucket(&mut self, name: &str) -> Result<Outcome> {
+        let bucket = self.bucket(name)?;
+        let Counters { objects, versions, .. } = bucket.info.counters;
+        let start = keys::object_key(bucket.number, &[]);
+        let end = keys::object_key(bucket.number + 1, &[]);
+        let has_upload =
+            self.bucket_uploads.range(start.as_slice()..end.as_slice()).map_err(failed)?.next().is_some();
+        if objects > 0 || versions > 0 || has_upload {
+            let rest = if has_upload { " and uploads in progress" } else { "" };
+            let message = format!("bucket '{name}' holds {objects} objects, {versions} other versions{rest}");
+            return Err(ObjectError::new(ObjectErrorKind::BucketNotEmpty, message));
+        }
+        self.remove_bucket(name)?;
+        Ok(Outcome::Done)
+    }
+
+    fn set_bucket(&mut self, bucket: &str, name: String, value: Option<String>) -> Result<Outcome> {
+        let mut bucket = self.bucket(bucket)?;
+        set_entry(&mut bucket.info.settings, name, value);
+        self.put_bucket(&bucket)?;
+        Ok(Outcome::Done)
+    }
+
+    fn set_versioning(&mut self, bucket: &str, versioning: Versioning) -> Result<Outcome> {
+        let mut bucket = self.bucket(bucket)?;
+        if versioning == Versioning::Off && bucket.info.versioning != Versioning::Off {
+            let message = "versioning can be suspended, but not removed";
+            return Err(ObjectError::new(ObjectErrorKind::Invalid, message));
+        }
+        bucket.info.versioning = versioning;
+        self.put_bucket(&bucket)?;
+        Ok(Outcome::Done)
+    }
+
+    fn put(&mut self, put: PutObject) -> Result<Outcome> {
+        let PutObject { bucket, key, body, etag, attributes, conditions, now_ms } = put;
+        check_key(&key)?;
+        let bucket = self.bucket(&bucket)?;
+        self.check_current(&bucket, &key, &conditions)?;
+        let size = body.len();
+        let body = self.add_body(body)?;
+        let detail = VersionDetail { attributes, parts: Vec::new(), body };
+        self.add_object(bucket, &key, size, etag, detail, now_ms)
+    }
+
+    fn copy(&mut self, copy: CopyObject) -> Result<Outcome> {
+        let CopyObject { source, source_conditions, bucket, key, attributes, conditions, now_ms } = copy;
+        check_key(&key)?;
+        let found = self.find(&source)?.record;
+        check_conditions(Some(&found.summary), &source_conditions, &source.key)?;
+        let bucket = self.bucket(&bucket)?;
+        self.check_current(&bucket, &key, &conditions)?;
+        self.share(&found.detail.body)?;
+        let attributes = attributes.unwrap_or(found.detail.attributes);
+        let detail = VersionDetail { attributes, parts: found.detail.parts, body: found.detail.body };
+        self.add_object(bucket, &key, found.summary.size, found.summary.etag, detail, now_ms)
+    }
+
+    /// Adds a version to a bucket.
+    pub(crate) fn add_object(
+        &mut self,
+        mut bucket: BucketRecord,
+        key: &str,
+        size: u64,
+        etag: String,
+        detail: VersionDetail,
+        now_ms: u64,
+    ) -> Result<Outcome> {
+        let is_null = bucket.info.versioning != Versioning::Enabled;
+        let sequence = self.next_sequence()?;
+        let summary = VersionSummary { sequence, is_null, is_marker: false, size, modified_ms: now_ms, etag };
+        let record = VersionRecord { summary, detail };
+        self.add_version(&mut bucket, key, &record)?;
+        self.put_bucket(&bucket)?;
+        Ok(Outcome::Object(record.info(key, true)))
+    }
+
+    fn delete(&mut self, delete: &DeleteObject) -> Result<Outcome> {
+        let DeleteObject { object, conditions, now_ms } = delete;
+        let mut bucket = self.bucket(&object.bucket)?;
+        match &object.version {
+            None => self.check_current(&bucket, &object.key, conditions)?,
+            Some(_) if *conditions == Conditions::default() => {}
+            Some(_) => {
+                let found = self.find(object)?.record;
+                check_conditions(Some(&found.summary), conditions, &object.key)?;
+            }
+        }
+        let deletion = match &object.version {
+            None => self.delete_current(&mut bucket, &object.key, *now_ms)?,
+            Some(version) => self.delete_version(&mut bucket, &object.key, version)?,
+        };
+        self.put_bucket(&bucket)?;
+        Ok(Outcome::Deleted(deletion))
+    }
+
+    fn set_attribute(&mut self, object: &ObjectRef, name: String, value: Option<String>) -> Result<Outcome> {
+        let bucket = self.bucket(&object.bucket)?;
+        let mut found = self.find(object)?;
+        set_entry(&mut found.record.detail.attributes, name, value);
+        self.replace_version(bucket.number, &object.key, &found)?;
+        Ok(Outcome::Object(found.record.info(&object.key, found.is_current)))
+    }
+
+    /// Returns the version that a request names. A delete marker is none.
+    pub(crate) fn find(&self, object: &ObjectRef) -> Result<FoundVersion> {
+        let bucket = self.bucket(&object.bucket)?.number;
+        find_readable(&self.objects, &self.versions, bucket, object)
+    }
+
+    /// Checks the conditions on the current object of a key.
+    pub(crate) fn check_current(
+        &self,
+        bucket: &BucketRecord,
+        key: &str,
+        conditions: &Conditions,
+    ) -> Result<()> {
+        if *conditions == Conditions::default() {
+            return Ok(());
+        }
+        let current = self.current(bucket.number, key)?;
+        check_conditions(current.as_ref().map(|record| &record.summary), conditions, key)
+    }
+
+    /// Adds the runs of a body. Returns its segments.
+    pub(crate) fn add_body(&mut self, body: Body) -> Result<Vec<BodySegment>> {
+        match body {
+            Body::Bytes(bytes) if bytes.is_empty() => Ok(Vec::new()),
+            Body::Bytes(bytes) => Ok(vec![BodySegment::Inline(bytes)]),
+            Body::Stored(stored) => {
+                for run in stored.runs() {
+                    self.add_run(*run)?;
+                }
+                Ok(stored.into_segments().1)
+            }
+        }
+    }
+}
+
+/// Returns a version with a body by the name that a request gives.
+pub(crate) fn find_readable<T: ReadableTable<&'static [u8], &'static [u8]>>(
+    objects: &T,
+    versions: &T,
+    bucket: u64,
+    object: &ObjectRef,
+) -> Result<FoundVersion> {
+    let key = &object.key;
+    match &object.version {
+        Some(version) => {
+            let found = find_version(objects, versions, bucket, key, version)?;
+            if found.record.summary.is_marker {
+                return Err(ObjectError::new(
+                    ObjectErrorKind::Invalid,
+                    format!("version '{version}' of object '{key}' is a delete marker"),
+                ));
+            }
+            Ok(found)
+        }
+        None => {
+            let row = keys::object_key(bucket, key.as_bytes());
+            let record = crate::index::get_version(objects, &row)?;
+            Ok(FoundVersion { record: record.ok_or_else(|| ObjectError::no_key(key))?, is_current: true })
+        }
+    }
+}
+
+fn set_entry(entries: &mut BTreeMap<String, String>, name: String, value: Option<String>) {
+    match value {
+        Some(value) => entries.insert(name, value),
+        None => entries.remove(&name),
+    };
+}

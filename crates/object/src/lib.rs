@@ -1,0 +1,45 @@
+//! Objects: buckets, objects, versions and multipart uploads, stored on one volume of a pool.
+//!
+//! Owns the trait [`ObjectStore`] and its two implementations: [`VolumeStore`] on a block volume
+//! and [`MemoryStore`] in memory. Always true: a completed change is durable and complete, the
+//! counters of a bucket match its objects, and space is reused only after the change that freed it
+//! is durable. Must not know: HTTP, the S3 protocol, pools.
+
+mod allocator;
+mod apply;
+mod body;
+mod body_file;
+mod committer;
+mod conditions;
+mod error;
+mod index;
+mod keys;
+mod layout;
+mod listing;
+mod memory;
+mod names;
+mod record;
+mod region;
+mod space;
+mod store;
+mod types;
+mod upload;
+mod versions;
+mod volume;
+mod volume_store;
+
+pub use body::Body;
+pub use error::{ObjectError, ObjectErrorKind, Result};
+pub use memory::MemoryStore;
+pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
+pub use store::{BodyReader, BodyWriter, ObjectStore, Pending};
+pub use types::{
+    BucketInfo, Change, Conditions, CopyObject, CopyPart, Counters, DeleteObject, Deletion, ListPage,
+    ListQuery, ObjectInfo, ObjectRef, Outcome, PartInfo, PutObject, PutPart, UploadInfo, Versioning,
+};
+pub use volume::{BlockVolume, MemoryBlocks};
+pub use volume_store::{StoreOptions, VolumeStore};
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

@@ -1,0 +1,508 @@
+//! A store in memory: a map of maps, the oracle of tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::body::Body;
+use crate::conditions::check_etags;
+use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::listing::{KeyPlace, place_of};
+use crate::names::{check_bucket_name, check_key};
+use crate::store::{BodyReader, BodyWriter, ObjectStore, Pending};
+use crate::types::{
+    BucketInfo, Change, Conditions, Counters, Deletion, ListPage, ListQuery, ObjectInfo, ObjectRef, Outcome,
+    PartInfo, PutObject, UploadInfo, Versioning,
+};
+use crate::upload::check_part_number;
+
+/// See the module.
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Mutex<MemoryState>,
+}
+
+#[derive(Default)]
+struct MemoryState {
+    sequence: u64,
+    buckets: BTreeMap<String, MemoryBucket>,
+    uploads: BTreeMap<u64, MemoryUpload>,
+}
+
+struct MemoryBucket {
+    created_ms: u64,
+    versioning: Versioning,
+    settings: BTreeMap<String, String>,
+    /// The versions of each key, the newest last.
+    keys: BTreeMap<String, Vec<MemoryVersion>>,
+}
+
+#[derive(Clone)]
+struct MemoryVersion {
+    info: ObjectInfo,
+    body: Vec<u8>,
+}
+
+struct MemoryUpload {
+    info: UploadInfo,
+    parts: BTreeMap<u16, (PartInfo, Vec<u8>)>,
+}
+
+fn refuse<T>(kind: ObjectErrorKind, message: &str) -> Result<T> {
+    Err(ObjectError::new(kind, message))
+}
+
+impl MemoryBucket {
+    fn current(&self, key: &str) -> Option<&MemoryVersion> {
+        self.keys.get(key)?.last().filter(|version| !version.info.is_marker)
+    }
+
+    fn check(&self, key: &str, conditions: &Conditions) -> Result<()> {
+        check_etags(self.current(key).map(|version| version.info.etag.as_str()), conditions, key)
+    }
+
+    fn find(&self, object: &ObjectRef) -> Result<MemoryVersion> {
+        let key = &object.key;
+        let Some(wanted) = &object.version else {
+            return self.current(key).cloned().ok_or_else(|| ObjectError::no_key(key));
+        };
+        let versions = self.keys.get(key).map_or(&[][..], Vec::as_slice);
+        let found = versions.iter().find(|version| version.info.version == *wanted);
+        let found = found.ok_or_else(|| ObjectError::no_version(key, wanted))?;
+        if found.info.is_marker {
+            return refuse(ObjectErrorKind::Invalid, "a delete marker");
+        }
+        let is_latest = versions.last().is_some_and(|last| last.info.version == *wanted);
+        let info = ObjectInfo { is_latest, ..found.info.clone() };
+        Ok(MemoryVersion { info, body: found.body.clone() })
+    }
+
+    fn add(&mut self, version: MemoryVersion) {
+        let versions = self.keys.entry(version.info.key.clone()).or_default();
+        if self.versioning != Versioning::Enabled {
+            versions.retain(|other| other.info.version != "null");
+        }
+        versions.push(version);
+    }
+
+    fn info(&self, name: &str) -> BucketInfo {
+        let mut counters = Counters::default();
+        for versions in self.keys.values() {
+            let is_object = versions.last().is_some_and(|last| !last.info.is_marker);
+            counters.objects += u64::from(is_object);
+            counters.versions += versions.len() as u64 - u64::from(is_object);
+            counters.bytes += versions.iter().map(|version| version.info.size).sum::<u64>();
+        }
+        let MemoryBucket { created_ms, versioning, settings, .. } = self;
+        BucketInfo {
+            name: name.to_owned(),
+            created_ms: *created_ms,
+            versioning: *versioning,
+            counters,
+            settings: settings.clone(),
+        }
+    }
+}
+
+impl MemoryState {
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn bucket(&self, name: &str) -> Result<&MemoryBucket> {
+        self.buckets.get(name).ok_or_else(|| ObjectError::no_bucket(name))
+    }
+
+    fn bucket_mut(&mut self, name: &str) -> Result<&mut MemoryBucket> {
+        self.buckets.get_mut(name).ok_or_else(|| ObjectError::no_bucket(name))
+    }
+
+    fn upload(&mut self, id: &str) -> Result<&mut MemoryUpload> {
+        let number = u64::from_str_radix(id, 16).unwrap_or(0);
+        let found = self.uploads.get_mut(&number).filter(|upload| upload.info.id == id);
+        found.ok_or_else(|| ObjectError::no_upload(id))
+    }
+
+    fn apply(&mut self, change: Change) -> Result<Outcome> {
+        match change {
+            Change::CreateBucket { name, now_ms } => self.create_bucket(&name, now_ms),
+            Change::DeleteBucket { name } => self.delete_bucket(&name),
+            Change::SetBucket { bucket, name, value } => {
+                set(&mut self.bucket_mut(&bucket)?.settings, name, value);
+                Ok(Outcome::Done)
+            }
+            Change::SetVersioning { bucket, versioning } => {
+                let bucket = self.bucket_mut(&bucket)?;
+                if versioning == Versioning::Off && bucket.versioning != Versioning::Off {
+                    return refuse(ObjectErrorKind::Invalid, "versioning cannot be removed");
+                }
+                bucket.versioning = versioning;
+                Ok(Outcome::Done)
+            }
+            Change::Put(put) => self.put(put, Vec::new()),
+            Change::Copy(copy) => {
+                check_key(&copy.key)?;
+                let found = self.bucket(&copy.source.bucket)?.find(&copy.source)?;
+                check_etags(Some(&found.info.etag), &copy.source_conditions, &copy.source.key)?;
+                let put = PutObject {
+                    bucket: copy.bucket,
+                    key: copy.key,
+                    body: Body::Bytes(found.body),
+                    etag: found.info.etag,
+                    attributes: copy.attributes.unwrap_or(found.info.attributes),
+                    conditions: copy.conditions,
+                    now_ms: copy.now_ms,
+                };
+                self.put(put, found.info.parts)
+            }
+            Change::Delete(delete) => self.delete(&delete.object, &delete.conditions, delete.now_ms),
+            Change::SetAttribute { object, name, value } => {
+                let bucket = self.bucket_mut(&object.bucket)?;
+                let mut found = bucket.find(&object)?;
+                set(&mut found.info.attributes, name, value);
+                for version in bucket.keys.get_mut(&object.key).into_iter().flatten() {
+                    if version.info.version == found.info.version {
+                        version.info.attributes.clone_from(&found.info.attributes);
+                    }
+                }
+                Ok(Outcome::Object(found.info))
+            }
+            Change::CreateUpload { bucket, key, attributes, now_ms } => {
+                check_key(&key)?;
+                self.bucket(&bucket)?;
+                let number = self.next();
+                let id = format!("{number:016x}");
+                let info = UploadInfo { id: id.clone(), bucket, key, attributes, created_ms: now_ms };
+                self.uploads.insert(number, MemoryUpload { info, parts: BTreeMap::new() });
+                Ok(Outcome::Upload(id))
+            }
+            Change::PutPart(part) => {
+                check_part_number(part.number)?;
+                let bytes = bytes_of(part.body)?;
+                let info = PartInfo {
+                    number: part.number,
+                    size: bytes.len() as u64,
+                    etag: part.etag,
+                    modified_ms: part.now_ms,
+                    attributes: part.attributes,
+                };
+                self.upload(&part.upload)?.parts.insert(part.number, (info, bytes));
+                Ok(Outcome::Done)
+            }
+            Change::CopyPart(part) => {
+                check_part_number(part.number)?;
+                self.upload(&part.upload)?;
+                let found = self.bucket(&part.source.bucket)?.find(&part.source)?;
+                check_etags(Some(&found.info.etag), &part.source_conditions, &part.source.key)?;
+                let range = part.range.unwrap_or(0..found.info.size);
+                let index = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+                let Some(bytes) = found.body.get(index(range.start)..index(range.end)) else {
+                    return refuse(ObjectErrorKind::Invalid, "beyond the end");
+                };
+                let info = PartInfo {
+                    number: part.number,
+                    size: bytes.len() as u64,
+                    etag: part.etag,
+                    modified_ms: part.now_ms,
+                    attributes: BTreeMap::new(),
+                };
+                let bytes = bytes.to_vec();
+                self.upload(&part.upload)?.parts.insert(part.number, (info, bytes));
+                Ok(Outcome::Done)
+            }
+            Change::CompleteUpload {
+                upload,
+                parts,
+                etag,
+                attributes,
+                part_bytes_min,
+                conditions,
+                now_ms,
+            } => {
+                let found = self.upload(&upload)?;
+                let (sizes, body) = found.join(&parts, part_bytes_min)?;
+                let mut all = found.info.attributes.clone();
+                all.extend(attributes);
+                let (bucket, key) = (found.info.bucket.clone(), found.info.key.clone());
+                let body = Body::Bytes(body);
+                let put = PutObject { bucket, key, body, etag, attributes: all, conditions, now_ms };
+                let outcome = self.put(put, sizes)?;
+                self.uploads.retain(|_, other| other.info.id != upload);
+                Ok(outcome)
+            }
+            Change::AbortUpload { upload } => {
+                self.upload(&upload)?;
+                self.uploads.retain(|_, other| other.info.id != upload);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn create_bucket(&mut self, name: &str, now_ms: u64) -> Result<Outcome> {
+        check_bucket_name(name)?;
+        if self.buckets.contains_key(name) {
+            return refuse(ObjectErrorKind::BucketExists, "the bucket exists");
+        }
+        self.next();
+        let bucket = MemoryBucket {
+            created_ms: now_ms,
+            versioning: Versioning::Off,
+            settings: BTreeMap::new(),
+            keys: BTreeMap::new(),
+        };
+        self.buckets.insert(name.to_owned(), bucket);
+        Ok(Outcome::Done)
+    }
+
+    fn delete_bucket(&mut self, name: &str) -> Result<Outcome> {
+        let is_empty = self.bucket(name)?.keys.is_empty();
+        if !is_empty || self.uploads.values().any(|upload| upload.info.bucket == name) {
+            return refuse(ObjectErrorKind::BucketNotEmpty, "the bucket is not empty");
+        }
+        self.buckets.remove(name);
+        Ok(Outcome::Done)
+    }
+
+    fn put(&mut self, put: PutObject, parts: Vec<u64>) -> Result<Outcome> {
+        check_key(&put.key)?;
+        let bucket = self.bucket(&put.bucket)?;
+        bucket.check(&put.key, &put.conditions)?;
+        let is_null = bucket.versioning != Versioning::Enabled;
+        let body = bytes_of(put.body)?;
+        let sequence = self.next();
+        let info = ObjectInfo {
+            key: put.key,
+            version: if is_null { "null".into() } else { format!("{sequence:016x}") },
+            is_latest: true,
+            is_marker: false,
+            size: body.len() as u64,
+            etag: put.etag,
+            modified_ms: put.now_ms,
+            attributes: put.attributes,
+            parts,
+        };
+        self.bucket_mut(&put.bucket)?.add(MemoryVersion { info: info.clone(), body });
+        Ok(Outcome::Object(info))
+    }
+
+    fn delete(&mut self, object: &ObjectRef, conditions: &Conditions, now_ms: u64) -> Result<Outcome> {
+        let bucket = self.bucket(&object.bucket)?;
+        let versioning = bucket.versioning;
+        if let Some(version) = &object.version {
+            if *conditions != Conditions::default() {
+                check_etags(Some(&bucket.find(object)?.info.etag), conditions, &object.key)?;
+            }
+            return self.delete_version(object, version);
+        }
+        bucket.check(&object.key, conditions)?;
+        if versioning == Versioning::Off {
+            self.bucket_mut(&object.bucket)?.keys.remove(&object.key);
+            return Ok(Outcome::Deleted(Deletion::default()));
+        }
+        let sequence = self.next();
+        let version = match versioning {
+            Versioning::Enabled => format!("{sequence:016x}"),
+            _ => "null".to_owned(),
+        };
+        let info = ObjectInfo {
+            key: object.key.clone(),
+            version: version.clone(),
+            is_latest: true,
+            is_marker: true,
+            size: 0,
+            etag: String::new(),
+            modified_ms: now_ms,
+            attributes: BTreeMap::new(),
+            parts: Vec::new(),
+        };
+        self.bucket_mut(&object.bucket)?.add(MemoryVersion { info, body: Vec::new() });
+        Ok(Outcome::Deleted(Deletion { version: Some(version), is_marker: true }))
+    }
+
+    fn delete_version(&mut self, object: &ObjectRef, version: &str) -> Result<Outcome> {
+        let bucket = self.bucket_mut(&object.bucket)?;
+        let mut is_marker = false;
+        if let Some(versions) = bucket.keys.get_mut(&object.key) {
+            let marker = versions.iter().find(|other| other.info.version == version);
+            is_marker = marker.is_some_and(|found| found.info.is_marker);
+            versions.retain(|other| other.info.version != version);
+            if versions.is_empty() {
+                bucket.keys.remove(&object.key);
+            }
+        }
+        Ok(Outcome::Deleted(Deletion { version: Some(version.to_owned()), is_marker }))
+    }
+}
+
+impl MemoryUpload {
+    fn join(&self, parts: &[(u16, String)], part_bytes_min: u64) -> Result<(Vec<u64>, Vec<u8>)> {
+        if parts.is_empty() {
+            return refuse(ObjectErrorKind::InvalidPart, "no parts");
+        }
+        let (mut sizes, mut body, mut last) = (Vec::new(), Vec::new(), 0);
+        for (number, etag) in parts {
+            if *number <= last {
+                return refuse(ObjectErrorKind::InvalidPartOrder, "parts out of order");
+            }
+            last = *number;
+            let found = self.parts.get(number).filter(|(info, _)| info.etag == *etag);
+            let Some((info, bytes)) = found else { return refuse(ObjectErrorKind::InvalidPart, "no part") };
+            sizes.push(info.size);
+            body.extend_from_slice(bytes);
+        }
+        let all_but_last = sizes.split_last().map_or(&[][..], |(_, rest)| rest);
+        if all_but_last.iter().any(|size| *size < part_bytes_min) {
+            return refuse(ObjectErrorKind::PartTooSmall, "a small part");
+        }
+        Ok((sizes, body))
+    }
+}
+
+fn set(entries: &mut BTreeMap<String, String>, name: String, value: Option<String>) {
+    match value {
+        Some(value) => entries.insert(name, value),
+        None => entries.remove(&name),
+    };
+}
+
+fn bytes_of(body: Body) -> Result<Vec<u8>> {
+    match body {
+        Body::Bytes(bytes) => Ok(bytes),
+        Body::Stored(_) => refuse(ObjectErrorKind::Invalid, "the body belongs to another store"),
+    }
+}
+
+struct MemoryWriter(Vec<u8>);
+
+impl BodyWriter for MemoryWriter {
+    fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.0.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Body> {
+        Ok(Body::Bytes(self.0))
+    }
+}
+
+struct MemoryReader(Vec<u8>);
+
+impl BodyReader for MemoryReader {
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let end = start.saturating_add(length).min(self.0.len());
+        Ok(self.0.get(start..end).unwrap_or_default().to_vec())
+    }
+}
+
+impl MemoryStore {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list_where<T>(
+        &self,
+        query: &ListQuery,
+        entries: impl Fn(&str, &[MemoryVersion]) -> Vec<T>,
+    ) -> Result<ListPage<T>> {
+        let state = self.lock();
+        let mut page = ListPage::default();
+        let mut last = String::new();
+        for (key, versions) in &state.bucket(&query.bucket)?.keys {
+            let begins = *key > query.after || (*key == query.after && query.after_version.is_some());
+            if !key.starts_with(&query.prefix) || !begins {
+                continue;
+            }
+            let (group, found) = match place_of(query, key) {
+                KeyPlace::Group(group) if page.prefixes.last() == Some(&group) => continue,
+                KeyPlace::Group(group) if !entries(key, versions).is_empty() => (Some(group), Vec::new()),
+                KeyPlace::Entry => (None, entries(key, versions)),
+                _ => continue,
+            };
+            for entry in found {
+                if page.entries.len() + page.prefixes.len() >= query.limit {
+                    page.next = (query.limit > 0).then_some(last);
+                    return Ok(page);
+                }
+                key.clone_into(&mut last);
+                page.entries.push(entry);
+            }
+            if let Some(group) = group {
+                if page.entries.len() + page.prefixes.len() >= query.limit {
+                    page.next = (query.limit > 0).then_some(last);
+                    return Ok(page);
+                }
+                last.clone_from(&group);
+                page.prefixes.push(group);
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl ObjectStore for MemoryStore {
+    fn commit(&self, change: Change) -> Pending {
+        Pending::ready(self.lock().apply(change))
+    }
+
+    fn body_writer(&self, _: u64) -> Box<dyn BodyWriter> {
+        Box::new(MemoryWriter(Vec::new()))
+    }
+
+    fn buckets(&self) -> Result<Vec<BucketInfo>> {
+        Ok(self.lock().buckets.iter().map(|(name, bucket)| bucket.info(name)).collect())
+    }
+
+    fn bucket(&self, name: &str) -> Result<BucketInfo> {
+        Ok(self.lock().bucket(name)?.info(name))
+    }
+
+    fn object(&self, object: &ObjectRef) -> Result<ObjectInfo> {
+        Ok(self.lock().bucket(&object.bucket)?.find(object)?.info)
+    }
+
+    fn open(&self, object: &ObjectRef) -> Result<(ObjectInfo, Box<dyn BodyReader>)> {
+        let found = self.lock().bucket(&object.bucket)?.find(object)?;
+        Ok((found.info, Box::new(MemoryReader(found.body))))
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
+        self.list_where(query, |_, versions| {
+            let current = versions.last().filter(|version| !version.info.is_marker);
+            current.map(|version| shown(&version.info, true)).into_iter().collect()
+        })
+    }
+
+    fn list_versions(&self, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
+        self.list_where(query, |key, versions| {
+            let all = versions.iter().rev().enumerate();
+            let all: Vec<_> = all.map(|(age, version)| shown(&version.info, age == 0)).collect();
+            match &query.after_version {
+                Some(after) if *key == query.after => {
+                    all.into_iter().skip_while(|info| info.version != *after).skip(1).collect()
+                }
+                _ => all,
+            }
+        })
+    }
+
+    fn uploads(&self, bucket: &str) -> Result<Vec<UploadInfo>> {
+        let state = self.lock();
+        state.bucket(bucket)?;
+        let uploads = state.uploads.values().filter(|upload| upload.info.bucket == bucket);
+        let mut found: Vec<_> = uploads.map(|upload| upload.info.clone()).collect();
+        found.sort_by(|a, b| (&a.key, &a.id).cmp(&(&b.key, &b.id)));
+        Ok(found)
+    }
+
+    fn upload(&self, upload: &str) -> Result<(UploadInfo, Vec<PartInfo>)> {
+        let mut state = self.lock();
+        let found = state.upload(upload)?;
+        Ok((found.info.clone(), found.parts.values().map(|(info, _)| info.clone()).collect()))
+    }
+}
+
+/// An entry of a listing, which has no attributes.
+fn shown(info: &ObjectInfo, is_latest: bool) -> ObjectInfo {
+    ObjectInfo { is_latest, attributes: BTreeMap::new(), parts: Vec::new(), ..info.clone() }
+}

@@ -1,0 +1,179 @@
+//! The interface between protocols and object stores.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_channel::oneshot;
+
+use crate::body::Body;
+use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::types::{
+    BucketInfo, Change, ListPage, ListQuery, ObjectInfo, ObjectRef, Outcome, PartInfo, UploadInfo,
+};
+
+/// Buckets and objects. Reads block the calling thread; changes are queued.
+///
+/// A read sees every change that was acknowledged before it began.
+pub trait ObjectStore: Send + Sync + 'static {
+    /// Queues a change. The change is durable when the answer arrives. Changes that are queued one
+    /// after the other are applied in this order.
+    fn commit(&self, change: Change) -> Pending;
+
+    /// Returns a writer for a body too large for memory.
+    ///
+    /// `length` is the expected length in bytes, or an estimate of it.
+    fn body_writer(&self, length: u64) -> Box<dyn BodyWriter>;
+
+    /// Returns all buckets by name.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn buckets(&self) -> Result<Vec<BucketInfo>>;
+
+    /// Returns a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Io`.
+    fn bucket(&self, name: &str) -> Result<BucketInfo>;
+
+    /// Returns an object or a version of it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `NoSuchKey`, also if the current version is a delete marker;
+    /// `NoSuchVersion`; `Io`.
+    fn object(&self, object: &ObjectRef) -> Result<ObjectInfo>;
+
+    /// Opens an object. Its body remains readable until the reader is dropped, even if the object
+    /// is deleted.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::object`].
+    fn open(&self, object: &ObjectRef) -> Result<(ObjectInfo, Box<dyn BodyReader>)>;
+
+    /// Lists the objects of a bucket by key.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Io`.
+    fn list(&self, query: &ListQuery) -> Result<ListPage<ObjectInfo>>;
+
+    /// Lists the versions of a bucket by key, the newest version of a key first.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Io`.
+    fn list_versions(&self, query: &ListQuery) -> Result<ListPage<ObjectInfo>>;
+
+    /// Lists the uploads of a bucket by key.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Io`.
+    fn uploads(&self, bucket: &str) -> Result<Vec<UploadInfo>>;
+
+    /// Returns an upload and its parts by number.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, `Io`.
+    fn upload(&self, upload: &str) -> Result<(UploadInfo, Vec<PartInfo>)>;
+}
+
+/// Stores a body while it arrives. Its space is freed if it is dropped before the end.
+pub trait BodyWriter: Send {
+    /// Appends bytes. All calls but the last one have a multiple of 4 KiB.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn write(&mut self, data: &[u8]) -> Result<()>;
+
+    /// Returns the body for a change.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn finish(self: Box<Self>) -> Result<Body>;
+}
+
+/// Reads the body of an open object.
+pub trait BodyReader: Send + Sync {
+    /// Returns up to `length` bytes from `offset` on; fewer only at the end.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>>;
+}
+
+/// The answer to a change, once it is durable.
+pub struct Pending {
+    receiver: oneshot::Receiver<Result<Outcome>>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+impl Pending {
+    pub(crate) fn new() -> (oneshot::Sender<Result<Outcome>>, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (sender, Self { receiver })
+    }
+
+    /// Returns an answer that has arrived.
+    pub(crate) fn ready(result: Result<Outcome>) -> Self {
+        let (sender, pending) = Self::new();
+        // The receiver exists.
+        let _ = sender.send(result);
+        pending
+    }
+
+    /// Waits for the answer on this thread.
+    ///
+    /// # Errors
+    /// As the change.
+    pub fn wait(self) -> Result<Outcome> {
+        let parker = Arc::new(Parker::default());
+        let waker = Waker::from(parker.clone());
+        let mut pending = self;
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)) {
+                return result;
+            }
+            parker.park();
+        }
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Outcome>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver).poll(context).map(|received| {
+            received.unwrap_or_else(|_| {
+                Err(ObjectError::new(ObjectErrorKind::Closed, "the object store is closed"))
+            })
+        })
+    }
+}
+
+/// Wakes a thread that waits for an answer.
+#[derive(Default)]
+struct Parker {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Parker {
+    fn park(&self) {
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = self.changed.wait_while(woken, |woken| !*woken);
+        *woken.unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+}

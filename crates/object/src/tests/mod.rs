@@ -1,0 +1,6 @@
+//! Tests of the store on a volume against the store in memory.
+
+mod power_cut;
+mod random;
+mod readers;
+mod same_results;

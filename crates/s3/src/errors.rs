@@ -1,0 +1,39 @@
+//! Errors of the store as S3 errors.
+
+use object::{ObjectError, ObjectErrorKind};
+use s3s::{S3Error, S3ErrorCode, s3_error};
+
+/// An error of the store.
+pub(crate) fn convert(error: ObjectError) -> S3Error {
+    use ObjectErrorKind as Kind;
+    let code = match error.kind() {
+        Kind::NoSuchBucket => S3ErrorCode::NoSuchBucket,
+        Kind::BucketExists => S3ErrorCode::BucketAlreadyOwnedByYou,
+        Kind::BucketNotEmpty => S3ErrorCode::BucketNotEmpty,
+        Kind::NoSuchKey => S3ErrorCode::NoSuchKey,
+        Kind::NoSuchVersion => S3ErrorCode::NoSuchVersion,
+        Kind::NoSuchUpload => S3ErrorCode::NoSuchUpload,
+        Kind::InvalidPart => S3ErrorCode::InvalidPart,
+        Kind::InvalidPartOrder => S3ErrorCode::InvalidPartOrder,
+        Kind::PartTooSmall => S3ErrorCode::EntityTooSmall,
+        Kind::PreconditionFailed => S3ErrorCode::PreconditionFailed,
+        Kind::Invalid => S3ErrorCode::InvalidArgument,
+        Kind::NoSpace | Kind::Closed => S3ErrorCode::ServiceUnavailable,
+        Kind::Io => S3ErrorCode::InternalError,
+    };
+    if matches!(error.kind(), Kind::Io | Kind::NoSpace) {
+        tracing::error!(%error, "a request failed");
+    }
+    S3Error::with_message(code, error.to_string())
+}
+
+/// An error of the service itself.
+pub(crate) fn internal(error: impl std::error::Error + Send + Sync + 'static) -> S3Error {
+    tracing::error!(%error, "a request failed");
+    S3Error::internal_error(error)
+}
+
+/// An invalid argument.
+pub(crate) fn invalid(message: String) -> S3Error {
+    s3_error!(InvalidArgument, "{message}")
+}

@@ -1,0 +1,68 @@
+//! The state that all operations share.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use object::{Change, ObjectError, ObjectStore, Outcome};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::{S3Result, s3_error};
+
+use crate::errors::{convert, internal};
+
+/// The access keys.
+pub trait KeyStore: Send + Sync + 'static {
+    /// Returns the secret of an access key.
+    fn secret(&self, access_key: &str) -> Option<String>;
+}
+
+/// Executes operations on a store.
+#[derive(Clone)]
+pub(crate) struct Gateway {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) region: Arc<str>,
+}
+
+impl Gateway {
+    /// Applies a change.
+    pub(crate) async fn commit(&self, change: Change) -> S3Result<Outcome> {
+        self.store.commit(change).await.map_err(convert)
+    }
+
+    /// Reads from the store, on a thread that may block.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn ObjectStore) -> Result<T, ObjectError> + Send + 'static,
+    ) -> S3Result<T> {
+        let store = self.store.clone();
+        blocking(move || work(&*store)).await?.map_err(convert)
+    }
+}
+
+/// Runs blocking work on a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> S3Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(internal)
+}
+
+/// The time in milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time for answers, in whole seconds as in HTTP headers.
+pub(crate) fn timestamp(ms: u64) -> s3s::dto::Timestamp {
+    (SystemTime::UNIX_EPOCH + Duration::from_secs(ms / 1000)).into()
+}
+
+/// Verifies signatures by the access keys.
+pub(crate) struct KeyAuth(pub(crate) Arc<dyn KeyStore>);
+
+#[async_trait::async_trait]
+impl S3Auth for KeyAuth {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        match self.0.secret(access_key) {
+            Some(secret) => Ok(SecretKey::from(secret)),
+            None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist")),
+        }
+    }
+}

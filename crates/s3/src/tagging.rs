@@ -1,0 +1,138 @@
+//! Tags of objects. The attribute has the form of a URL's query.
+
+use object::{Change, ObjectInfo, ObjectRef, Outcome};
+use s3s::dto;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+
+use crate::attributes::{TAGS, get, version};
+use crate::gateway::Gateway;
+use crate::objects::no_answer;
+use crate::request_check::decode;
+
+/// The largest number of tags, as in S3.
+const TAGS_MAX: usize = 10;
+/// The longest key and value in characters, as in S3.
+const KEY_MAX: usize = 128;
+const VALUE_MAX: usize = 256;
+
+impl Gateway {
+    pub(crate) async fn tags(
+        &self,
+        request: S3Request<dto::GetObjectTaggingInput>,
+    ) -> S3Result<S3Response<dto::GetObjectTaggingOutput>> {
+        let input = request.input;
+        let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
+        let info = self.read(move |store| store.object(&object)).await?;
+        let tags = parse(&get(&info, TAGS).unwrap_or_default());
+        let tag_set = tags.into_iter().map(|(key, value)| dto::Tag { key: Some(key), value: Some(value) });
+        Ok(S3Response::new(dto::GetObjectTaggingOutput {
+            tag_set: tag_set.collect(),
+            version_id: version(&info),
+        }))
+    }
+
+    pub(crate) async fn set_tags(
+        &self,
+        request: S3Request<dto::PutObjectTaggingInput>,
+    ) -> S3Result<S3Response<dto::PutObjectTaggingOutput>> {
+        let input = request.input;
+        let tags = input.tagging.tag_set.into_iter();
+        let tags: Vec<_> =
+            tags.map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default())).collect();
+        check(&tags)?;
+        let value = (!tags.is_empty()).then(|| write(&tags));
+        let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
+        let info = self.set_tag_attribute(object, value).await?;
+        Ok(S3Response::new(dto::PutObjectTaggingOutput { version_id: version(&info) }))
+    }
+
+    pub(crate) async fn delete_tags(
+        &self,
+        request: S3Request<dto::DeleteObjectTaggingInput>,
+    ) -> S3Result<S3Response<dto::DeleteObjectTaggingOutput>> {
+        let input = request.input;
+        let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
+        let info = self.set_tag_attribute(object, None).await?;
+        Ok(S3Response::new(dto::DeleteObjectTaggingOutput { version_id: version(&info) }))
+    }
+
+    async fn set_tag_attribute(&self, object: ObjectRef, value: Option<String>) -> S3Result<ObjectInfo> {
+        let change = Change::SetAttribute { object, name: TAGS.to_owned(), value };
+        match self.commit(change).await? {
+            Outcome::Object(info) => Ok(info),
+            _ => Err(no_answer()),
+        }
+    }
+}
+
+/// Checks the tags of a header.
+///
+/// # Errors
+/// `InvalidTag`.
+pub(crate) fn check_header(tags: Option<String>) -> S3Result<Option<String>> {
+    let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
+    let parsed = parse(&tags);
+    check(&parsed)?;
+    Ok(Some(write(&parsed)))
+}
+
+/// The number of tags of an object, if it has any.
+pub(crate) fn count(info: &ObjectInfo) -> Option<i32> {
+    let tags = get(info, TAGS)?;
+    i32::try_from(parse(&tags).len()).ok()
+}
+
+fn check(tags: &[(String, String)]) -> S3Result<()> {
+    if tags.len() > TAGS_MAX {
+        return Err(s3_error!(InvalidTag, "an object has at most {TAGS_MAX} tags"));
+    }
+    for (index, (key, value)) in tags.iter().enumerate() {
+        if key.is_empty() || key.chars().count() > KEY_MAX || value.chars().count() > VALUE_MAX {
+            return Err(s3_error!(
+                InvalidTag,
+                "a tag has a key of 1 to {KEY_MAX} characters and a value of up to {VALUE_MAX}"
+            ));
+        }
+        if tags.iter().take(index).any(|(other, _)| other == key) {
+            return Err(s3_error!(InvalidTag, "two tags have the key '{key}'"));
+        }
+    }
+    Ok(())
+}
+
+fn parse(tags: &str) -> Vec<(String, String)> {
+    let pairs = tags.split('&').filter(|pair| !pair.is_empty());
+    let decoded = pairs.map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(key), decode(value))
+    });
+    decoded.collect()
+}
+
+fn write(tags: &[(String, String)]) -> String {
+    let encode = |text: &str| {
+        text.bytes()
+            .map(|byte| match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect::<String>()
+    };
+    let pairs: Vec<_> =
+        tags.iter().map(|(key, value)| format!("{}={}", encode(key), encode(value))).collect();
+    pairs.join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_survive_the_form_of_a_query() {
+        let tags = vec![("a b".to_owned(), "1&2=ü".to_owned()), ("c".to_owned(), String::new())];
+        assert_eq!(parse(&write(&tags)), tags);
+        assert!(check_header(Some("a=1&a=2".into())).is_err());
+        assert!(check_header(Some((0..11).map(|n| format!("k{n}=v&")).collect())).is_err());
+        assert_eq!(check_header(Some("k=v+w".into())).unwrap().unwrap(), "k=v%20w");
+    }
+}
