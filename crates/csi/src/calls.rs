@@ -1,0 +1,36 @@
+//! Execution of calls: each runs to its end, and is logged.
+
+use std::future::Future;
+use std::time::Instant;
+
+use tonic::{Code, Response, Status};
+
+/// Runs a call to its end, also if the client cancels it: a program such as mkfs would continue to
+/// run while the next call already has the lock of the volume.
+///
+/// # Errors
+/// The error of the call.
+pub(crate) async fn run<T: Send + 'static>(
+    name: &'static str,
+    object: String,
+    call: impl Future<Output = Result<T, Status>> + Send + 'static,
+) -> Result<Response<T>, Status> {
+    let work = async move {
+        let started = Instant::now();
+        let result = call.await;
+        let milliseconds = started.elapsed().as_millis();
+        match &result {
+            Ok(_) => tracing::info!(call = name, object, milliseconds, "done"),
+            Err(status) if matches!(status.code(), Code::Internal | Code::Unknown) => {
+                tracing::error!(call = name, object, milliseconds, error = status.message(), "failed");
+            }
+            Err(status) => {
+                let (code, error) = (status.code(), status.message());
+                tracing::warn!(call = name, object, milliseconds, ?code, error, "refused");
+            }
+        }
+        result
+    };
+    let ended = tokio::spawn(work).await;
+    ended.map_err(|error| Status::internal(format!("{name}: {error}")))?.map(Response::new)
+}

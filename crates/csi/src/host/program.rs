@@ -1,0 +1,63 @@
+//! Execution of programs.
+
+use std::ffi::OsStr;
+use std::process::{ExitStatus, Stdio};
+
+use tokio::process::Command;
+
+use super::error::HostError;
+
+/// Longest output in an error message, in bytes.
+const OUTPUT_MAX: usize = 2000;
+
+/// The end of a program.
+#[derive(Debug)]
+pub(crate) struct ProgramEnd {
+    command: String,
+    status: ExitStatus,
+    /// Standard output.
+    pub(crate) output: String,
+    /// Standard error.
+    errors: String,
+}
+
+impl ProgramEnd {
+    /// Returns the exit status; -1 after a signal.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or(-1)
+    }
+
+    /// Returns the error of the program, with its output.
+    pub(crate) fn failure(self) -> HostError {
+        let text = format!("{} {}", self.output.trim(), self.errors.trim());
+        let output: String = text.trim().chars().take(OUTPUT_MAX).collect();
+        HostError::Program { command: self.command, status: self.status.to_string(), output }
+    }
+}
+
+/// Runs a program to its end. The program gets no input, so that it asks no questions.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) async fn run(program: &str, arguments: &[&OsStr]) -> Result<ProgramEnd, HostError> {
+    let shown: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let command = format!("{program} {}", shown.join(" "));
+    tracing::debug!(command, "running");
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().await;
+    let output = output.map_err(|error| HostError::Start { program: program.to_owned(), error })?;
+    Ok(ProgramEnd {
+        command,
+        status: output.status,
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Runs a program that must succeed. Returns its output.
+///
+/// # Errors
+/// If it cannot be started, or fails.
+pub(crate) async fn succeed(program: &str, arguments: &[&OsStr]) -> Result<String, HostError> {
+    let end = run(program, arguments).await?;
+    if end.status.success() { Ok(end.output) } else { Err(end.failure()) }
+}

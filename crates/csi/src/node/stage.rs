@@ -1,0 +1,173 @@
+//! Staging: a volume becomes a mounted file system, or a device, of this node.
+
+use std::path::{Path, PathBuf};
+
+use api::VolumeName;
+use api::types::Volume;
+use tonic::Status;
+
+use super::context::{NodeContext, path, staged_device};
+use crate::capability::{FileSystem, VolumeForm, VolumeUse};
+use crate::host::device::DeviceNumber;
+use crate::host::error::HostError;
+use crate::host::{filesystem, mounts};
+use crate::names;
+use crate::parameters::FS_TYPE;
+use crate::proto::csi::{
+    NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
+};
+use crate::status::required;
+
+impl NodeContext {
+    pub(super) async fn stage(
+        &self,
+        request: NodeStageVolumeRequest,
+    ) -> Result<NodeStageVolumeResponse, Status> {
+        let id = required("volume_id", &request.volume_id)?;
+        let staging = path("staging_target_path", &request.staging_target_path)?;
+        let wanted = VolumeUse::parse(request.volume_capability.as_ref())?;
+        let of_class = request.volume_context.get(FS_TYPE).map_or("", String::as_str);
+        let of_class = FileSystem::parse(FS_TYPE, of_class)?;
+        let name = names::volume(id)?;
+        let _lock = self.locks.lock(id)?;
+        let volume = self.daemon.get(&name).await?;
+        std::fs::create_dir_all(&staging).map_err(HostError::at(&staging, "create the directory"))?;
+        match &wanted.form {
+            VolumeForm::Block => self.stage_block(&name, &volume, &wanted, &staging).await?,
+            VolumeForm::Mounted { kind, options } => {
+                let kind = kind.or(of_class).unwrap_or(FileSystem::Xfs);
+                self.stage_mounted(&name, &volume, &wanted, kind, options, &staging).await?;
+            }
+        }
+        Ok(NodeStageVolumeResponse {})
+    }
+
+    async fn stage_block(
+        &self,
+        name: &VolumeName,
+        volume: &Volume,
+        wanted: &VolumeUse,
+        staging: &Path,
+    ) -> Result<(), Status> {
+        let file = staged_device(staging);
+        let staged = staged_number(&file)?;
+        if let Some(number) = staged {
+            let current = self.current_device(name).await?;
+            if current.as_deref().and_then(DeviceNumber::of) == Some(number) {
+                return Ok(());
+            }
+            self.release(name, staging, number).await?;
+        }
+        let device = self.attach(volume, wanted).await?;
+        create_file(&file)?;
+        Ok(mounts::bind(&device, &file, false).await?)
+    }
+
+    async fn stage_mounted(
+        &self,
+        name: &VolumeName,
+        volume: &Volume,
+        wanted: &VolumeUse,
+        kind: FileSystem,
+        options: &[String],
+        staging: &Path,
+    ) -> Result<(), Status> {
+        if let Some(mount) = mounts::at(staging)? {
+            let current = self.current_device(name).await?;
+            if current.as_deref().and_then(DeviceNumber::of) == Some(mount.device) {
+                if mount.file_system == kind.name() {
+                    return Ok(());
+                }
+                let problem = format!("volume '{name}' is staged with {}", mount.file_system);
+                return Err(Status::already_exists(problem));
+            }
+            self.release(name, staging, mount.device).await?;
+        }
+        self.undo_interrupted_format(name).await?;
+        let device = self.attach(volume, wanted).await?;
+        let is_new = self.prepare_file_system(name, &device, kind, wanted.read_only).await?;
+        // A clone may be larger than its source.
+        let may_grow = !is_new && !wanted.read_only;
+        if may_grow {
+            filesystem::grow_unmounted(&device, kind.name(), volume.size).await?;
+        }
+        let options = mount_options(kind, options, wanted.read_only);
+        mounts::mount(&device, staging, kind.name(), &options).await?;
+        if may_grow && kind == FileSystem::Xfs {
+            filesystem::grow(&device, staging, kind.name()).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the mounts of a volume at its staging path, and detaches it.
+    async fn release(&self, name: &VolumeName, staging: &Path, number: DeviceNumber) -> Result<(), Status> {
+        let device = number.path();
+        if mounts::at(staging)?.is_none() {
+            mounts::remove(&staged_device(staging))?;
+        }
+        mounts::unmount_all(staging)?;
+        self.detach(name, device).await
+    }
+
+    pub(super) async fn unstage(
+        &self,
+        request: NodeUnstageVolumeRequest,
+    ) -> Result<NodeUnstageVolumeResponse, Status> {
+        let id = required("volume_id", &request.volume_id)?;
+        let staging = path("staging_target_path", &request.staging_target_path)?;
+        let name = names::volume(id)?;
+        let _lock = self.locks.lock(id)?;
+        let mounted = mounts::at(&staging)?.map(|mount| mount.device);
+        let number = mounted.or(staged_number(&staged_device(&staging))?);
+        let device: Option<PathBuf> = number.and_then(DeviceNumber::path);
+        if mounted.is_none() {
+            mounts::remove(&staged_device(&staging))?;
+        }
+        mounts::unmount_all(&staging)?;
+        self.detach(&name, device).await?;
+        Ok(NodeUnstageVolumeResponse {})
+    }
+}
+
+/// Returns the number of the device that is mounted on a file.
+fn staged_number(file: &Path) -> Result<Option<DeviceNumber>, Status> {
+    Ok(mounts::at(file)?.and_then(|_| DeviceNumber::of(file)))
+}
+
+/// Creates an empty file. Does nothing if it exists.
+pub(super) fn create_file(file: &Path) -> Result<(), Status> {
+    let created = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    created.map(drop).map_err(|error| HostError::at(file, "create the file")(error).into())
+}
+
+/// Returns the options of a mount. Clones have the UUID of their source, which XFS refuses to mount
+/// twice unless it ignores the UUID. A read-only device cannot replay its journal.
+fn mount_options(kind: FileSystem, options: &[String], read_only: bool) -> Vec<String> {
+    let mut all = options.to_vec();
+    let mut add = |option: &str| {
+        if !all.iter().any(|existing| existing == option) {
+            all.push(option.to_owned());
+        }
+    };
+    if kind == FileSystem::Xfs {
+        add("nouuid");
+    }
+    if read_only {
+        add("ro");
+        add(if kind == FileSystem::Xfs { "norecovery" } else { "noload" });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_added_once() {
+        let given = ["noatime".to_owned(), "nouuid".to_owned()];
+        assert_eq!(mount_options(FileSystem::Xfs, &given, false), ["noatime", "nouuid"]);
+        assert_eq!(mount_options(FileSystem::Xfs, &[], true), ["nouuid", "ro", "norecovery"]);
+        assert_eq!(mount_options(FileSystem::Ext4, &[], true), ["ro", "noload"]);
+    }
+}

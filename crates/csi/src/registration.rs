@@ -1,0 +1,48 @@
+//! Registration with the kubelet, by its plugin registration API (version 1).
+
+use std::path::PathBuf;
+
+use tonic::{Request, Response, Status};
+
+use crate::options::Registration as Options;
+use crate::proto::pluginregistration::registration_server::Registration;
+use crate::proto::pluginregistration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+
+/// The service, on a socket of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct RegistrationService {
+    pub(crate) driver_name: String,
+    pub(crate) kubelet_endpoint: PathBuf,
+}
+
+/// Returns the path of the socket by which the kubelet finds a driver.
+pub(crate) fn socket(options: &Options, driver_name: &str) -> PathBuf {
+    options.directory.join(format!("{driver_name}-reg.sock"))
+}
+
+#[tonic::async_trait]
+impl Registration for RegistrationService {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            r#type: "CSIPlugin".to_owned(),
+            name: self.driver_name.clone(),
+            endpoint: self.kubelet_endpoint.to_string_lossy().into_owned(),
+            supported_versions: vec!["1.0.0".to_owned()],
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let RegistrationStatus { plugin_registered, error } = request.into_inner();
+        if plugin_registered {
+            tracing::info!(driver = self.driver_name, "registered with the kubelet");
+        } else {
+            tracing::error!(driver = self.driver_name, error, "the kubelet refused the registration");
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}
