@@ -1,0 +1,46 @@
+//! Ceph clusters: deployment in stages from a policy, status, and images as volumes.
+//!
+//! Owns the policy, proposals and plan of a cluster, the scripts on its hosts, and the connection
+//! to it. Always true: nothing of another cluster on a host is changed: every file is below the
+//! directory of the cluster, every signalled process uses its `ceph.conf`, and every erased drive
+//! carries its identity or was named for erasure.
+//!
+//! Must not know: the local storage engine, exports, the command line.
+
+mod conf;
+mod daemons;
+mod error;
+mod fragments;
+mod glob;
+mod hosts;
+mod inventory;
+mod keys;
+mod librados;
+mod model;
+mod network;
+mod perform;
+mod policy;
+mod prepare;
+mod progress;
+mod proposal;
+mod quickstart;
+mod remove;
+mod run;
+mod stages;
+mod status;
+mod steps;
+mod transport;
+mod validate;
+mod workspace;
+
+pub use error::{Error, ErrorKind, Result};
+pub use inventory::{DriveKind, HostDrive, HostInventory};
+pub use model::{ClusterModel, ModelHost};
+pub use progress::{Progress, StepOutcome, StepReport};
+pub use proposal::ProposalArgs;
+pub use quickstart::QuickstartPlan;
+pub use remove::{remove, remove_all};
+pub use stages::{Configuration, DeployResult, Discovery, configure, deploy, discover, prepare};
+pub use status::{ClusterHealth, ClusterProblem, ClusterStatus, OsdStatus, status};
+pub use validate::Violation;
+pub use workspace::{CLUSTERS_DIR, Workspace, list};

@@ -1,0 +1,166 @@
+//! The steps of a deployment, planned from the model. Pure functions.
+//!
+//! Always true: the same model gives the same steps, with the same names; a phase contains only
+//! steps that do not depend on steps of other hosts in it.
+
+use std::collections::BTreeMap;
+
+use crate::model::{ClusterModel, ModelHost};
+
+/// A kind of daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DaemonKind {
+    Mon,
+    Mgr,
+    Osd,
+}
+
+impl DaemonKind {
+    /// The name in configuration sections and directories.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mon => "mon",
+            Self::Mgr => "mgr",
+            Self::Osd => "osd",
+        }
+    }
+}
+
+/// An action of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Writes `ceph.conf`.
+    Configure,
+    /// Restarts running daemons that started with another configuration, one after the other.
+    Restart,
+    /// Creates and starts a monitor.
+    Monitor,
+    /// Waits until most monitors form a quorum.
+    Quorum,
+    /// Creates and starts a manager.
+    Manager,
+    /// Erases the contents of a drive.
+    Wipe { drive: String },
+    /// Creates an OSD on a drive and starts it.
+    Osd { drive: String },
+    /// Waits until the cluster is healthy.
+    Healthy,
+}
+
+/// A step of a deployment on one host, or on the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Name of the host; none for the cluster.
+    pub(crate) host: Option<String>,
+    pub(crate) action: Action,
+}
+
+impl Step {
+    /// Returns the name of the step within the cluster.
+    pub(crate) fn name(&self) -> String {
+        match &self.action {
+            Action::Configure => "write ceph.conf".into(),
+            Action::Restart => "restart daemons with an old configuration".into(),
+            Action::Monitor => "create and start the monitor".into(),
+            Action::Quorum => "wait for a quorum".into(),
+            Action::Manager => "create and start the manager".into(),
+            Action::Wipe { drive } => format!("erase {drive}"),
+            Action::Osd { drive } => format!("create and start an OSD on {drive}"),
+            Action::Healthy => "wait for HEALTH_OK".into(),
+        }
+    }
+
+    /// Returns the host's name, or that of the cluster.
+    pub(crate) fn place<'a>(&'a self, cluster: &'a str) -> &'a str {
+        self.host.as_deref().unwrap_or(cluster)
+    }
+}
+
+/// Steps that may run at the same time on different hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) steps: Vec<Step>,
+    /// Run the hosts one after the other.
+    pub(crate) serial: bool,
+}
+
+impl Phase {
+    /// Returns the steps by host, in the order of the phase.
+    pub(crate) fn by_host(&self) -> BTreeMap<&str, Vec<&Step>> {
+        let mut hosts: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
+        for step in &self.steps {
+            hosts.entry(step.host.as_deref().unwrap_or_default()).or_default().push(step);
+        }
+        hosts
+    }
+}
+
+/// Plans a deployment. `wipe` returns true for drives, as `HOST:DRIVE`, that are to be erased.
+pub(crate) fn plan(model: &ClusterModel, wipe: impl Fn(&str) -> bool) -> Vec<Phase> {
+    let has_daemon = |host: &&ModelHost| ["mon", "mgr", "storage"].iter().any(|role| host.has(role));
+    let step = |host: &ModelHost, action| Step { host: Some(host.name.clone()), action };
+    let cluster = |action| Phase { steps: vec![Step { host: None, action }], serial: true };
+    let phase = |steps: Vec<Step>| Phase { steps, serial: false };
+    let members: Vec<&ModelHost> = model.hosts.iter().filter(has_daemon).collect();
+    let mut storage = Vec::new();
+    for host in model.with_role("storage") {
+        for drive in host.osds.keys() {
+            if wipe(&format!("{}:{drive}", host.name)) {
+                storage.push(step(host, Action::Wipe { drive: drive.clone() }));
+            }
+            storage.push(step(host, Action::Osd { drive: drive.clone() }));
+        }
+    }
+    vec![
+        phase(members.iter().map(|host| step(host, Action::Configure)).collect()),
+        phase(model.with_role("mon").map(|host| step(host, Action::Monitor)).collect()),
+        cluster(Action::Quorum),
+        Phase { steps: members.iter().map(|host| step(host, Action::Restart)).collect(), serial: true },
+        phase(model.with_role("mgr").map(|host| step(host, Action::Manager)).collect()),
+        phase(storage),
+        cluster(Action::Healthy),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::proposal::OsdPlacement;
+
+    #[test]
+    fn monitors_come_before_managers_and_drives() {
+        let host = |name: &str, roles: &[&str], drives: &[&str]| ModelHost {
+            name: name.into(),
+            roles: roles.iter().map(ToString::to_string).collect::<BTreeSet<_>>(),
+            osds: drives.iter().map(|drive| (drive.to_string(), OsdPlacement::default())).collect(),
+            ..ModelHost::default()
+        };
+        let hosts = vec![
+            host("a", &["mon", "mgr"], &[]),
+            host("b", &["storage"], &["/dev/x", "/dev/y"]),
+            host("c", &["openattic"], &[]),
+        ];
+        let model = ClusterModel { hosts, ..ClusterModel::default() };
+        let names: Vec<String> = plan(&model, |drive| drive == "b:/dev/y")
+            .iter()
+            .flat_map(|phase| &phase.steps)
+            .map(|step| format!("{}: {}", step.place("-"), step.name()))
+            .collect();
+        let expected = [
+            "a: write ceph.conf",
+            "b: write ceph.conf",
+            "a: create and start the monitor",
+            "-: wait for a quorum",
+            "a: restart daemons with an old configuration",
+            "b: restart daemons with an old configuration",
+            "a: create and start the manager",
+            "b: create and start an OSD on /dev/x",
+            "b: erase /dev/y",
+            "b: create and start an OSD on /dev/y",
+            "-: wait for HEALTH_OK",
+        ];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,163 @@
+//! Shell scripts on hosts: this machine, a network namespace of it, or SSH.
+//!
+//! Always true: a script runs in `sh -eu`; its output is returned only if it succeeded. SSH never
+//! asks: keys and host keys are those that the system's `ssh` is configured with.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The way to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// This machine.
+    Local,
+    /// A network namespace of this machine, by name.
+    Namespace(String),
+    /// Another machine, by the destination for `ssh`.
+    Ssh(String),
+}
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_word = |word: &str| {
+            !word.starts_with('-') && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@:".contains(c))
+        };
+        match text.strip_prefix("local:") {
+            Some("") => Ok(Self::Local),
+            Some(namespace) if is_word(namespace) => Ok(Self::Namespace(namespace.to_owned())),
+            None if !text.is_empty() && is_word(text) => Ok(Self::Ssh(text.to_owned())),
+            _ => Err(format!(
+                "address '{text}' is neither 'local:', 'local:NAMESPACE' nor an SSH destination such as root@host"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local:"),
+            Self::Namespace(name) => write!(f, "local:{name}"),
+            Self::Ssh(destination) => f.write_str(destination),
+        }
+    }
+}
+
+impl Transport {
+    /// Returns true if the host is this machine or a part of it: same clock, files and packages.
+    pub(crate) fn is_local(&self) -> bool {
+        !matches!(self, Self::Ssh(_))
+    }
+
+    /// Runs a script and returns its standard output.
+    ///
+    /// # Errors
+    /// `Unreachable` when the host does not answer; `Io` with the last lines of standard error when
+    /// the script fails.
+    pub(crate) fn run(&self, script: &str) -> Result<Vec<u8>> {
+        self.run_with_input(script, b"")
+    }
+
+    /// As [`Transport::run`], with `input` as the script's standard input.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub(crate) fn run_with_input(&self, script: &str, input: &[u8]) -> Result<Vec<u8>> {
+        let mut command = self.command(script);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let failed =
+            |error: &std::io::Error| Error::new(ErrorKind::Io, format!("cannot run {program}: {error}"));
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let stdin = child.stdin.take();
+        let output = thread::scope(|scope| {
+            // A script may end before it reads its input: a broken pipe is no error of its own.
+            scope.spawn(move || stdin.map(|mut pipe| pipe.write_all(input)));
+            child.wait_with_output()
+        });
+        let output = output.map_err(|error| failed(&error))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join("; ");
+        if matches!(self, Self::Ssh(_)) && output.status.code() == Some(255) {
+            let hint = format!("'ssh {self} true' must succeed without a password");
+            return Err(Error::new(ErrorKind::Unreachable, format!("cannot reach {self}: {last}")).hint(hint));
+        }
+        let reason = if last.is_empty() { output.status.to_string() } else { last };
+        Err(Error::new(ErrorKind::Io, format!("{self}: {reason}")))
+    }
+
+    fn command(&self, script: &str) -> Command {
+        let mut command;
+        match self {
+            Self::Local => {
+                command = Command::new("sh");
+                command.args(["-euc", script]);
+            }
+            Self::Namespace(name) => {
+                command = Command::new("ip");
+                command.args(["netns", "exec", name, "sh", "-euc", script]);
+            }
+            Self::Ssh(destination) => {
+                command = Command::new("ssh");
+                let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", destination];
+                command.args(options).arg(format!("sh -euc {}", quote(script)));
+            }
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+        if let Ok(path) = std::env::join_paths(directories) {
+            command.env("PATH", <_ as AsRef<OsStr>>::as_ref(&path));
+        }
+        command.env("LC_ALL", "C");
+        command
+    }
+}
+
+/// Quotes a word for the shell.
+pub(crate) fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_parsed_and_printed() {
+        for text in ["local:", "local:gabion-a", "root@osd1.example", "osd1"] {
+            assert_eq!(text.parse::<Transport>().unwrap().to_string(), text);
+        }
+        for text in ["", "local:a b", "-oProxyCommand=x", "local:-x", "a;b"] {
+            assert!(text.parse::<Transport>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn scripts_get_their_input_and_report_their_errors() {
+        let output = Transport::Local.run_with_input("tr a-z A-Z", b"it's").unwrap();
+        assert_eq!(output, b"IT'S");
+        let error = Transport::Local.run("echo reason >&2; exit 3").unwrap_err();
+        assert!(error.to_string().contains("reason"), "{error}");
+        assert!(Transport::Local.run("false; true").is_err(), "a failing command ends the script");
+    }
+
+    #[test]
+    fn quoted_words_survive_the_shell() {
+        for word in ["", "a b", "it's", "$HOME `x` \"y\" \\", "line\nbreak"] {
+            let output = Transport::Local.run(&format!("printf %s {}", quote(word))).unwrap();
+            assert_eq!(String::from_utf8(output).unwrap(), word);
+        }
+    }
+}
