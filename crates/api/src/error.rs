@@ -26,6 +26,12 @@ pub enum ErrorKind {
     Occupied,
     /// The daemon lacks a permission of the operating system.
     Denied,
+    /// The request has no valid token or session.
+    Unauthenticated,
+    /// The role of the client does not permit the request.
+    Forbidden,
+    /// The sender has failed to authenticate too often, and has to wait.
+    TooManyAttempts,
     /// There is not enough space.
     NoSpace,
     /// The pool is not open.
@@ -44,6 +50,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The data was written by another version of the on-disk format.
     Version,
+    /// The operation was cancelled.
+    Cancelled,
     /// The daemon is shutting down.
     ShuttingDown,
     /// The client cannot reach the daemon.
@@ -65,12 +73,16 @@ impl ErrorKind {
             | Self::Busy
             | Self::Occupied
             | Self::Denied
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::TooManyAttempts
             | Self::NoSpace
             | Self::NotOpen
             | Self::NotAPool
             | Self::Incomplete
             | Self::Stale
             | Self::Version
+            | Self::Cancelled
             | Self::ShuttingDown
             | Self::Unreachable => false,
         }

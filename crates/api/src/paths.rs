@@ -13,14 +13,20 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
-    AddDrive, ChangeRebuild, ChangeScrub, CloneSnapshot, ClosePool, CreateExport, CreatePool, CreateSnapshot,
-    CreateVolume, DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export,
-    IdentifiedDrive, IdentifyDrives, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume,
-    ReturnDrive, RollbackVolume, Volume, VolumeDiff, VolumeUsage,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeRebuild, ChangeScrub, CloneSnapshot,
+    ClosePool, CreateBucket, CreateExport, CreatePool, CreateSession, CreateSnapshot, CreateToken,
+    CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery,
+    Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation,
+    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Service, StartS3,
+    Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
 pub const OPENAPI: &str = "/v1/openapi.json";
+
+/// Path of the live status: server-sent events of the type `status`, whose data is a
+/// [`crate::types::LiveStatus`].
+pub const LIVE: &str = "/v1/live";
 
 /// Method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +47,14 @@ pub struct Endpoint<Q, B, R> {
     pub method: Method,
     /// Path with placeholders in braces: `/v1/pools/{pool}`.
     pub path: &'static str,
+    /// Role that it requires; `None` for an endpoint that anybody may use.
+    pub role: Option<Role>,
     types: PhantomData<fn(Q, B) -> R>,
 }
 
 impl<Q, B, R> Endpoint<Q, B, R> {
-    const fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, types: PhantomData }
+    const fn new(method: Method, path: &'static str, role: Option<Role>) -> Self {
+        Self { method, path, role, types: PhantomData }
     }
 
     /// Returns the path with `names` in place of the placeholders, in order.
@@ -141,14 +149,23 @@ fn reference<T: ToSchema>() -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name(T::name()))
 }
 
-queries!(DeleteExportQuery, DiffQuery, EventQuery, OperationQuery);
+queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, OperationQuery);
 
 bodies!(
+    AccessKey,
     AddDrive,
+    Bucket,
+    AuditRecord,
+    CreateSession,
+    CreateToken,
+    CreatedToken,
+    Identity,
+    Token,
     ChangeRebuild,
     ChangeScrub,
     CloneSnapshot,
     ClosePool,
+    CreateBucket,
     CreateExport,
     CreatePool,
     CreateSnapshot,
@@ -157,8 +174,10 @@ bodies!(
     ErrorResponse,
     Event,
     Export,
+    ExportImage,
     IdentifiedDrive,
     IdentifyDrives,
+    ImportImage,
     OpenPool,
     Operation,
     Pool,
@@ -166,6 +185,8 @@ bodies!(
     ResizeVolume,
     ReturnDrive,
     RollbackVolume,
+    S3Service,
+    StartS3,
     Volume,
     VolumeDiff,
     VolumeUsage,
@@ -177,6 +198,8 @@ pub struct EndpointRow {
     pub method: Method,
     /// Path with placeholders.
     pub path: &'static str,
+    /// Role that the endpoint requires; `None` for an endpoint that anybody may use.
+    pub role: Option<Role>,
     /// Name of the endpoint, unique in the API.
     pub operation_id: &'static str,
     /// Group of the endpoint.
@@ -191,21 +214,40 @@ pub struct EndpointRow {
     pub(crate) add_schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
 }
 
+/// The role that an endpoint requires: the named one, or else `Viewer` to read and `Operator` to
+/// change something.
+macro_rules! required_role {
+    ($method:ident Anybody) => {
+        None
+    };
+    ($method:ident $role:ident) => {
+        Some(Role::$role)
+    };
+    (Get) => {
+        Some(Role::Viewer)
+    };
+    ($method:ident) => {
+        Some(Role::Operator)
+    };
+}
+
 macro_rules! endpoints {
     ($(
         $(#[doc = $doc:literal])+
         $name:ident = $tag:ident $id:ident: $method:ident $path:literal
-            ($query:ty, $body:ty) -> $status:literal $response:ty;
+            ($query:ty, $body:ty) -> $status:literal $response:ty $(, $role:ident)?;
     )+) => {
         $(
             $(#[doc = $doc])+
-            pub const $name: Endpoint<$query, $body, $response> = Endpoint::new(Method::$method, $path);
+            pub const $name: Endpoint<$query, $body, $response> =
+                Endpoint::new(Method::$method, $path, required_role!($method $($role)?));
         )+
 
         /// All endpoints.
         pub const ALL: &[EndpointRow] = &[$(EndpointRow {
             method: Method::$method,
             path: $path,
+            role: required_role!($method $($role)?),
             operation_id: stringify!($id),
             tag: stringify!($tag),
             doc: concat!($($doc, "\n"),+),
@@ -233,6 +275,11 @@ endpoints! {
     /// With `wait`, responds when the operation changes or the time is over.
     GET_OPERATION = operations get_operation: Get "/v1/operations/{id}" (OperationQuery, ()) -> 200 Operation;
 
+    /// Cancels an operation, which then rolls its changes back.
+    ///
+    /// Responds before the operation has ended. Only operations with `cancellable` can be cancelled.
+    CANCEL_OPERATION = operations cancel_operation: Delete "/v1/operations/{id}" ((), ()) -> 202 Operation;
+
     /// Lists the pools.
     LIST_POOLS = pools list_pools: Get "/v1/pools" ((), ()) -> 200 Vec<Pool>;
 
@@ -240,18 +287,18 @@ endpoints! {
     GET_POOL = pools get_pool: Get "/v1/pools/{pool}" ((), ()) -> 200 Pool;
 
     /// Creates a pool and opens it.
-    CREATE_POOL = pools create_pool: Post "/v1/pools" ((), CreatePool) -> 202 Operation;
+    CREATE_POOL = pools create_pool: Post "/v1/pools" ((), CreatePool) -> 202 Operation, Admin;
 
     /// Opens a pool.
-    OPEN_POOL = pools open_pool: Post "/v1/pools/{pool}/open" ((), OpenPool) -> 202 Operation;
+    OPEN_POOL = pools open_pool: Post "/v1/pools/{pool}/open" ((), OpenPool) -> 202 Operation, Admin;
 
     /// Closes a pool.
     ///
     /// The pool stays closed when the daemon is restarted.
-    CLOSE_POOL = pools close_pool: Post "/v1/pools/{pool}/close" ((), ClosePool) -> 202 Operation;
+    CLOSE_POOL = pools close_pool: Post "/v1/pools/{pool}/close" ((), ClosePool) -> 202 Operation, Admin;
 
     /// Destroys an open pool and all data in it.
-    DESTROY_POOL = pools destroy_pool: Delete "/v1/pools/{pool}" ((), ()) -> 202 Operation;
+    DESTROY_POOL = pools destroy_pool: Delete "/v1/pools/{pool}" ((), ()) -> 202 Operation, Admin;
 
     /// Lists the events of a pool in order.
     LIST_EVENTS = pools list_events: Get "/v1/pools/{pool}/events" (EventQuery, ()) -> 200 Vec<Event>;
@@ -271,7 +318,7 @@ endpoints! {
     CANCEL_SCRUB = pools cancel_scrub: Delete "/v1/pools/{pool}/scrub" ((), ()) -> 200 Pool;
 
     /// Adds a drive to a pool. Its space is available at once.
-    ADD_DRIVE = drives add_drive: Post "/v1/pools/{pool}/drives" ((), AddDrive) -> 202 Operation;
+    ADD_DRIVE = drives add_drive: Post "/v1/pools/{pool}/drives" ((), AddDrive) -> 202 Operation, Admin;
 
     /// Takes a drive out of use as if it had failed.
     FAIL_DRIVE = drives fail_drive: Post "/v1/pools/{pool}/drives/{index}/fail" ((), ()) -> 200 Pool;
@@ -280,7 +327,7 @@ endpoints! {
     ///
     /// The old drive is removed once its data is on other drives. The operation ends when the new
     /// drive is part of the pool; the pool shows the progress of the removal.
-    REPLACE_DRIVE = drives replace_drive: Post "/v1/pools/{pool}/drives/{index}/replace" ((), AddDrive) -> 202 Operation;
+    REPLACE_DRIVE = drives replace_drive: Post "/v1/pools/{pool}/drives/{index}/replace" ((), AddDrive) -> 202 Operation, Admin;
 
     /// Removes a drive from a pool.
     ///
@@ -294,7 +341,7 @@ endpoints! {
     RETURN_DRIVE = drives return_drive: Post "/v1/pools/{pool}/drives/{index}/return" ((), ReturnDrive) -> 200 Pool;
 
     /// Returns the type, use and contents of drives. Writes nothing.
-    IDENTIFY_DRIVES = drives identify_drives: Post "/v1/drives/identify" ((), IdentifyDrives) -> 200 Vec<IdentifiedDrive>;
+    IDENTIFY_DRIVES = drives identify_drives: Post "/v1/drives/identify" ((), IdentifyDrives) -> 200 Vec<IdentifiedDrive>, Admin;
 
     /// Lists the volumes and snapshots of a pool.
     LIST_VOLUMES = volumes list_volumes: Get "/v1/pools/{pool}/volumes" ((), ()) -> 200 Vec<Volume>;
@@ -304,6 +351,16 @@ endpoints! {
 
     /// Creates a volume.
     CREATE_VOLUME = volumes create_volume: Post "/v1/pools/{pool}/volumes" ((), CreateVolume) -> 201 Volume;
+
+    /// Creates a volume from an image file of the server.
+    ///
+    /// A failed or cancelled import deletes the volume.
+    IMPORT_IMAGE = volumes import_image: Post "/v1/pools/{pool}/import" ((), ImportImage) -> 202 Operation, Admin;
+
+    /// Writes a volume or snapshot to an image file of the server.
+    ///
+    /// A volume in use is copied from a temporary snapshot. The file appears when it is complete.
+    EXPORT_IMAGE = volumes export_image: Post "/v1/pools/{pool}/volumes/{volume}/export-image" ((), ExportImage) -> 202 Operation, Admin;
 
     /// Changes the size of a volume.
     RESIZE_VOLUME = volumes resize_volume: Patch "/v1/pools/{pool}/volumes/{volume}" ((), ResizeVolume) -> 200 Volume;
@@ -350,6 +407,59 @@ endpoints! {
     /// NBD clients and virtual machines are disconnected. Unless it is forced, the request fails
     /// while this host uses the export, as an open file or a mounted device.
     DELETE_EXPORT = exports delete_export: Delete "/v1/exports/{pool}/{volume}" (DeleteExportQuery, ()) -> 204 ();
+
+    /// Lists the pools that serve S3.
+    LIST_S3 = s3 list_s3: Get "/v1/s3" ((), ()) -> 200 Vec<S3Service>;
+
+    /// Starts S3 on a pool. It starts again with the pool.
+    START_S3 = s3 start_s3: Post "/v1/pools/{pool}/s3" ((), StartS3) -> 201 S3Service;
+
+    /// Stops S3 on a pool. Its objects stay.
+    STOP_S3 = s3 stop_s3: Delete "/v1/pools/{pool}/s3" ((), ()) -> 204 ();
+
+    /// Lists the buckets of a pool that serves S3.
+    LIST_BUCKETS = s3 list_buckets: Get "/v1/pools/{pool}/buckets" ((), ()) -> 200 Vec<Bucket>;
+
+    /// Returns a bucket.
+    GET_BUCKET = s3 get_bucket: Get "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 200 Bucket;
+
+    /// Creates a bucket.
+    CREATE_BUCKET = s3 create_bucket: Post "/v1/pools/{pool}/buckets" ((), CreateBucket) -> 201 Bucket;
+
+    /// Deletes an empty bucket.
+    DELETE_BUCKET = s3 delete_bucket: Delete "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 204 ();
+
+    /// Lists the access keys of S3 clients, without their secrets.
+    LIST_KEYS = s3 list_keys: Get "/v1/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;
+
+    /// Creates an access key. Only this answer has its secret.
+    CREATE_KEY = s3 create_key: Post "/v1/keys" ((), ()) -> 201 AccessKey, Admin;
+
+    /// Deletes an access key. Requests with it fail from then on.
+    DELETE_KEY = s3 delete_key: Delete "/v1/keys/{key}" ((), ()) -> 204 (), Admin;
+
+    /// Returns the name and role of the client.
+    GET_IDENTITY = access get_identity: Get "/v1/access/self" ((), ()) -> 200 Identity;
+
+    /// Begins the session of a browser. The response sets a cookie.
+    ///
+    /// Requests with the cookie that change something also need the header `X-CSRF-Token`.
+    CREATE_SESSION = access create_session: Post "/v1/access/session" ((), CreateSession) -> 201 Identity, Anybody;
+
+    /// Ends the session of the browser.
+    DELETE_SESSION = access delete_session: Delete "/v1/access/session" ((), ()) -> 204 (), Viewer;
+
+    /// Lists the tokens, without their secrets.
+    LIST_TOKENS = access list_tokens: Get "/v1/access/tokens" ((), ()) -> 200 Vec<Token>, Admin;
+
+    /// Creates a token.
+    CREATE_TOKEN = access create_token: Post "/v1/access/tokens" ((), CreateToken) -> 201 CreatedToken, Admin;
+
+    /// Deletes a token. Sessions that began with it end.
+    DELETE_TOKEN = access delete_token: Delete "/v1/access/tokens/{token}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the requests that changed something or tried to, the oldest first.
+    LIST_AUDIT = access list_audit: Get "/v1/access/audit" (AuditQuery, ()) -> 200 Vec<AuditRecord>, Admin;
 }
 
 /// Returns a name percent-encoded as one segment of a path.
@@ -391,6 +501,18 @@ mod tests {
     #[should_panic(expected = "a name is missing")]
     fn a_missing_name_is_a_bug() {
         let _ = DELETE_EXPORT.with(&["fast"]);
+    }
+
+    #[test]
+    fn endpoints_that_change_something_require_at_least_an_operator() {
+        for row in ALL {
+            let at_least = if row.method == Method::Get { Role::Viewer } else { Role::Operator };
+            // Everybody may begin a session, and end the own one.
+            let is_session = row.path == CREATE_SESSION.path;
+            assert!(is_session || row.role >= Some(at_least), "{}", row.operation_id);
+        }
+        assert_eq!((GET_POOL.role, DELETE_VOLUME.role), (Some(Role::Viewer), Some(Role::Operator)));
+        assert_eq!((DESTROY_POOL.role, CREATE_SESSION.role), (Some(Role::Admin), None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! enough descriptors remain for drives, pools and the API, and enough memory for the host.
 
 use export::nbd::Limits;
+use export::nvme::NvmeLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// NBD connections use at most 1/`DESCRIPTORS_SHARE` of the daemon's file descriptors.
@@ -33,6 +34,18 @@ pub(crate) fn nbd_limits(reactors: usize) -> Limits {
     let system = rustix::system::sysinfo();
     let memory = u64::from(system.mem_unit).saturating_mul(system.totalram as u64);
     limits_for(descriptors, memory, reactors)
+}
+
+/// Returns the NVMe/TCP limits of each of `reactors` reactors.
+pub(crate) fn nvme_limits(reactors: usize) -> NvmeLimits {
+    let (nbd, default) = (nbd_limits(reactors), NvmeLimits::default());
+    // The memory of a connection of either protocol is of the same order.
+    let connections = nbd.connections * Limits::CONNECTION_BYTES / NvmeLimits::CONNECTION_BYTES;
+    NvmeLimits {
+        connections: connections.min(default.connections),
+        shared_bytes: (nbd.shared_bytes / 2).min(default.shared_bytes),
+        ..default
+    }
 }
 
 fn limits_for(descriptors: u64, memory: u64, reactors: usize) -> Limits {

@@ -4,22 +4,30 @@
 //! closed, and pools are closed before the reactors stop; a pool that cannot be opened does not
 //! affect the other pools.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::net::UnixListener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
-use crate::http::{self, ApiSocket};
+use crate::http::{self, ApiSocket, CertificateFiles, CertificateStore, RemoteSockets};
+use crate::image::ImageTasks;
+use crate::live::LiveUpdates;
+use crate::live_status;
 use crate::notify::notify;
+use crate::objects::ObjectServices;
 use crate::operations::Operations;
 use crate::panics;
 use crate::pools::Pools;
@@ -50,13 +58,31 @@ pub fn serve(config: &Config) -> Result<()> {
 async fn run(config: &Config) -> Result<()> {
     // First, so that a signal during a slow start is not lost.
     let mut signals = Signals::listen()?;
-    let access = config.export_access()?;
-    let (socket, listener) = retry_while_busy(|| ApiSocket::bind(&config.socket, access)).await?;
-    let (services, state_lock) = start(config).await?;
+    let (access, directory) = (config.socket_access()?, config.directory_access()?);
+    let (socket, listener) = retry_while_busy(|| ApiSocket::bind(&config.socket, access, directory)).await?;
+    let metrics_listeners = http::bind_tcp(&config.metrics_listen, "metrics", "--metrics-listen").await?;
+    let remote = RemoteSockets::bind(&config.api_listen).await?;
+    let (services, state_lock) = start(config, remote.addresses()).await?;
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(serve_api(listener, services.clone(), stopped));
+    for address in http::bound_addresses(&metrics_listeners) {
+        tracing::info!(%address, "serving metrics");
+    }
+    for listener in metrics_listeners {
+        tokio::spawn(serve_metrics(listener, services.clone(), stopped.clone()));
+    }
+    let mut servers = JoinSet::new();
+    if let Some(certificate) = &services.certificate {
+        for listener in remote.listen(certificate)? {
+            servers.spawn(serve_api(listener, services.clone(), stopped.clone()));
+        }
+        for address in &services.api_listen {
+            tracing::info!(%address, fingerprint = certificate.fingerprint(), "serving HTTPS");
+        }
+    }
+    servers.spawn(serve_api(listener, services.clone(), stopped));
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
+    let live = tokio::spawn(live_status::run(services.clone()));
 
     let name = signals.next().await;
     tracing::info!(signal = name, "shutting down");
@@ -73,21 +99,27 @@ async fn run(config: &Config) -> Result<()> {
     drop(socket);
     // An error means that the server has ended already.
     let _ = stop.send(true);
+    services.live.close();
     services.operations.close().await;
-    match server.await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the API server failed"),
-        Err(error) => tracing::error!(%error, "the API server failed"),
+    while let Some(served) = servers.join_next().await {
+        match served {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the API server failed"),
+            Err(error) => tracing::error!(%error, "the API server failed"),
+        }
     }
     watch.abort();
+    live.abort();
     let closed = shut_down(&services).await;
     drop(state_lock);
     tracing::info!("stopped");
     closed
 }
 
-async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
+async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Services>, Arc<State>)> {
     let state = Arc::new(retry_while_busy(|| State::open(&config.state_dir)).await?);
+    let access = AccessControl::open(&config.state_dir)?;
+    let certificate = if api_listen.is_empty() { None } else { Some(open_certificate(config)?) };
     let settings = config.reactors();
     let reactors = Reactors::start(&settings).map_err(|error| {
         Error::new(ErrorKind::Internal, error.to_string())
@@ -97,6 +129,7 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
     let pools = Pools::new(config, reactors.clone(), state.clone());
     let exports = Exports::start(config, &reactors, pools.clone(), state.clone()).await;
     let exports = exports.inspect_err(|_| reactors.stop())?;
+    let objects = ObjectServices::new(pools.clone(), state.clone()).inspect_err(|_| reactors.stop())?;
     let version = crate::version();
     tracing::info!(
         version = version.version,
@@ -107,17 +140,36 @@ async fn start(config: &Config) -> Result<(Arc<Services>, Arc<State>)> {
         state_dir = %config.state_dir.display(),
         "serving"
     );
+    let runtime = config.socket.parent().map(std::path::Path::to_owned).unwrap_or_default();
+    let images = Arc::new(ImageTasks::new(pools.clone(), reactors.clone(), state.clone(), runtime));
     let services = Services {
         pools,
         exports,
+        objects,
+        images,
         operations: Operations::new(),
         reactors,
+        access,
+        live: LiveUpdates::default(),
+        api_listen,
+        certificate,
         // Core numbers always fit: the kernel's limit is far below 2^32.
         cores: config.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect(),
         started: Instant::now(),
         ready: AtomicBool::new(false),
     };
     Ok((Arc::new(services), state))
+}
+
+/// Opens the configured certificate, or the self-signed one.
+fn open_certificate(config: &Config) -> Result<Arc<CertificateStore>> {
+    let files = match (&config.api_certificate, &config.api_key) {
+        (Some(certificate), Some(key)) => {
+            CertificateFiles { certificate: certificate.clone(), key: key.clone() }
+        }
+        _ => http::self_signed(&config.state_dir, &config.api_listen)?,
+    };
+    CertificateStore::open(files)
 }
 
 /// Retries `acquire` while it fails with `Busy`: a daemon that was just killed may still exit.
@@ -134,16 +186,32 @@ async fn retry_while_busy<T>(acquire: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// Serves the API until `stopped` is true, then finishes the in-flight requests.
-async fn serve_api(
-    listener: UnixListener,
+async fn serve_api<L: Listener>(
+    listener: L,
     services: Arc<Services>,
     mut stopped: watch::Receiver<bool>,
-) -> std::io::Result<()> {
+) -> std::io::Result<()>
+where
+    L::Addr: std::fmt::Debug,
+    http::Sender: for<'a> Connected<IncomingStream<'a, L>>,
+{
     let shutdown = async move {
         // An error means that the sender is gone, which stops the server too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    axum::serve(listener, http::router(services)).with_graceful_shutdown(shutdown).await
+    axum::serve(listener, http::service(services)).with_graceful_shutdown(shutdown).await
+}
+
+/// Serves metrics to Prometheus until `stopped` is true.
+async fn serve_metrics(
+    listener: TcpListener,
+    services: Arc<Services>,
+    mut stopped: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let shutdown = async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    axum::serve(listener, http::metrics_router(services)).with_graceful_shutdown(shutdown).await
 }
 
 /// Opens the pools of the configuration and the state directory concurrently.
@@ -157,7 +225,9 @@ async fn open_pools(services: Arc<Services>) {
                 let hint = error.hint_text();
                 tracing::error!(pool, %error, hint, "the pool is not open; see 'gabion pool status'");
             })?;
+            inside.images.clean_up(&pool, &inside.operations).await;
             inside.exports.activate(&pool).await;
+            inside.objects.activate(&pool).await;
             Ok(())
         };
         if let Ok(operation) = services.operations.start(OperationKind::PoolOpen, &name, open) {
@@ -183,6 +253,7 @@ fn is_running(operation: types::Operation) -> bool {
 /// Shuts down exports, pools and reactors, in this order.
 async fn shut_down(services: &Arc<Services>) -> Result<()> {
     services.exports.shut_down().await;
+    services.objects.shut_down().await;
     let mut closing = JoinSet::new();
     for name in services.pools.open_names() {
         let pools = services.pools.clone();

@@ -5,6 +5,7 @@
 //!
 //! Must not know: on-disk formats, protocols of exports.
 
+mod access;
 mod blocking;
 mod capacity;
 pub mod config;
@@ -16,12 +17,18 @@ mod exports;
 mod fuzz;
 mod http;
 mod identify;
+pub mod image;
 mod inspect;
+mod live;
+mod live_status;
+mod metrics;
 mod notify;
+mod objects;
 pub mod offline;
 mod operations;
 mod panics;
 mod pools;
+mod private_file;
 mod reactors;
 mod request;
 pub mod salvage;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
-use api::types::{Operation, OperationKind, OperationState};
+use api::types::{ImageCopy, Operation, OperationKind, OperationState};
 
 /// Number of ended operations that stay readable.
 const ENDED_MAX: usize = 200;
@@ -33,6 +33,7 @@ struct Entries {
 struct OperationEntry {
     shown: Operation,
     started: Instant,
+    cancelled: bool,
 }
 
 /// The progress of an operation, reported by its work.
@@ -65,6 +66,32 @@ impl Operations {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let shown = self.enter(kind, target)?;
+        Ok(self.run(shown, work))
+    }
+
+    /// Starts an operation that can be cancelled. Its work must use [`Progress::unless_cancelled`].
+    ///
+    /// # Errors
+    /// When the daemon is shutting down.
+    pub(crate) fn start_cancellable<F>(
+        self: &Arc<Self>,
+        kind: OperationKind,
+        target: &str,
+        work: impl FnOnce(Progress) -> F,
+    ) -> Result<Operation>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let id = self.enter(kind, target)?.id;
+        self.change(id, |entry| entry.shown.cancellable = true);
+        let shown = self.get(id)?;
+        Ok(self.run(shown, work))
+    }
+
+    fn run<F>(self: &Arc<Self>, shown: Operation, work: impl FnOnce(Progress) -> F) -> Operation
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
         let progress = Progress { operations: self.clone(), id: shown.id };
         let work = tokio::spawn(work(progress.clone()));
         tokio::spawn(async move {
@@ -78,7 +105,7 @@ impl Operations {
             };
             progress.end(result);
         });
-        Ok(shown)
+        shown
     }
 
     fn enter(&self, kind: OperationKind, target: &str) -> Result<Operation> {
@@ -95,11 +122,13 @@ impl Operations {
             step: "starting".into(),
             done: None,
             total: None,
+            cancellable: false,
             revision: 0,
             seconds: 0.0,
             error: None,
+            image: None,
         };
-        let entry = OperationEntry { shown: shown.clone(), started: Instant::now() };
+        let entry = OperationEntry { shown: shown.clone(), started: Instant::now(), cancelled: false };
         entries.entries.insert(shown.id, entry);
         entries.remove_old();
         drop(entries);
@@ -148,9 +177,31 @@ impl Operations {
         }
     }
 
-    /// Refuses new operations and waits until the running ones have ended.
+    /// Requests the end of an operation, which rolls its changes back. Does nothing if it has ended.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` if the operation cannot be cancelled.
+    pub(crate) fn cancel(&self, id: u64) -> Result<Operation> {
+        let operation = self.get(id)?;
+        if operation.state != OperationState::Running {
+            return Ok(operation);
+        }
+        if !operation.cancellable {
+            let message = format!("operation {id} ({}) cannot be cancelled", operation.kind);
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .hint("imports and exports of images can be cancelled; other operations run to their end"));
+        }
+        self.change(id, |entry| {
+            entry.cancelled = true;
+            entry.shown.step = "cancelling".into();
+        });
+        self.get(id)
+    }
+
+    /// Refuses new operations, cancels those that can be cancelled, and waits until all have ended.
     pub(crate) async fn close(&self) {
         self.lock().closed = true;
+        self.changes.send_modify(|changes| *changes += 1);
         let mut changes = self.changes.subscribe();
         while self.lock().entries.values().any(|entry| entry.shown.state == OperationState::Running) {
             if changes.changed().await.is_err() {
@@ -206,6 +257,58 @@ impl Progress {
         self.operations.lock().closed
     }
 
+    /// Runs a part of the operation that may be dropped at any time, until it ends or the operation
+    /// is cancelled.
+    ///
+    /// # Errors
+    /// The error of the part; `Cancelled`; `ShuttingDown` when the daemon shuts down.
+    pub(crate) async fn unless_cancelled<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            error = self.cancelled() => Err(error),
+            result = part => result,
+        }
+    }
+
+    /// Refuses to go on with an operation that is cancelled.
+    ///
+    /// # Errors
+    /// `Cancelled`; `ShuttingDown` when the daemon shuts down.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        let entries = self.operations.lock();
+        if entries.entries.get(&self.id).is_some_and(|entry| entry.cancelled) {
+            return Err(Error::new(ErrorKind::Cancelled, "cancelled; all changes were rolled back"));
+        }
+        if entries.closed {
+            let message = "the daemon is shutting down; all changes were rolled back";
+            return Err(Error::new(ErrorKind::ShuttingDown, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the operation.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Waits until the operation is cancelled, and returns the error that says why.
+    async fn cancelled(&self) -> Error {
+        let mut changes = self.operations.changes.subscribe();
+        loop {
+            if let Err(error) = self.check_cancelled() {
+                return error;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Sets the result of a copy of an image.
+    pub(crate) fn set_image(&self, image: ImageCopy) {
+        self.operations.change(self.id, |entry| entry.shown.image = Some(image));
+    }
+
     /// Sets the progress of the current step.
     pub(crate) fn done(&self, done: u64, total: u64) {
         self.operations.change(self.id, |entry| {
@@ -217,11 +320,16 @@ impl Progress {
         self.operations.change(self.id, |entry| {
             let shown = &mut entry.shown;
             shown.seconds = entry.started.elapsed().as_secs_f64();
+            shown.cancellable = false;
             let (id, kind, target) = (shown.id, shown.kind, &shown.target);
             match &result {
                 Ok(()) => {
                     shown.state = OperationState::Succeeded;
                     tracing::info!(operation = id, %kind, target, seconds = shown.seconds, "operation succeeded");
+                }
+                Err(error) if error.kind() == ErrorKind::Cancelled => {
+                    shown.state = OperationState::Cancelled;
+                    tracing::info!(operation = id, %kind, target, "operation cancelled");
                 }
                 Err(error) => {
                     shown.state = OperationState::Failed;
@@ -289,6 +397,51 @@ mod tests {
         resume.send(()).unwrap();
         closing.await.unwrap();
         assert_eq!(operations.get(running.id).unwrap().state, OperationState::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_operation_rolls_back_before_it_ends() {
+        let operations = Operations::new();
+        let (rolled_back, was_rolled_back) = tokio::sync::oneshot::channel();
+        let work = |progress: Progress| async move {
+            let result = progress.unless_cancelled(std::future::pending::<Result<()>>()).await;
+            rolled_back.send(()).unwrap();
+            result
+        };
+        let running = operations.start_cancellable(OperationKind::ImageImport, "fast/a", work).unwrap();
+        assert!(running.cancellable);
+        assert_eq!(operations.cancel(running.id).unwrap().state, OperationState::Running);
+        let ended = operations.wait(running.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
+        assert_eq!((ended.state, ended.cancellable), (OperationState::Cancelled, false));
+        assert_eq!(ended.error.unwrap().kind(), ErrorKind::Cancelled);
+        was_rolled_back.await.unwrap();
+        assert_eq!(operations.cancel(running.id).unwrap().state, OperationState::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn an_operation_that_cannot_be_cancelled_goes_on() {
+        let operations = Operations::new();
+        let (resume, wait) = tokio::sync::oneshot::channel::<()>();
+        let work = |_| async move { wait.await.map_err(|_| Error::new(ErrorKind::Internal, "dropped")) };
+        let running = operations.start(kind(), "fast", work).unwrap();
+        assert_eq!(operations.cancel(running.id).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(operations.cancel(99).unwrap_err().kind(), ErrorKind::NotFound);
+        resume.send(()).unwrap();
+        let ended = operations.wait(running.id, u64::MAX, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(ended.state, OperationState::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn closing_cancels_what_can_be_cancelled() {
+        let operations = Operations::new();
+        let work = |progress: Progress| async move {
+            progress.unless_cancelled(std::future::pending::<Result<()>>()).await
+        };
+        let running = operations.start_cancellable(OperationKind::ImageExport, "fast/a", work).unwrap();
+        operations.close().await;
+        let ended = operations.get(running.id).unwrap();
+        assert_eq!(ended.state, OperationState::Failed);
+        assert_eq!(ended.error.unwrap().kind(), ErrorKind::ShuttingDown);
     }
 
     #[tokio::test]

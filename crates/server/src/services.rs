@@ -1,10 +1,16 @@
 //! The parts of the daemon that the API handlers use.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::access::AccessControl;
 use crate::exports::Exports;
+use crate::http::CertificateStore;
+use crate::image::ImageTasks;
+use crate::live::LiveUpdates;
+use crate::objects::ObjectServices;
 use crate::operations::Operations;
 use crate::pools::Pools;
 use crate::reactors::Reactors;
@@ -14,8 +20,15 @@ use api::types;
 pub(crate) struct Services {
     pub(crate) pools: Arc<Pools>,
     pub(crate) exports: Arc<Exports>,
+    pub(crate) objects: Arc<ObjectServices>,
+    pub(crate) images: Arc<ImageTasks>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) reactors: Arc<Reactors>,
+    pub(crate) access: AccessControl,
+    pub(crate) live: LiveUpdates,
+    /// The addresses for HTTPS, and their certificate.
+    pub(crate) api_listen: Vec<SocketAddr>,
+    pub(crate) certificate: Option<Arc<CertificateStore>>,
     /// The cores of the configuration.
     pub(crate) cores: Vec<u32>,
     /// Time of the daemon's start.
@@ -38,6 +51,8 @@ impl Services {
             ready: self.ready.load(Ordering::Relaxed),
             nbd_socket,
             nbd_listen,
+            api_listen: self.api_listen.iter().map(ToString::to_string).collect(),
+            certificate_fingerprint: self.certificate.as_ref().map(|certificate| certificate.fingerprint()),
         }
     }
 }

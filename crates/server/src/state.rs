@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use api::types::Protocol;
+use api::types::{NetworkOptions, Protocol};
 
 const FILE: &str = "state.json";
 const VERSION: u32 = 1;
@@ -29,10 +29,37 @@ pub(crate) struct PersistentState {
     pub(crate) pools: BTreeMap<String, PoolRecord>,
     /// The exports.
     pub(crate) exports: Vec<ExportRecord>,
+    /// The volumes of imports and exports of images that are in progress.
+    #[serde(default)]
+    pub(crate) unfinished: Vec<UnfinishedRecord>,
     /// The newest state of each pool that this host has used, by pool id. Drives with an older
     /// state are stale.
     #[serde(default)]
     pub(crate) newest: BTreeMap<String, StampRecord>,
+    /// The pools that serve S3, by name.
+    #[serde(default)]
+    pub(crate) s3: BTreeMap<String, S3Record>,
+}
+
+/// A volume or snapshot that exists only while an image is copied. After a crash of the daemon, it
+/// is deleted when its pool is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UnfinishedRecord {
+    pub(crate) pool: String,
+    pub(crate) volume: String,
+    /// The stable identity of the volume.
+    pub(crate) id: String,
+}
+
+/// S3 on a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct S3Record {
+    /// Address and port for clients.
+    pub(crate) listen: String,
+    /// Region that clients must use.
+    pub(crate) region: String,
 }
 
 /// The stamp of a pool state.
@@ -79,6 +106,9 @@ pub(crate) struct ExportRecord {
     /// The reactors that serve the queues; empty for all reactors.
     #[serde(default)]
     pub(crate) reactors: Vec<u32>,
+    /// The options of a network disk.
+    #[serde(default)]
+    pub(crate) network: NetworkOptions,
 }
 
 /// Returns the number of exports from releases with only one export per volume.
@@ -88,7 +118,14 @@ fn first() -> u32 {
 
 impl Default for PersistentState {
     fn default() -> Self {
-        Self { version: VERSION, pools: BTreeMap::new(), exports: Vec::new(), newest: BTreeMap::new() }
+        Self {
+            version: VERSION,
+            pools: BTreeMap::new(),
+            exports: Vec::new(),
+            unfinished: Vec::new(),
+            newest: BTreeMap::new(),
+            s3: BTreeMap::new(),
+        }
     }
 }
 
@@ -132,6 +169,11 @@ impl State {
             Err(error) => return Err(failed("read the state file", error)),
         };
         Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), _lock: lock })
+    }
+
+    /// The directory, for files of its own.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn lock(&self) -> MutexGuard<'_, PersistentState> {

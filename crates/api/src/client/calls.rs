@@ -5,10 +5,12 @@ use crate::error::{ErrorKind, Result};
 use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
-    AddDrive, ChangeRebuild, ChangeScrub, CloneSnapshot, ClosePool, CreateExport, CreatePool, CreateSnapshot,
-    CreateVolume, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, IdentifiedDrive,
-    IdentifyDrives, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
-    RollbackVolume, Volume, VolumeDiff, VolumeUsage,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeRebuild, ChangeScrub, CloneSnapshot,
+    ClosePool, CreateBucket, CreateExport, CreatePool, CreateSnapshot, CreateToken, CreateVolume,
+    CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, ExportImage,
+    IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation, OperationQuery, Pool,
+    QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff,
+    VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -28,6 +30,11 @@ impl Client {
     /// Returns an operation; waits for a change of it if the query asks for that.
     pub async fn get_operation(&self, id: u64, query: &OperationQuery) -> Result<Operation> {
         self.call(&paths::GET_OPERATION, &[&id.to_string()], query, &()).await
+    }
+
+    /// Cancels an operation.
+    pub async fn cancel_operation(&self, id: u64) -> Result<Operation> {
+        self.call(&paths::CANCEL_OPERATION, &[&id.to_string()], &(), &()).await
     }
 
     /// Lists the pools.
@@ -135,6 +142,16 @@ impl Client {
         self.call(&paths::CREATE_VOLUME, &[pool], &(), request).await
     }
 
+    /// Creates a volume from an image file of the server.
+    pub async fn import_image(&self, pool: &str, request: &ImportImage) -> Result<Operation> {
+        self.call(&paths::IMPORT_IMAGE, &[pool], &(), request).await
+    }
+
+    /// Writes a volume or snapshot to an image file of the server.
+    pub async fn export_image(&self, name: &VolumeName, request: &ExportImage) -> Result<Operation> {
+        self.call(&paths::EXPORT_IMAGE, &[&name.pool, &name.volume], &(), request).await
+    }
+
     /// Changes the size of a volume.
     pub async fn resize_volume(&self, name: &VolumeName, request: &ResizeVolume) -> Result<Volume> {
         self.call(&paths::RESIZE_VOLUME, &[&name.pool, &name.volume], &(), request).await
@@ -188,6 +205,81 @@ impl Client {
     /// Deletes the export of a volume.
     pub async fn delete_export(&self, name: &VolumeName, query: &DeleteExportQuery) -> Result<()> {
         self.call(&paths::DELETE_EXPORT, &[&name.pool, &name.volume], query, &()).await
+    }
+
+    /// Lists the pools that serve S3.
+    pub async fn list_s3(&self) -> Result<Vec<S3Service>> {
+        self.call(&paths::LIST_S3, &[], &(), &()).await
+    }
+
+    /// Starts S3 on a pool.
+    pub async fn start_s3(&self, pool: &str, request: &StartS3) -> Result<S3Service> {
+        self.call(&paths::START_S3, &[pool], &(), request).await
+    }
+
+    /// Stops S3 on a pool.
+    pub async fn stop_s3(&self, pool: &str) -> Result<()> {
+        self.call(&paths::STOP_S3, &[pool], &(), &()).await
+    }
+
+    /// Lists the buckets of a pool.
+    pub async fn list_buckets(&self, pool: &str) -> Result<Vec<Bucket>> {
+        self.call(&paths::LIST_BUCKETS, &[pool], &(), &()).await
+    }
+
+    /// Returns a bucket.
+    pub async fn get_bucket(&self, name: &VolumeName) -> Result<Bucket> {
+        self.call(&paths::GET_BUCKET, &[&name.pool, &name.volume], &(), &()).await
+    }
+
+    /// Creates a bucket.
+    pub async fn create_bucket(&self, pool: &str, request: &CreateBucket) -> Result<Bucket> {
+        self.call(&paths::CREATE_BUCKET, &[pool], &(), request).await
+    }
+
+    /// Deletes an empty bucket.
+    pub async fn delete_bucket(&self, name: &VolumeName) -> Result<()> {
+        self.call(&paths::DELETE_BUCKET, &[&name.pool, &name.volume], &(), &()).await
+    }
+
+    /// Lists the access keys.
+    pub async fn list_keys(&self) -> Result<Vec<AccessKey>> {
+        self.call(&paths::LIST_KEYS, &[], &(), &()).await
+    }
+
+    /// Creates an access key.
+    pub async fn create_key(&self) -> Result<AccessKey> {
+        self.call(&paths::CREATE_KEY, &[], &(), &()).await
+    }
+
+    /// Deletes an access key.
+    pub async fn delete_key(&self, key: &str) -> Result<()> {
+        self.call(&paths::DELETE_KEY, &[key], &(), &()).await
+    }
+
+    /// Returns the name and role of this client.
+    pub async fn get_identity(&self) -> Result<Identity> {
+        self.call(&paths::GET_IDENTITY, &[], &(), &()).await
+    }
+
+    /// Lists the tokens.
+    pub async fn list_tokens(&self) -> Result<Vec<Token>> {
+        self.call(&paths::LIST_TOKENS, &[], &(), &()).await
+    }
+
+    /// Creates a token.
+    pub async fn create_token(&self, request: &CreateToken) -> Result<CreatedToken> {
+        self.call(&paths::CREATE_TOKEN, &[], &(), request).await
+    }
+
+    /// Deletes a token.
+    pub async fn delete_token(&self, id: &str) -> Result<()> {
+        self.call(&paths::DELETE_TOKEN, &[id], &(), &()).await
+    }
+
+    /// Lists the records of the audit log.
+    pub async fn list_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
+        self.call(&paths::LIST_AUDIT, &[], query, &()).await
     }
 
     /// Returns a volume or snapshot; `None` if its pool has none of that name.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
+use super::https::RemoteServer;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Pause between attempts to connect.
@@ -20,6 +21,8 @@ const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 pub enum Transport {
     /// HTTP over a Unix socket.
     Unix(PathBuf),
+    /// HTTPS, with a token.
+    Https(RemoteServer),
 }
 
 /// A connection to the daemon.
@@ -53,17 +56,30 @@ impl Transport {
     async fn try_connect(&self) -> io::Result<Box<dyn Connection>> {
         match self {
             Self::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Self::Https(server) => Ok(Box::new(server.connect().await?)),
         }
     }
 
     /// Returns the value of the header `Host`.
-    pub(super) fn host(&self) -> &'static str {
+    pub(super) fn host(&self) -> String {
         match self {
-            Self::Unix(_) => "gabion",
+            Self::Unix(_) => "gabion".to_owned(),
+            Self::Https(server) => server.host(),
+        }
+    }
+
+    /// Returns the value of the header `Authorization`, if requests have one.
+    pub(super) fn authorization(&self) -> Option<String> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Https(server) => server.authorization(),
         }
     }
 
     fn unreachable(&self, error: &io::Error) -> Error {
+        if let Self::Https(server) = self {
+            return unreachable_server(server, error);
+        }
         match error.kind() {
             _ if is_absent(error) => Error::new(
                 ErrorKind::Unreachable,
@@ -95,6 +111,18 @@ impl Transport {
     }
 }
 
+fn unreachable_server(server: &RemoteServer, error: &io::Error) -> Error {
+    let message = format!("cannot connect to {server}: {error}");
+    let refused = Error::new(ErrorKind::Unreachable, message);
+    match error.kind() {
+        // TLS errors have this kind.
+        io::ErrorKind::InvalidData => refused.hint(
+            "for a self-signed certificate, give its fingerprint, which the daemon prints in its log, with --fingerprint",
+        ),
+        _ => refused.hint("check the address, and api.listen in the configuration of the daemon"),
+    }
+}
+
 /// Returns true if no process listens on the address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
@@ -104,6 +132,7 @@ impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => path.display().fmt(f),
+            Self::Https(server) => server.fmt(f),
         }
     }
 }

@@ -38,4 +38,10 @@ pub struct DaemonStatus {
     pub nbd_socket: Option<String>,
     /// TCP addresses on which NBD is served.
     pub nbd_listen: Vec<String>,
+    /// TCP addresses on which the API and the console are served over HTTPS.
+    #[serde(default)]
+    pub api_listen: Vec<String>,
+    /// SHA-256 fingerprint of the certificate of HTTPS.
+    #[serde(default)]
+    pub certificate_fingerprint: Option<String>,
 }

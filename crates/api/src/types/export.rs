@@ -1,6 +1,7 @@
 //! Exports: volumes served to clients.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -18,6 +19,8 @@ pub enum Protocol {
     Fuse,
     /// A block device on the daemon's host, by ublk.
     Ublk,
+    /// A namespace of an NVMe subsystem over TCP, for hosts on the network.
+    NvmeTcp,
 }
 
 impl fmt::Display for Protocol {
@@ -27,6 +30,7 @@ impl fmt::Display for Protocol {
             Self::VhostUser => "vhost-user",
             Self::Fuse => "fuse",
             Self::Ublk => "ublk",
+            Self::NvmeTcp => "nvme-tcp",
         })
     }
 }
@@ -64,17 +68,41 @@ pub struct Export {
     /// Reason why it is not active.
     pub reason: Option<String>,
     /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's
-    /// path for FUSE; the paths of the link and of the device for ublk.
+    /// path for FUSE; the paths of the link and of the device for ublk;
+    /// `nvme+tcp://ADDRESS:PORT/NQN` for NVMe/TCP.
     pub uris: Vec<String>,
     /// Number of queues: the most that a virtual machine can use (vhost-user), or those of the
     /// device (ublk).
     pub queues: Option<u16>,
     /// Reactor threads that serve the queues (vhost-user, ublk), numbered from 0. Empty for all.
     pub reactors: Vec<u32>,
-    /// Connected clients; for FUSE, the number of open file handles. Always 0 for ublk.
+    /// Options of a network disk.
+    pub network: NetworkOptions,
+    /// Connected clients; for FUSE, the number of open file handles; for NVMe/TCP, the number of
+    /// controllers. Always 0 for ublk.
     pub connections: u64,
     /// Known users on the daemon's host: mount points, and devices stacked on the export.
     pub used_by: Vec<String>,
+}
+
+/// Options of an export as a network disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkOptions {
+    /// TCP addresses with ports. If empty, those of the daemon's configuration.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub listen: Vec<SocketAddr>,
+    /// Name by which hosts find the disk: the NQN of the subsystem. Derived from the identity of
+    /// the volume if absent.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// Number of the disk among those with the same target: the id of the namespace, 1 if absent.
+    #[serde(default)]
+    pub unit: Option<u32>,
+    /// Names of the hosts that may use the disk: their NQNs. All hosts if empty.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// A request to export a volume.
@@ -101,6 +129,9 @@ pub struct CreateExport {
     /// Reactor threads that serve the queues (vhost-user, ublk), numbered from 0. Empty for all.
     #[serde(default)]
     pub reactors: Vec<u32>,
+    /// Options of a network disk (NVMe/TCP).
+    #[serde(default)]
+    pub network: NetworkOptions,
 }
 
 /// The export of a volume to delete.

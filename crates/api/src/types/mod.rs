@@ -3,11 +3,15 @@
 //! Sizes are in bytes, times are seconds since 1970, durations are seconds. A field that is absent
 //! is not known.
 
+mod access;
 mod check;
 mod daemon;
 mod drive;
 mod event;
 mod export;
+mod image;
+mod live;
+mod objects;
 mod operation;
 mod pool;
 mod salvage;
@@ -15,6 +19,7 @@ mod scrub;
 mod snapshot;
 mod volume;
 
+pub use access::{AuditQuery, AuditRecord, CreateSession, CreateToken, CreatedToken, Identity, Role, Token};
 pub use check::{CheckFinding, CheckReport, Damage};
 pub use daemon::{API_VERSION, DaemonStatus, Version};
 pub use drive::{
@@ -22,7 +27,10 @@ pub use drive::{
     ReturnDrive,
 };
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
-pub use export::{CreateExport, DeleteExportQuery, Export, ExportState, Protocol};
+pub use export::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol};
+pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
+pub use live::{ExportIo, LiveStatus};
+pub use objects::{AccessKey, Bucket, CreateBucket, S3Service, S3State, StartS3};
 pub use operation::{Operation, OperationKind, OperationQuery, OperationState};
 pub use pool::{
     ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::ImageCopy;
 use crate::Error;
 
 /// Kind of an operation.
@@ -25,6 +26,10 @@ pub enum OperationKind {
     DriveReplace,
     /// Deletion of a volume or snapshot, until its space is freed.
     VolumeDelete,
+    /// Creation of a volume from an image file.
+    ImageImport,
+    /// Creation of an image file from a volume.
+    ImageExport,
 }
 
 impl fmt::Display for OperationKind {
@@ -38,6 +43,8 @@ impl fmt::Display for OperationKind {
             Self::DriveAdd => "drive add",
             Self::DriveReplace => "drive replace",
             Self::VolumeDelete => "volume delete",
+            Self::ImageImport => "volume import",
+            Self::ImageExport => "volume export-image",
         })
     }
 }
@@ -52,6 +59,8 @@ pub enum OperationState {
     Succeeded,
     /// It ended with an error.
     Failed,
+    /// It was cancelled, and its changes were rolled back.
+    Cancelled,
 }
 
 /// An operation.
@@ -71,12 +80,18 @@ pub struct Operation {
     pub done: Option<u64>,
     /// Value of `done` at the end of the step.
     pub total: Option<u64>,
+    /// True while it runs and can be cancelled.
+    #[serde(default)]
+    pub cancellable: bool,
     /// Number of changes of this operation so far. `after` in a query waits for a higher one.
     pub revision: u64,
     /// Time that it has run, or ran.
     pub seconds: f64,
     /// Reason of its failure.
     pub error: Option<Error>,
+    /// Result of a copy of an image that succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageCopy>,
 }
 
 /// Options for waiting on an operation.

@@ -16,10 +16,10 @@ pub(super) fn find(name: &str) -> Result<u32> {
     }
     let table = std::fs::read_to_string(GROUP_FILE).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read {GROUP_FILE}: {error}"))
-            .hint("give --export-group the number of the group instead")
+            .hint("use the number of the group instead")
     })?;
     find_in(&table, name).ok_or_else(|| {
-        let message = format!("daemon.export_group: {GROUP_FILE} has no group '{name}'");
+        let message = format!("{GROUP_FILE} has no group '{name}'");
         Error::new(ErrorKind::Invalid, message)
             .hint("create it with 'groupadd'; for a group of a directory service, use its number ('getent group NAME')")
     })

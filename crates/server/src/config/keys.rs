@@ -84,7 +84,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "socket",
         value: "PATH",
-        help: "Unix socket of the API, which the other commands connect to. Only the daemon's user may connect (mode 0600).",
+        help: "Unix socket of the API, which the other commands connect to. Only the daemon's user may connect (mode 0600), \
+               unless 'socket_group' is set.",
         example: "/tmp/elsewhere/gabion.sock",
         set: |config, text| set(&mut config.socket, path(text)),
         show: |config| shown_path(&config.socket),
@@ -98,6 +99,19 @@ pub const KEYS: &[Key] = &[
         example: "/tmp/elsewhere/state",
         set: |config, text| set(&mut config.state_dir, path(text)),
         show: |config| shown_path(&config.state_dir),
+    },
+    Key {
+        section: "daemon",
+        name: "socket_group",
+        value: "GROUP",
+        help: "Group of the host, by name or number, that may use the Unix socket of the API, with all rights of an \
+               administrator: the socket gets mode 0660. Default: only the daemon's user.",
+        example: "gabion",
+        set: |config, text| set(&mut config.socket_group, group(text).map(Some)),
+        show: |config| match &config.socket_group {
+            Some(group) => Shown::Text(group.clone()),
+            None => Shown::Unset("only the daemon's user may use the socket"),
+        },
     },
     Key {
         section: "daemon",
@@ -180,13 +194,13 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "daemon",
-        name: "gather",
+        name: "coalesce_delay",
         value: "DURATION",
         help: "Longest time that requests of a vhost-user disk are coalesced into a batch when the load does not keep a \
                core busy; at most 'poll'. Coalescing saves CPU time and adds up to this time to the latency; 0 disables it.",
         example: "20us",
-        set: |config, text| set(&mut config.gather, duration(text)),
-        show: |config| Shown::Text(show_duration(config.gather)),
+        set: |config, text| set(&mut config.coalesce_delay, duration(text)),
+        show: |config| Shown::Text(show_duration(config.coalesce_delay)),
     },
     Key {
         section: "daemon",
@@ -277,7 +291,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "daemon",
-        name: "slowdown",
+        name: "latency_target",
         value: "PERCENT",
         help: "Target mean latency under contention, in percent of the uncontended latency. Above it, the volume with the most \
                I/O is throttled: a higher target gives more throughput to busy volumes and more latency to the others. \
@@ -287,9 +301,60 @@ pub const KEYS: &[Key] = &[
             let refusal = || format!("'{text}' is not a percentage from 110 to 10000, or 0");
             let percent =
                 text.parse().ok().filter(|percent| *percent == 0 || (110..=10_000).contains(percent));
-            set(&mut config.slowdown, percent.ok_or_else(refusal))
+            set(&mut config.latency_target, percent.ok_or_else(refusal))
         },
-        show: |config| Shown::Number(u64::from(config.slowdown)),
+        show: |config| Shown::Number(u64::from(config.latency_target)),
+    },
+    Key {
+        section: "api",
+        name: "listen",
+        value: "ADDRESS:PORT",
+        help: "TCP addresses, separated by commas, on which the API and the console are served over HTTPS to clients with a \
+               token ('gabion token create').",
+        example: "127.0.0.1:9188,[::1]:9188",
+        set: |config, text| set(&mut config.api_listen, addresses(text)),
+        show: |config| match config.api_listen.as_slice() {
+            [] => Shown::Unset("the API is served on the Unix socket only"),
+            addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
+    },
+    Key {
+        section: "api",
+        name: "certificate",
+        value: "FILE",
+        help: "Certificate chain for HTTPS (PEM). Changes of the file take effect within seconds. Default: a self-signed \
+               certificate in the state directory.",
+        example: "/etc/gabion/certificate.pem",
+        set: |config, text| set(&mut config.api_certificate, path(text).map(Some)),
+        show: |config| match &config.api_certificate {
+            Some(path) => shown_path(path),
+            None => Shown::Unset("a self-signed certificate, made at the first start"),
+        },
+    },
+    Key {
+        section: "api",
+        name: "key",
+        value: "FILE",
+        help: "Private key of the certificate for HTTPS (PEM).",
+        example: "/etc/gabion/certificate-key.pem",
+        set: |config, text| set(&mut config.api_key, path(text).map(Some)),
+        show: |config| match &config.api_key {
+            Some(path) => shown_path(path),
+            None => Shown::Unset("the key of the self-signed certificate"),
+        },
+    },
+    Key {
+        section: "metrics",
+        name: "listen",
+        value: "ADDRESS:PORT",
+        help: "TCP addresses, separated by commas, on which metrics are served to Prometheus at /metrics, without encryption \
+               and authentication. The API's Unix socket serves them as well.",
+        example: "127.0.0.1:9187,[::1]:9187",
+        set: |config, text| set(&mut config.metrics_listen, addresses(text)),
+        show: |config| match config.metrics_listen.as_slice() {
+            [] => Shown::Unset("metrics are not served over TCP"),
+            addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
     },
     Key {
         section: "nbd",
@@ -316,6 +381,19 @@ pub const KEYS: &[Key] = &[
         set: |config, text| set(&mut config.nbd_listen, addresses(text)),
         show: |config| match config.nbd_listen.as_slice() {
             [] => Shown::Unset("volumes are not exported over TCP"),
+            addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
+    },
+    Key {
+        section: "nvme",
+        name: "listen",
+        value: "ADDRESS:PORT",
+        help: "TCP addresses, separated by commas, of NVMe/TCP exports that are created without --listen. Connections are \
+               neither encrypted nor authenticated: use only networks on which every host is trusted.",
+        example: "127.0.0.1:4420,[::1]:4420",
+        set: |config, text| set(&mut config.nvme_listen, addresses(text)),
+        show: |config| match config.nvme_listen.as_slice() {
+            [] => Shown::Unset("each export names its own addresses"),
             addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
         },
     },

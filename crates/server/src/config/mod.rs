@@ -44,22 +44,28 @@ pub enum LogFormat {
 pub struct Config {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
+    pub socket_group: Option<String>,
     pub export_group: Option<String>,
     pub log_level: String,
     pub log_format: LogFormat,
     pub threads: Option<usize>,
     pub cores: Vec<usize>,
     pub poll: Duration,
-    pub gather: Duration,
+    pub coalesce_delay: Duration,
     pub io: Backend,
     pub map_memory: Size,
     pub checkpoint_after: Size,
     pub drive_wait: Duration,
     pub warn_at: Vec<u8>,
     pub retire_after: u32,
-    pub slowdown: u32,
+    pub latency_target: u32,
+    pub api_listen: Vec<SocketAddr>,
+    pub api_certificate: Option<PathBuf>,
+    pub api_key: Option<PathBuf>,
+    pub metrics_listen: Vec<SocketAddr>,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
+    pub nvme_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
     pub fuse_directory: PathBuf,
     /// The directory of links to the ublk devices.
@@ -87,21 +93,27 @@ impl Config {
             fuse_directory: places.runtime.join(places.fuse_name),
             ublk_directory: places.runtime.join(places.ublk_name),
             state_dir: places.state,
+            socket_group: None,
             export_group: None,
+            api_listen: Vec::new(),
+            api_certificate: None,
+            api_key: None,
             log_level: "info".into(),
             log_format: LogFormat::Text,
             threads: None,
             cores: Vec::new(),
             poll: Duration::from_micros(50),
-            gather: Duration::from_micros(50),
+            coalesce_delay: Duration::from_micros(50),
             io: Backend::Auto,
             map_memory: Size(1 << 30),
             checkpoint_after: Size(1 << 30),
             drive_wait: Duration::from_secs(30),
             warn_at: vec![80, 90, 95],
             retire_after: 32,
-            slowdown: 200,
+            latency_target: 200,
+            metrics_listen: Vec::new(),
             nbd_listen: Vec::new(),
+            nvme_listen: Vec::new(),
             pools: BTreeMap::new(),
         }
     }
@@ -146,6 +158,10 @@ impl Config {
                     self.cores.len()
                 )))
             }
+            _ if self.api_certificate.is_some() != self.api_key.is_some() => Err(ConfigError::Conflict(
+                "api.certificate and api.key belong together: set both of them, or none for a self-signed certificate"
+                    .into(),
+            )),
             _ => Ok(()),
         }
     }
@@ -160,9 +176,25 @@ impl Config {
     /// # Errors
     /// `Invalid` when the host does not have the configured group.
     pub(crate) fn export_access(&self) -> crate::Result<Access> {
-        self.export_group
-            .as_deref()
-            .map_or(Ok(Access::OWNER), |group| groups::find(group).map(Access::with_group))
+        let find = |group| groups::find(group).map_err(|error| error.context("daemon.export_group"));
+        self.export_group.as_deref().map_or(Ok(Access::OWNER), |group| find(group).map(Access::with_group))
+    }
+
+    /// Returns the access rights of the API's socket.
+    ///
+    /// # Errors
+    /// As [`Config::export_access`].
+    pub(crate) fn socket_access(&self) -> crate::Result<Access> {
+        let find = |group| groups::find(group).map_err(|error| error.context("daemon.socket_group"));
+        self.socket_group.as_deref().map_or(Ok(Access::OWNER), |group| find(group).map(Access::with_group))
+    }
+
+    /// Returns the access rights of a new directory for sockets.
+    ///
+    /// # Errors
+    /// As [`Config::export_access`].
+    pub(crate) fn directory_access(&self) -> crate::Result<Access> {
+        if self.export_group.is_some() { self.export_access() } else { self.socket_access() }
     }
 
     /// Returns the settings of the reactor threads.

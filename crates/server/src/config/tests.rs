@@ -109,7 +109,7 @@ fn an_invalid_value_is_reported_with_its_place() {
         ("[daemon]\nio = \"uring\"", ":2: daemon.io: unknown I/O backend"),
         ("[daemon]\nlog_level = \"loud\"", ":2: daemon.log_level: 'loud' is not a log level"),
         ("[daemon]\nmap_memory = \"1K\"", ":2: daemon.map_memory: 1 KiB is less"),
-        ("[daemon]\nslowdown = 100", ":2: daemon.slowdown: '100' is not a percentage from 110"),
+        ("[daemon]\nlatency_target = 100", ":2: daemon.latency_target: '100' is not a percentage from 110"),
         ("[nbd]\nlisten = \"localhost\"", ":2: nbd.listen: 'localhost' is not an address"),
         ("[pools]\nfast = 3", ":2: pools.fast: expected a section [pools.fast]"),
         ("[pools.fast]", ":1: pools.fast: the pool needs 'drives'"),

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use export::fuse::FuseFrontend;
 use export::nbd::{NbdConfig, NbdFrontend};
+use export::nvme::{NvmeConfig, NvmeFrontend};
 use export::ublk::{UblkConfig, UblkFrontend};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{Frontend, FrontendContext, ReactorSet};
 
 use super::pool_volume::PoolVolume;
 use super::{ExportKey, convert};
-use crate::capacity::nbd_limits;
+use crate::capacity::{nbd_limits, nvme_limits};
 use crate::config::Config;
 use crate::error::Result;
 use crate::reactors::{self, Reactors};
@@ -46,10 +47,13 @@ impl Frontends {
         };
         let nbd = NbdFrontend::start(nbd, &context).await.map_err(convert)?;
         let nbd_addresses = nbd.addresses();
+        let nvme =
+            NvmeConfig { listen: config.nvme_listen.clone(), limits: nvme_limits(reactors.all().len()) };
+        let nvme = NvmeFrontend::start(nvme, &context).await.map_err(convert)?;
         let vhost = VhostConfig {
             directory: config.vhost_directory.clone(),
             poll: config.poll,
-            gather: config.gather,
+            coalesce_delay: config.coalesce_delay,
         };
         let owner = std::fs::canonicalize(&config.state_dir).unwrap_or_else(|_| config.state_dir.clone());
         let ublk = UblkConfig { directory: config.ublk_directory.clone(), owner };
@@ -59,6 +63,7 @@ impl Frontends {
             (Protocol::VhostUser, Box::new(VhostFrontend::new(vhost, context.clone()))),
             (Protocol::Fuse, Box::new(FuseFrontend::new(fuse, context.clone()))),
             (Protocol::Ublk, Box::new(UblkFrontend::new(ublk, context))),
+            (Protocol::NvmeTcp, Box::new(nvme)),
         ];
         for (protocol, frontend) in &table {
             let own = exports.iter().filter(|key| key.protocol == *protocol);

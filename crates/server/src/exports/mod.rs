@@ -5,22 +5,25 @@
 //! know: how a protocol works.
 
 mod frontends;
+mod io_counters;
 mod pool_volume;
 mod table;
 
 use std::sync::Arc;
 
-use export::{ExportConfig, ExportError, ExportErrorKind, RunningExport, StopMode};
+use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pools::Pools;
+use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{ExportRecord, State};
-use api::types::{CreateExport, DeleteExportQuery, Export, ExportState};
+use api::types::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions};
 use frontends::Frontends;
+pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
 use pool_volume::PoolVolume;
+pub(crate) use pool_volume::ReactorVolume;
 use table::{ExportEntry, ExportKey, Table, check_coexistence, new_key};
 
 /// See the module.
@@ -61,17 +64,24 @@ impl Exports {
         self.table.all().iter().map(|(key, entry)| self.describe(key, entry)).collect()
     }
 
+    /// The exports with the sums of their requests by kind, in the order of [`IoKind::ALL`].
+    pub(crate) fn list_with_io(&self) -> Vec<(Export, [IoSums; 4])> {
+        let with_io =
+            |(key, entry): &(ExportKey, ExportEntry)| (self.describe(key, entry), entry.counters.sums());
+        self.table.all().iter().map(with_io).collect()
+    }
+
     fn describe(&self, key: &ExportKey, entry: &ExportEntry) -> Export {
         let (id, name) = (key.id(), key.name());
         let (state, reason, status, uris) = match &entry.running {
             Ok(running) => (ExportState::Active, None, running.status(), running.listeners()),
             Err(error) => {
-                let uris = self.frontends.get(key.protocol).listeners(&name);
+                let uris = self.frontends.get(key.protocol).listeners(&name, &entry.config);
                 (ExportState::Waiting, Some(error.to_string()), Default::default(), uris)
             }
         };
         let ExportKey { pool, volume, protocol, .. } = key.clone();
-        let ExportConfig { read_only, queues, reactors } = entry.config.clone();
+        let ExportConfig { read_only, queues, reactors, network } = entry.config.clone();
         Export {
             id,
             name: name.to_string(),
@@ -85,6 +95,7 @@ impl Exports {
             uris,
             queues,
             reactors,
+            network: to_options(network),
             connections: status.connections,
             used_by: status.users,
         }
@@ -96,15 +107,22 @@ impl Exports {
     /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this
     /// one; when the frontend refuses.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
-        let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors } = request;
+        let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network } = request;
+        if volume == OBJECTS_VOLUME {
+            let message = format!("volume '{pool}/{volume}' holds the objects of the pool");
+            return Err(Error::new(ErrorKind::Invalid, message).hint("S3 serves it: 'gabion s3 status'"));
+        }
         // Snapshots are read-only.
         let read_only = read_only || volume.contains('@');
-        let config = ExportConfig { read_only, queues, reactors };
+        let config = ExportConfig { read_only, queues, reactors, network: from_options(network) };
         let _changing = self.changing.lock().await;
-        let source = PoolVolume(self.pools.open_volume(&pool, &volume).await?);
+        let counters = Arc::<ExportCounters>::default();
+        let source = self.pools.open_volume(&pool, &volume).await?;
+        let source = PoolVolume { volume: source, counters: counters.clone() };
         let others = self.table.of_volume(&pool, &volume);
         check_coexistence(&others, &format!("{pool}/{volume}"), read_only, shared)?;
         let key = new_key(&others, &pool, &volume, protocol);
+        let config = self.frontends.get(protocol).complete(config, &source);
         let running = self.start_one(&key, &config, source).await?;
         let record = to_state(&key, &config, shared);
         if let Err(error) = self.state.update(|state| state.exports.push(record)) {
@@ -112,7 +130,7 @@ impl Exports {
             self.frontends.get(protocol).release(&key.name()).await;
             return Err(error);
         }
-        let entry = ExportEntry { config, shared, running: Ok(running) };
+        let entry = ExportEntry { config, shared, running: Ok(running), counters };
         let export = self.describe(&key, &entry);
         tracing::info!(export = %key.name(), id = key.id(), read_only, shared, "volume exported");
         self.table.insert(key, entry);
@@ -146,7 +164,7 @@ impl Exports {
         }
         let record = to_state(&key, &entry.config, entry.shared);
         if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != record)) {
-            self.activate_one(&key, &entry.config).await;
+            self.activate_one(&key, &entry).await;
             return Err(error);
         }
         self.table.remove(&key);
@@ -237,14 +255,17 @@ impl Exports {
         let _changing = self.changing.lock().await;
         for (key, entry) in self.table.of_pool(pool) {
             if entry.running.is_err() {
-                self.activate_one(&key, &entry.config).await;
+                self.activate_one(&key, &entry).await;
             }
         }
     }
 
-    async fn activate_one(&self, key: &ExportKey, config: &ExportConfig) {
+    async fn activate_one(&self, key: &ExportKey, entry: &ExportEntry) {
         let running = match self.pools.open_volume(&key.pool, &key.volume).await {
-            Ok(volume) => self.start_one(key, config, PoolVolume(volume)).await,
+            Ok(volume) => {
+                let source = PoolVolume { volume, counters: entry.counters.clone() };
+                self.start_one(key, &entry.config, source).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &running {
@@ -303,16 +324,30 @@ async fn stop(key: &ExportKey, running: &dyn RunningExport, mode: StopMode) {
 /// An export as the state file has it.
 fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> ExportRecord {
     let ExportKey { pool, volume, protocol, number } = key.clone();
-    let ExportConfig { read_only, queues, reactors } = config.clone();
-    ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors }
+    let ExportConfig { read_only, queues, reactors, network } = config.clone();
+    let network = to_options(network);
+    ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network }
 }
 
 /// An export of the state file, which waits for its pool.
 fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
-    let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors } = export;
-    let config = ExportConfig { read_only, queues, reactors };
+    let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network } =
+        export;
+    let config = ExportConfig { read_only, queues, reactors, network: from_options(network) };
     let key = ExportKey { pool, volume, protocol, number };
-    (key, ExportEntry { config, shared, running: Err(waiting()) })
+    (key, ExportEntry { config, shared, running: Err(waiting()), counters: Arc::default() })
+}
+
+/// The options of a network disk as the API and the state file have them.
+fn to_options(network: NetworkConfig) -> NetworkOptions {
+    let NetworkConfig { listen, target, unit, hosts } = network;
+    NetworkOptions { listen, target, unit, hosts }
+}
+
+/// The options of a network disk as frontends have them.
+fn from_options(network: NetworkOptions) -> NetworkConfig {
+    let NetworkOptions { listen, target, unit, hosts } = network;
+    NetworkConfig { listen, target, unit, hosts }
 }
 
 fn waiting() -> Error {

@@ -1,36 +1,64 @@
 //! A volume of a pool as frontends open and use it.
 
+use std::sync::Arc;
+
 use engine::AttachedVolume;
 use export::{Extent, VolumeError, VolumeErrorKind, VolumeSource};
 use reactor::{Remote, Span};
 
+use super::io_counters::{ExportCounters, HandleCounters, IoKind};
+
 /// A volume of a pool, for frontends. Usable from any thread.
-pub(super) struct PoolVolume(pub(super) engine::Volume);
+pub(super) struct PoolVolume {
+    pub(super) volume: engine::Volume,
+    pub(super) counters: Arc<ExportCounters>,
+}
 
 impl VolumeSource for PoolVolume {
     type Volume = ReactorVolume;
 
     fn size(&self) -> u64 {
-        self.0.size()
+        self.volume.size()
     }
 
     fn sector(&self) -> u32 {
-        self.0.sector()
+        self.volume.sector()
     }
 
     fn reactors(&self) -> Vec<Remote> {
-        self.0.reactors()
+        self.volume.reactors()
+    }
+
+    fn identity(&self) -> [u8; 16] {
+        // The pool's random id, combined with the id of the volume within the pool.
+        let uid = u128::from(self.volume.uid().get());
+        let mut identity = (u128::from_le_bytes(self.volume.pool().id().0) ^ uid.swap_bytes()).to_le_bytes();
+        // The version and the variant of a UUID with contents of its own (RFC 9562, version 8).
+        for (at, keep, set) in [(6, 0x0f, 0x80), (8, 0x3f, 0x80)] {
+            if let Some(byte) = identity.get_mut(at) {
+                *byte = *byte & keep | set;
+            }
+        }
+        identity
     }
 
     fn open(&self) -> ReactorVolume {
-        ReactorVolume { attached: self.0.attach(), read_only: self.0.is_snapshot() }
+        ReactorVolume::new(&self.volume, &self.counters)
     }
 }
 
 /// A volume of a pool as one reactor uses it.
-pub(super) struct ReactorVolume {
+pub(crate) struct ReactorVolume {
     attached: AttachedVolume,
     read_only: bool,
+    counters: Arc<HandleCounters>,
+}
+
+impl ReactorVolume {
+    /// Attaches a volume to this thread's reactor.
+    pub(crate) fn new(volume: &engine::Volume, counters: &ExportCounters) -> Self {
+        Self { attached: volume.attach(), read_only: volume.is_snapshot(), counters: counters.attach() }
+    }
 }
 
 impl export::Volume for ReactorVolume {
@@ -46,32 +74,43 @@ impl export::Volume for ReactorVolume {
         self.read_only
     }
 
-    fn expect(&self, offset: u64) {
+    fn prefetch_hint(&self, offset: u64) {
         self.attached.prefetch_entry(offset);
     }
 
-    fn prefetch_hint(&self, offset: u64) {
-        self.attached.prefetch_hint(offset);
-    }
-
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {
-        self.attached.read(offset, into).await.map_err(convert)
+        let started = self.counters.begin(IoKind::Read);
+        let result = self.attached.read(offset, into).await;
+        started.end(into.len() as u64, result.is_ok());
+        result.map_err(convert)
     }
 
     async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
-        self.attached.write(offset, data).await.map_err(convert)
+        let started = self.counters.begin(IoKind::Write);
+        let result = self.attached.write(offset, data).await;
+        started.end(data.len() as u64, result.is_ok());
+        result.map_err(convert)
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.attached.flush().await.map_err(convert)
+        let started = self.counters.begin(IoKind::Flush);
+        let result = self.attached.flush().await;
+        started.end(0, result.is_ok());
+        result.map_err(convert)
     }
 
     async fn discard(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.attached.discard(offset, length).await.map_err(convert)
+        let started = self.counters.begin(IoKind::Discard);
+        let result = self.attached.discard(offset, length).await;
+        started.end(length, result.is_ok());
+        result.map_err(convert)
     }
 
     async fn write_zeroes(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
-        self.attached.write_zeroes(offset, length).await.map_err(convert)
+        let started = self.counters.begin(IoKind::Discard);
+        let result = self.attached.write_zeroes(offset, length).await;
+        started.end(length, result.is_ok());
+        result.map_err(convert)
     }
 
     async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {

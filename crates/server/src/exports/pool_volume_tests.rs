@@ -59,7 +59,8 @@ fn a_volume_names_the_reactors_of_its_shards() {
         {
             let wanted = NewVolume { size: 8 << 20, sector: 4096, thick: false, shards, now: 0 };
             pool.create_volume_with(name, wanted).await.unwrap();
-            let volume = PoolVolume(pool.open_volume(name).await.unwrap());
+            let volume = pool.open_volume(name).await.unwrap();
+            let volume = PoolVolume { volume, counters: Arc::default() };
             let index = |one: &Remote| reactors.all().iter().position(|other| other.is_same(one)).unwrap();
             let mut found: Vec<usize> = volume.reactors().iter().map(index).collect();
             found.sort_unstable();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use export::{ExportConfig, ExportName, RunningExport};
 
+use super::io_counters::ExportCounters;
 use crate::error::{Error, ErrorKind, Result};
 use api::types::Protocol;
 
@@ -50,6 +51,8 @@ pub(super) struct ExportEntry {
     pub(super) shared: bool,
     /// The running export, or why it does not run.
     pub(super) running: Result<Arc<dyn RunningExport>>,
+    /// Counters of its requests, over all times that it runs.
+    pub(super) counters: Arc<ExportCounters>,
 }
 
 /// The exports by key.
@@ -163,6 +166,7 @@ mod tests {
                     config,
                     shared: *shared,
                     running: Err(Error::new(ErrorKind::NotOpen, "closed")),
+                    counters: Arc::default(),
                 },
             )
         };

@@ -121,7 +121,9 @@ impl IntoResponse for Error {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Denied => StatusCode::FORBIDDEN,
+            ErrorKind::Denied | ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorKind::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Exists
             | ErrorKind::Busy
             | ErrorKind::Occupied
@@ -129,7 +131,8 @@ impl IntoResponse for Error {
             | ErrorKind::NotAPool
             | ErrorKind::Incomplete
             | ErrorKind::Stale
-            | ErrorKind::Version => StatusCode::CONFLICT,
+            | ErrorKind::Version
+            | ErrorKind::Cancelled => StatusCode::CONFLICT,
             ErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
             ErrorKind::PoolFailed | ErrorKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,

@@ -1,43 +1,71 @@
-//! The API: HTTP over a Unix socket with JSON bodies, under `/v1`.
+//! The API: HTTP over a Unix socket, and HTTPS, with JSON bodies, under `/v1`.
 //!
 //! Owns the mapping of the endpoints in [`api::paths`] to handlers, and the form of requests and
 //! responses. Invariant: every response is JSON, and every error is an
 //! [`api::types::ErrorResponse`]. Must not know the implementation of any operation.
 
+mod access;
+mod authentication;
+mod bind;
+mod certificate;
+mod console;
 mod daemon;
 mod drives;
 mod events;
 mod exports;
 mod extract;
+mod fallback;
+mod images;
+mod live;
+mod metrics;
+mod objects;
 mod operations;
 mod pools;
 mod scrub;
+mod sender;
 mod snapshots;
 mod socket;
+mod tls;
 mod volumes;
 
 use std::sync::Arc;
 
 use api::paths::{self, Endpoint};
+use api::types::Role;
 use axum::Router;
 use axum::extract::Request;
+use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use axum::handler::Handler;
-use axum::http::{Method, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{MethodFilter, get, on};
+use axum::routing::{MethodFilter, MethodRouter, get, on};
 
+pub(crate) use bind::{bind_tcp, bound_addresses};
+pub(crate) use certificate::{CertificateFiles, CertificateStore, self_signed};
+pub(crate) use metrics::metrics_router;
+pub(crate) use sender::Sender;
 pub(crate) use socket::ApiSocket;
+pub(crate) use tls::RemoteSockets;
 
-use crate::error::{Error, ErrorKind};
 use crate::services::Services;
+use fallback::{no_method, no_route};
+
+/// The routes as a service that knows the sender of each request.
+pub(crate) type ApiService = IntoMakeServiceWithConnectInfo<Router, Sender>;
+
+/// Returns the service of all listeners of the API.
+pub(crate) fn service(services: Arc<Services>) -> ApiService {
+    router(services).into_make_service_with_connect_info()
+}
 
 /// Returns the routes with their handlers.
-pub(crate) fn router(services: Arc<Services>) -> Router {
-    Routes(Router::new())
+fn router(services: Arc<Services>) -> Router {
+    Routes(console_routes())
         .on(&paths::GET_DAEMON, daemon::get)
         .on(&paths::LIST_OPERATIONS, operations::list)
         .on(&paths::GET_OPERATION, operations::get)
+        .on(&paths::CANCEL_OPERATION, operations::cancel)
         .on(&paths::LIST_POOLS, pools::list)
         .on(&paths::GET_POOL, pools::get)
         .on(&paths::CREATE_POOL, pools::create)
@@ -59,6 +87,8 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_VOLUMES, volumes::list)
         .on(&paths::GET_VOLUME, volumes::get)
         .on(&paths::CREATE_VOLUME, volumes::create)
+        .on(&paths::IMPORT_IMAGE, images::import)
+        .on(&paths::EXPORT_IMAGE, images::export)
         .on(&paths::RESIZE_VOLUME, volumes::resize)
         .on(&paths::SET_VOLUME_QOS, volumes::set_qos)
         .on(&paths::DELETE_VOLUME, volumes::delete)
@@ -70,12 +100,38 @@ pub(crate) fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_EXPORTS, exports::list)
         .on(&paths::CREATE_EXPORT, exports::create)
         .on(&paths::DELETE_EXPORT, exports::delete)
+        .on(&paths::LIST_S3, objects::list)
+        .on(&paths::START_S3, objects::start)
+        .on(&paths::STOP_S3, objects::stop)
+        .on(&paths::LIST_BUCKETS, objects::buckets)
+        .on(&paths::GET_BUCKET, objects::bucket)
+        .on(&paths::CREATE_BUCKET, objects::create_bucket)
+        .on(&paths::DELETE_BUCKET, objects::delete_bucket)
+        .on(&paths::LIST_KEYS, objects::keys)
+        .on(&paths::CREATE_KEY, objects::create_key)
+        .on(&paths::DELETE_KEY, objects::delete_key)
+        .on(&paths::GET_IDENTITY, access::identity)
+        .on(&paths::CREATE_SESSION, access::create_session)
+        .on(&paths::DELETE_SESSION, access::delete_session)
+        .on(&paths::LIST_TOKENS, access::tokens)
+        .on(&paths::CREATE_TOKEN, access::create_token)
+        .on(&paths::DELETE_TOKEN, access::delete_token)
+        .on(&paths::LIST_AUDIT, access::audit)
         .0
-        .route(paths::OPENAPI, get(daemon::openapi))
+        .route(paths::OPENAPI, require_role(get(daemon::openapi), Role::Viewer))
+        .route(paths::LIVE, require_role(get(live::stream), Role::Viewer))
+        .route(metrics::METRICS, require_role(get(metrics::render), Role::Viewer))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(services.clone(), authentication::authenticate))
         .layer(middleware::from_fn(log))
         .with_state(services)
+}
+
+/// Returns the routes of the console's files.
+fn console_routes() -> Router<Arc<Services>> {
+    let file = |uri: Uri, headers: HeaderMap| async move { console::file(uri.path(), &headers) };
+    console::paths().fold(Router::new(), |router, path| router.route(path, get(file)))
 }
 
 /// Routes under construction.
@@ -88,8 +144,18 @@ impl Routes {
         H: Handler<T, Arc<Services>>,
         T: 'static,
     {
-        Self(self.0.route(endpoint.path, on(method_filter(endpoint.method), handler)))
+        let route = on(method_filter(endpoint.method), handler);
+        let route = match endpoint.role {
+            Some(role) => require_role(route, role),
+            None => route,
+        };
+        Self(self.0.route(endpoint.path, route))
     }
+}
+
+/// Lets only clients with a role use a route.
+fn require_role(route: MethodRouter<Arc<Services>>, role: Role) -> MethodRouter<Arc<Services>> {
+    route.route_layer(middleware::from_fn(move |request, next| authentication::require(role, request, next)))
 }
 
 fn method_filter(method: paths::Method) -> MethodFilter {
@@ -100,17 +166,6 @@ fn method_filter(method: paths::Method) -> MethodFilter {
         paths::Method::Patch => MethodFilter::PATCH,
         paths::Method::Delete => MethodFilter::DELETE,
     }
-}
-
-async fn no_route(uri: Uri) -> Error {
-    Error::new(ErrorKind::NotFound, format!("no endpoint has the path {}", crate::request::shown(uri.path())))
-        .hint("GET /v1/openapi.json describes the API")
-}
-
-async fn no_method(method: Method, uri: Uri) -> Error {
-    let path = crate::request::shown(uri.path());
-    Error::new(ErrorKind::Invalid, format!("{path} does not support {method}"))
-        .hint("GET /v1/openapi.json describes the API")
 }
 
 /// Logs requests: GET requests at level DEBUG, all others at INFO.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::types::{Operation, OperationQuery};
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 
 use super::extract::{PathParameters, QueryParameters};
 use crate::error::Result;
@@ -25,4 +26,11 @@ pub(super) async fn get(
 ) -> Result<Json<Operation>> {
     let wait = Duration::from_secs(query.wait.unwrap_or(0).min(WAIT_MAX));
     Ok(Json(services.operations.wait(id, query.after.unwrap_or(0), wait).await?))
+}
+
+pub(super) async fn cancel(
+    State(services): State<Arc<Services>>,
+    PathParameters(id): PathParameters<u64>,
+) -> Result<(StatusCode, Json<Operation>)> {
+    Ok((StatusCode::ACCEPTED, Json(services.operations.cancel(id)?)))
 }

@@ -48,7 +48,9 @@ pub(super) async fn open(
     let (inside, pool) = (services.clone(), name.clone());
     let open = |progress| async move {
         inside.pools.open(&pool, request, &progress).await?;
+        inside.images.clean_up(&pool, &inside.operations).await;
         inside.exports.activate(&pool).await;
+        inside.objects.activate(&pool).await;
         Ok(())
     };
     services.operations.start(OperationKind::PoolOpen, &name, open).map(started)
@@ -64,7 +66,12 @@ pub(super) async fn close(
     let (inside, pool) = (services.clone(), name.clone());
     let close = move |progress| async move {
         inside.exports.deactivate(&pool).await;
-        inside.pools.close(&pool, request.forget, &progress).await
+        inside.objects.deactivate(&pool).await;
+        inside.pools.close(&pool, request.forget, &progress).await?;
+        if request.forget {
+            inside.objects.forget(&pool);
+        }
+        Ok(())
     };
     services.operations.start(OperationKind::PoolClose, &name, close).map(started)
 }
@@ -74,6 +81,7 @@ pub(super) async fn destroy(
     PathParameters(name): PathParameters<String>,
 ) -> Result<Started> {
     services.exports.check_unused(&name, false)?;
+    services.objects.check_stopped(&name)?;
     services.pools.get(&name)?;
     let (pools, pool) = (services.pools.clone(), name.clone());
     let destroy = |progress| async move { pools.destroy(&pool, &progress).await };

@@ -1,7 +1,8 @@
 //! The API's Unix socket.
 //!
-//! Invariants: only the daemon's user can connect; a stale socket of a dead daemon is replaced, and
-//! a socket with a listening process is not; the file is removed when the daemon ends.
+//! Invariants: only the daemon's user and the configured group can connect; a stale socket of a dead
+//! daemon is replaced, and a socket with a listening process is not; the file is removed when the
+//! daemon ends.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
@@ -18,16 +19,15 @@ pub(crate) struct ApiSocket {
 }
 
 impl ApiSocket {
-    /// Listens at `path`. Only the daemon's user can access the socket; a new directory for it gets
-    /// the access rights `directory`, since sockets of exports can be in it as well. Needs a tokio
-    /// runtime.
+    /// Listens at `path`, with access rights `access`. A new directory for the socket gets the access
+    /// rights `directory`, since sockets of exports can be in it as well. Needs a tokio runtime.
     ///
     /// # Errors
     /// `Busy` if a daemon already serves there; another kind if the socket cannot be created.
-    pub(crate) fn bind(path: &Path, directory: Access) -> Result<(Self, UnixListener)> {
+    pub(crate) fn bind(path: &Path, access: Access, directory: Access) -> Result<(Self, UnixListener)> {
         let failed = |error: std::io::Error| refusal(path, kind_of(error.kind()), &error);
         directory.make_directories(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-        let (socket, file) = bind_unix(path, Access::OWNER).map_err(|error| explain(path, &error))?;
+        let (socket, file) = bind_unix(path, access).map_err(|error| explain(path, &error))?;
         let listener = StdListener::from(socket);
         let listener =
             listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)).map_err(failed)?;
@@ -81,7 +81,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/gabion.sock");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
-        let (socket, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
+        let (socket, _listener) = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         drop(socket);
         assert!(!path.exists());
@@ -93,13 +93,13 @@ mod tests {
         let path = directory.path().join("gabion.sock");
         drop(StdListener::bind(&path).unwrap());
         assert!(path.exists());
-        let (first, listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
-        let error = ApiSocket::bind(&path, Access::OWNER).err().unwrap();
+        let (first, listener) = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).unwrap();
+        let error = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Busy);
         assert!(error.to_string().contains("a daemon is already serving on"), "{error}");
         drop(first);
         // The first listener still serves its connections; the name is free.
-        let (_second, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
+        let (_second, _listener) = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).unwrap();
         drop(listener);
         assert!(path.exists());
     }
@@ -108,7 +108,7 @@ mod tests {
     async fn hundreds_can_connect_before_the_first_is_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gabion.sock");
-        let (_socket, _listener) = ApiSocket::bind(&path, Access::OWNER).unwrap();
+        let (_socket, _listener) = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).unwrap();
         // The kernel's limit can be lower.
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
         let clients = most.trim().parse::<usize>().unwrap().min(1000);
@@ -129,10 +129,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("precious");
         std::fs::write(&path, "data").unwrap();
-        let error = ApiSocket::bind(&path, Access::OWNER).err().unwrap();
+        let error = ApiSocket::bind(&path, Access::OWNER, Access::OWNER).err().unwrap();
         assert!(error.to_string().contains("is not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"data");
         let long = directory.path().join("x".repeat(200));
-        assert_eq!(ApiSocket::bind(&long, Access::OWNER).err().unwrap().kind(), ErrorKind::Invalid);
+        assert_eq!(
+            ApiSocket::bind(&long, Access::OWNER, Access::OWNER).err().unwrap().kind(),
+            ErrorKind::Invalid
+        );
     }
 }

@@ -134,8 +134,10 @@ mod tests {
         assert!(!openers.is_own(key));
         drop((reader, writer));
         let own = File::options().append(true).open(&path).unwrap();
-        let openers = Openers::scan();
-        assert!(openers.is_own(key) && openers.others(key).count() == 0, "{openers:?}");
+        assert!(Openers::scan().is_own(key));
+        // A program that another test starts has the file open between its fork and its exec.
+        let is_forked = || Openers::scan().others(key).count() > 0;
+        assert!((0..1000).any(|_| !is_forked()), "{:?}", Openers::scan());
         drop(own);
         assert!(!Openers::scan().is_own(key));
     }

@@ -101,7 +101,7 @@ impl Pools {
     /// When it is not in use, or the other drives are too few or have too little free space.
     pub(crate) async fn remove_drive(&self, name: &str, index: u16) -> Result<()> {
         let open = self.get(name)?;
-        let removal = open.call(move |pool| async move { pool.evacuate_drive(index).await }).await;
+        let removal = open.call(move |pool| async move { pool.remove_drive(index).await }).await;
         removal.map_err(|error| match error.kind() {
             ErrorKind::Invalid => error.hint(format!(
                 "'gabion drive replace {name} {index} --with DRIVE' adds a drive and removes this one; 'gabion drive add' adds one"
@@ -121,8 +121,13 @@ impl Pools {
     /// When the drive is not in use or not being removed.
     pub(crate) async fn cancel_remove_drive(&self, name: &str, index: u16) -> Result<()> {
         let open = self.get(name)?;
-        let cancelled = open.call(move |pool| async move { pool.keep_drive(index).await }).await;
-        cancelled.map_err(|error| not_used(error, name, index))?;
+        let cancelled = open.call(move |pool| async move { pool.cancel_remove_drive(index).await }).await;
+        cancelled.map_err(|error| match error.kind() {
+            ErrorKind::Invalid => {
+                error.hint(format!("'gabion drive list {name}' shows the states of the drives"))
+            }
+            _ => not_used(error, name, index),
+        })?;
         tracing::info!(pool = name, drive = index, "removal of a drive cancelled on request");
         Ok(())
     }

@@ -35,6 +35,7 @@ use crate::state::State;
 use api::types;
 use slot::{Slot, Status};
 pub(crate) use status::{drive_state_of, lost_range};
+pub(crate) use volumes::{OBJECTS_VOLUME, now as now_seconds};
 
 /// The pools, by name.
 pub(crate) struct Pools {
@@ -97,7 +98,7 @@ impl Pools {
             map_bytes: config.map_memory.bytes(),
             checkpoint_bytes: config.checkpoint_after.bytes(),
             retire_after: config.retire_after,
-            slowdown: config.slowdown,
+            slowdown: config.latency_target,
             ..Tuning::default()
         };
         let drive_wait = config.drive_wait;
@@ -179,6 +180,7 @@ impl Pools {
         self.state.update(|state| {
             state.pools.remove(name);
             state.exports.retain(|export| export.pool != name);
+            state.s3.remove(name);
         })?;
         self.lock().remove(name);
         Ok(())

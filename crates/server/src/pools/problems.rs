@@ -214,11 +214,11 @@ fn drive_with_errors(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Opti
     let message =
         format!("drive {index} ({path}) is failing: read errors in {} zones: {counted}", errors.zones);
     let action = if drive.state == Engine::Draining {
-        format!("none: it is being removed. {}", rebuild_action(status, &[]))
+        format!("wait: the drive is being removed. {}", capitalized(&rebuild_action(status, &[])))
     } else if misses_columns(status) {
         format!(
-            "none: it is removed when the rebuild of the other drives is complete. {}",
-            rebuild_action(status, &[])
+            "wait: the drive is removed when the rebuild of the other drives is complete. {}",
+            capitalized(&rebuild_action(status, &[]))
         )
     } else {
         format!(
@@ -239,6 +239,12 @@ fn how_long_ago(seconds: u64) -> String {
     }
 }
 
+/// Returns the text as the start of a sentence.
+fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
 /// Returns true if segments may miss columns.
 pub(super) fn misses_columns(status: &PoolStatus) -> bool {
     status.drives.iter().any(|drive| drive.state.counts_as_lost())
@@ -246,10 +252,10 @@ pub(super) fn misses_columns(status: &PoolStatus) -> bool {
 
 /// Returns a problem for removals of drives that make no progress.
 fn stuck_removals(status: &PoolStatus) -> Option<Problem> {
-    let leaving = listed(status, Engine::Draining);
+    let removing = listed(status, Engine::Draining);
     let stuck = !matches!(status.repair.state, RepairState::Running | RepairState::Complete);
-    (!leaving.is_empty() && stuck).then(|| Problem {
-        message: format!("the removal of drive {} makes no progress", leaving.join(", ")),
+    (!removing.is_empty() && stuck).then(|| Problem {
+        message: format!("the removal of drive {} makes no progress", removing.join(", ")),
         action: rebuild_action(status, &[]),
     })
 }
@@ -261,7 +267,7 @@ fn rebuild_action(status: &PoolStatus, lost: &[u16]) -> String {
     let (left, all) = (Size(repair.bytes_left), Size(repair.bytes_left + repair.bytes_done));
     match repair.state {
         RepairState::Complete => format!(
-            "none required: all data is on the other drives. 'gabion drive add {name} DRIVE' adds a spare drive"
+            "no action is required: all data is on the other drives. 'gabion drive add {name} DRIVE' adds a spare drive"
         ),
         RepairState::Running => format!("wait: the rebuild is running, {left} of {all} remain"),
         RepairState::Paused => {

@@ -14,6 +14,8 @@ use api::types::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
 /// Default sector size in bytes: every system can boot from it.
 const SECTOR: u32 = 512;
+/// The hidden volume of a pool's objects.
+pub(crate) const OBJECTS_VOLUME: &str = "_objects";
 /// Smallest IOPS limit: with a lower one, clients run into timeouts.
 const IOPS_MIN: u64 = 10;
 /// Smallest bandwidth limit in bytes per second.
@@ -25,13 +27,14 @@ const POLL_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(500);
 
 impl Pools {
-    /// Returns the volumes of a pool, by name.
+    /// Returns the volumes of a pool, by name, without the hidden volume of its objects.
     ///
     /// # Errors
     /// When the pool is not open.
     pub(crate) async fn volumes(&self, pool: &str) -> Result<Vec<Volume>> {
         let volumes = self.get(pool)?.call(|pool| async move { pool.volumes().await }).await?;
-        Ok(volumes.into_iter().map(|info| to_wire(pool, info)).collect())
+        let shown = volumes.into_iter().filter(|info| info.name != OBJECTS_VOLUME);
+        Ok(shown.map(|info| to_wire(pool, info)).collect())
     }
 
     /// Returns a volume.
@@ -189,7 +192,7 @@ fn check_qos(qos: &QosLimits) -> Result<()> {
 }
 
 /// Returns the time in seconds since 1970.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -1,0 +1,71 @@
+// The API of the daemon: requests with the session's cookie and CSRF header.
+import { signal } from "@preact/signals";
+
+export type Role = "viewer" | "operator" | "admin";
+export interface Identity { name: string; role: Role; csrf_token?: string | null }
+export interface Problem { message: string; action: string }
+export interface Drive {
+  pool: string; index: number | null; path: string; size: number | null; used: number | null; state: string;
+  read_errors: number | null; checksum_errors: number | null; failing: boolean | null;
+}
+export interface Space { capacity: number; free: number; stored: number; provisioned: number; volumes: number }
+export interface Pool {
+  name: string; state: string; activity: string | null; health: string; problems: Problem[]; scheme: string | null;
+  space: Space | null; drives: Drive[]; error: { message: string } | null;
+  rebuild: { state: string; remaining: number; percent: number; seconds_left: number | null } | null;
+  scrub: { current: object | null; percent: number; last: { finished: number | null; damaged: number; lost: number } | null } | null;
+  counters: { write_amplification: number | null } | null;
+}
+export interface Volume {
+  pool: string; name: string; snapshot: boolean; origin: string | null; size: number; stored: number; created: number;
+  deleting: boolean; exported: boolean;
+}
+export interface Export {
+  id: string; pool: string; volume: string; protocol: string; read_only: boolean; state: string; reason: string | null;
+  uris: string[]; connections: number;
+}
+export interface ExportIo {
+  pool: string; volume: string; id: string; read_operations: number; write_operations: number; read_bytes: number;
+  write_bytes: number; errors: number;
+}
+export interface Operation {
+  id: number; kind: string; target: string; state: string; step: string; done: number | null; total: number | null;
+  seconds: number; error: { message: string; hint?: string } | null;
+}
+export interface PoolEvent { number: number; time: number; kind: string; severity: string; message: string; pool?: string }
+export interface Token { id: string; name: string; role: Role; created: number; expires: number | null; last_used: number | null }
+export interface AuditRecord { time: number; client: string; address: string | null; role: Role | null; method: string; path: string; status: number }
+export interface LiveStatus { time: number; pools: Pool[]; exports: Export[]; io: ExportIo[]; operations: Operation[] }
+
+export class ApiError extends Error {
+  constructor(message: string, readonly status: number, readonly hint?: string) { super(message); }
+}
+
+/** The client's identity; null until it has logged in, undefined until that is known. */
+export const identity = signal<Identity | null | undefined>(undefined);
+
+export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = {};
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const csrf = identity.value?.csrf_token;
+  if (method !== "GET" && csrf) headers["x-csrf-token"] = csrf;
+  const response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
+  const text = await response.text();
+  const value = text ? JSON.parse(text) : undefined;
+  if (response.ok) return value as T;
+  if (response.status === 401) identity.value = null;
+  const error = value?.error;
+  throw new ApiError(error?.message ?? `status ${response.status}`, response.status, error?.hint);
+}
+
+export const enc = encodeURIComponent;
+
+export async function whoAmI(): Promise<void> {
+  try { identity.value = await call<Identity>("GET", "/v1/access/self"); } catch { identity.value = null; }
+}
+
+export function may(role: Role): boolean {
+  const order: Role[] = ["viewer", "operator", "admin"];
+  const own = identity.value?.role;
+  return own !== undefined && order.indexOf(own) >= order.indexOf(role);
+}

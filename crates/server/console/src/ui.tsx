@@ -1,0 +1,113 @@
+// Shared parts: tables, dialogs, badges, notices.
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError } from "./api";
+import { words } from "./format";
+
+export const notice = signal<{ text: string; hint?: string | undefined; bad: boolean } | null>(null);
+
+/** Runs a request and shows its result. Returns true if it succeeded. */
+export async function attempt(what: string, work: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await work();
+    notice.value = { text: what, bad: false };
+    return true;
+  } catch (error) {
+    const hint = error instanceof ApiError ? error.hint : undefined;
+    notice.value = { text: error instanceof Error ? error.message : String(error), hint, bad: true };
+    return false;
+  }
+}
+
+export function Notice() {
+  const shown = notice.value;
+  if (!shown) return null;
+  return (
+    <div class={shown.bad ? "notice bad" : "notice"} role={shown.bad ? "alert" : "status"}>
+      <span>{shown.text}{shown.hint && <small>{shown.hint}</small>}</span>
+      <button type="button" class="plain" aria-label="Close the message" onClick={() => (notice.value = null)}>×</button>
+    </div>
+  );
+}
+
+const GOOD = ["healthy", "online", "active", "open", "succeeded", "info", "idle"];
+const BAD = ["failed", "data_lost", "unavailable", "missing", "error", "lost"];
+export function Badge({ state }: { state: string }) {
+  const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "warn";
+  return <span class={`badge ${kind}`}>{words(state)}</span>;
+}
+
+export function Table({ head, children, label, empty }: { head: string[]; children: ComponentChildren[]; label: string; empty: string }) {
+  if (children.length === 0) return <p class="empty">{empty}</p>;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead><tr>{head.map((title) => <th scope="col" key={title} class={title.startsWith(">") ? "number" : ""}>{title.replace(">", "")}</th>)}</tr></thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
+export interface Field { name: string; label: string; value?: string; placeholder?: string; options?: [string, string][]; optional?: boolean }
+export interface Question {
+  title: string; fields?: Field[]; button: string; text?: ComponentChildren;
+  /** Data that is destroyed; the user has to type `name`. */
+  destroys?: { data: ComponentChildren; name: string };
+  run: (values: Record<string, string>) => Promise<boolean>;
+}
+export const question = signal<Question | null>(null);
+
+export function Dialog() {
+  const asked = question.value;
+  const element = useRef<HTMLDialogElement>(null);
+  const [typed, setTyped] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    setTyped("");
+    if (asked && element.current && !element.current.open) element.current.showModal();
+  }, [asked]);
+  if (!asked) return null;
+  const close = () => { element.current?.close(); question.value = null; };
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const values: Record<string, string> = {};
+    new FormData(event.target as HTMLFormElement).forEach((value, name) => { values[name] = String(value).trim(); });
+    setBusy(true);
+    const done = await asked.run(values);
+    setBusy(false);
+    if (done) close();
+  };
+  const isLocked = asked.destroys !== undefined && typed !== asked.destroys.name;
+  return (
+    <dialog ref={element} onCancel={close} aria-labelledby="dialog-title">
+      <form onSubmit={submit}>
+        <h2 id="dialog-title">{asked.title}</h2>
+        {asked.text}
+        {asked.fields?.map((field) => (
+          <label key={field.name}>{field.label}
+            {field.options
+              ? <select name={field.name}>{field.options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select>
+              : <input name={field.name} defaultValue={field.value ?? ""} placeholder={field.placeholder ?? ""} required={!field.optional} autocomplete="off" />}
+          </label>
+        ))}
+        {asked.destroys && (
+          <div class="destroys">
+            <strong>This destroys:</strong>
+            {asked.destroys.data}
+            <label>Type <code>{asked.destroys.name}</code> to confirm
+              <input value={typed} onInput={(event) => setTyped(event.currentTarget.value)} autocomplete="off" />
+            </label>
+          </div>
+        )}
+        <Notice />
+        <div class="buttons">
+          <button type="button" onClick={close}>Cancel</button>
+          <button type="submit" class={asked.destroys ? "danger" : "primary"} disabled={busy || isLocked}>{asked.button}</button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+export const ask = (asked: Question) => { notice.value = null; question.value = asked; };

@@ -1,0 +1,92 @@
+//! Handlers of S3: services, buckets and access keys.
+
+use std::sync::Arc;
+
+use api::types::{AccessKey, Bucket, CreateBucket, S3Service, StartS3};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::extract::{JsonBody, PathParameters};
+use crate::blocking::blocking;
+use crate::error::{Error, ErrorKind, Result};
+use crate::services::Services;
+
+pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<S3Service>> {
+    Json(services.objects.list())
+}
+
+pub(super) async fn start(
+    State(services): State<Arc<Services>>,
+    PathParameters(pool): PathParameters<String>,
+    JsonBody(request): JsonBody<StartS3>,
+) -> Result<(StatusCode, Json<S3Service>)> {
+    let started = complete(async move { services.objects.start(&pool, request).await }).await?;
+    Ok((StatusCode::CREATED, Json(started)))
+}
+
+pub(super) async fn stop(
+    State(services): State<Arc<Services>>,
+    PathParameters(pool): PathParameters<String>,
+) -> Result<StatusCode> {
+    complete(async move { services.objects.stop(&pool).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn buckets(
+    State(services): State<Arc<Services>>,
+    PathParameters(pool): PathParameters<String>,
+) -> Result<Json<Vec<Bucket>>> {
+    Ok(Json(services.objects.buckets(&pool).await?))
+}
+
+pub(super) async fn bucket(
+    State(services): State<Arc<Services>>,
+    PathParameters((pool, bucket)): PathParameters<(String, String)>,
+) -> Result<Json<Bucket>> {
+    Ok(Json(services.objects.bucket(&pool, &bucket).await?))
+}
+
+pub(super) async fn create_bucket(
+    State(services): State<Arc<Services>>,
+    PathParameters(pool): PathParameters<String>,
+    JsonBody(request): JsonBody<CreateBucket>,
+) -> Result<(StatusCode, Json<Bucket>)> {
+    Ok((StatusCode::CREATED, Json(services.objects.create_bucket(&pool, &request.name).await?)))
+}
+
+pub(super) async fn delete_bucket(
+    State(services): State<Arc<Services>>,
+    PathParameters((pool, bucket)): PathParameters<(String, String)>,
+) -> Result<StatusCode> {
+    services.objects.delete_bucket(&pool, &bucket).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn keys(State(services): State<Arc<Services>>) -> Json<Vec<AccessKey>> {
+    Json(services.objects.keys.list())
+}
+
+pub(super) async fn create_key(
+    State(services): State<Arc<Services>>,
+) -> Result<(StatusCode, Json<AccessKey>)> {
+    let keys = services.objects.keys.clone();
+    let created = blocking(move || keys.create()).await??;
+    tracing::info!(access_key = created.access_key, "access key created");
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+pub(super) async fn delete_key(
+    State(services): State<Arc<Services>>,
+    PathParameters(key): PathParameters<String>,
+) -> Result<StatusCode> {
+    let keys = services.objects.keys.clone();
+    blocking(move || keys.delete(&key)).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Runs work to completion even if the client disconnects, which would leave a service half made.
+async fn complete<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let bug = |panic| Error::new(ErrorKind::Internal, format!("the daemon panicked: {panic}"));
+    tokio::spawn(work).await.map_err(bug)?
+}

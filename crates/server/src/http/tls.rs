@@ -1,0 +1,172 @@
+//! HTTPS listeners.
+//!
+//! Invariants: a client that does not complete the TLS handshake occupies a place for ten seconds
+//! at most and delays no other client; the number of connections is bounded.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::serve::Listener;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::bind::{bind_tcp, bound_addresses};
+use super::certificate::CertificateStore;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Most connections of all remote clients, those in the handshake included.
+const CONNECTIONS_MAX: usize = 1000;
+/// Longest time of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failure to accept a connection, such as a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Interval at which changes of the certificate's files are looked for.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Bound addresses for HTTPS.
+pub(crate) struct RemoteSockets(Vec<TcpListener>);
+
+impl RemoteSockets {
+    /// Binds the addresses.
+    ///
+    /// # Errors
+    /// When an address cannot be bound.
+    pub(crate) async fn bind(addresses: &[SocketAddr]) -> Result<Self> {
+        Ok(Self(bind_tcp(addresses, "the API", "--api-listen").await?))
+    }
+
+    /// Returns the addresses with their ports.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        bound_addresses(&self.0)
+    }
+
+    /// Returns the listeners, which use the certificate and look for its changes.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(crate) fn listen(self, certificate: &Arc<CertificateStore>) -> Result<Vec<TlsListener>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot set up TLS: {error}")))?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(certificate.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let reloaded = certificate.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RELOAD_INTERVAL).await;
+                reloaded.reload();
+            }
+        });
+        let listener = |tcp| TlsListener::new(tcp, acceptor.clone(), places.clone());
+        Ok(self.0.into_iter().map(listener).collect())
+    }
+}
+
+/// A listener that returns connections after the TLS handshake.
+pub(crate) struct TlsListener {
+    accepted: mpsc::Receiver<(TlsConnection, SocketAddr)>,
+    address: io::Result<SocketAddr>,
+}
+
+impl TlsListener {
+    fn new(listener: TcpListener, acceptor: TlsAcceptor, places: Arc<Semaphore>) -> Self {
+        let (sender, accepted) = mpsc::channel(1);
+        let address = listener.local_addr();
+        tokio::spawn(accept_all(listener, acceptor, places, sender));
+        Self { accepted, address }
+    }
+}
+
+/// Accepts connections until the listener is dropped.
+async fn accept_all(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    places: Arc<Semaphore>,
+    sender: mpsc::Sender<(TlsConnection, SocketAddr)>,
+) {
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = places.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = sender.closed() => return,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (handshake, sender) = (acceptor.accept(stream), sender.clone());
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                Ok(Ok(stream)) => {
+                    // An error means that the server is shutting down.
+                    let _ = sender.send((TlsConnection { stream, _permit: permit }, address)).await;
+                }
+                Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+                Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
+            }
+        });
+    }
+}
+
+impl Listener for TlsListener {
+    type Io = TlsConnection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TlsConnection, SocketAddr) {
+        match self.accepted.recv().await {
+            Some(accepted) => accepted,
+            // The task that accepts ends only after this listener.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.address.as_ref().copied().map_err(|error| io::Error::new(error.kind(), error.to_string()))
+    }
+}
+
+/// A TLS connection that holds one of the places for connections.
+pub(crate) struct TlsConnection {
+    stream: TlsStream<TcpStream>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for TlsConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for TlsConnection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

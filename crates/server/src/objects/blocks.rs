@@ -1,0 +1,161 @@
+//! The hidden volume of a pool as the device of its object store: blocking I/O from any thread.
+//!
+//! Requests run on the reactors of the volume's shards, in turns. Always true: a buffer belongs to
+//! one operation until that has completed.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+use engine::{AttachedVolume, ErrorKind};
+use object::BlockVolume;
+use reactor::{Buffer, Handle, Reactor};
+
+use crate::error::{Error, ErrorKind as Kind, Result};
+
+/// The alignment of reads in bytes.
+const BLOCK: u64 = 4096;
+/// The largest write of one operation in bytes.
+const WRITE_MAX: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct PoolBlocks {
+    volume: engine::Volume,
+    attached: Vec<Handle<AttachedVolume>>,
+    next: AtomicUsize,
+}
+
+impl fmt::Debug for PoolBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolBlocks").field("volume", &self.volume.name()).finish_non_exhaustive()
+    }
+}
+
+impl PoolBlocks {
+    /// Attaches a volume to its reactors.
+    ///
+    /// # Errors
+    /// When the reactors are shut down.
+    pub(super) async fn attach(volume: engine::Volume) -> Result<Self> {
+        let mut attached = Vec::new();
+        for remote in volume.reactors() {
+            let volume = volume.clone();
+            let register =
+                move || async move { Handle::register(&Reactor::current(), Rc::new(volume.attach())) };
+            attached.push(remote.call(register).await?);
+        }
+        if attached.is_empty() {
+            return Err(Error::new(Kind::Internal, "the volume of objects has no reactors"));
+        }
+        Ok(Self { volume, attached, next: AtomicUsize::new(0) })
+    }
+
+    /// Begins an operation on the next reactor. Its result is sent to `sender`.
+    fn begin<T, F>(
+        &self,
+        sender: Sender<io::Result<T>>,
+        work: impl FnOnce(Rc<AttachedVolume>) -> F + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = engine::Result<T>> + 'static,
+    {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(handle) = self.attached.get(turn % self.attached.len().max(1)).cloned() else { return };
+        let remote = handle.remote().clone();
+        // A reactor that has shut down drops the job and the sender, which reports an error.
+        let _ = remote.post(move || {
+            let Some(volume) = handle.local() else { return };
+            let work = work(volume);
+            let task = async move {
+                // The receiver waits for the result of every operation.
+                let _ = sender.send(work.await.map_err(convert));
+            };
+            Reactor::current().spawn(task).detach();
+        });
+    }
+
+    fn run<T, F>(&self, work: impl FnOnce(Rc<AttachedVolume>) -> F + Send + 'static) -> io::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = engine::Result<T>> + 'static,
+    {
+        let (sender, receiver) = channel();
+        self.begin(sender, work);
+        receiver.recv().map_err(|_| closed())?
+    }
+}
+
+impl BlockVolume for PoolBlocks {
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let start = offset / BLOCK * BLOCK;
+        let end = (offset + into.len() as u64).next_multiple_of(BLOCK);
+        let length = usize::try_from(end - start).map_err(io::Error::other)?;
+        let buffer = self.run(move |volume| async move {
+            let buffer = Buffer::new(length);
+            volume.read(start, &buffer.span()).await?;
+            Ok(buffer)
+        })?;
+        let skip = usize::try_from(offset - start).map_err(io::Error::other)?;
+        let bytes = buffer.as_slice().get(skip..skip + into.len());
+        into.copy_from_slice(bytes.ok_or_else(closed)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let buffer = Buffer::copy_of(data);
+        self.run(move |volume| async move { volume.write(offset, &buffer.span()).await })
+    }
+
+    fn write_many(&self, writes: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
+        let (sender, receiver) = channel();
+        for (offset, data) in writes {
+            for (index, piece) in data.chunks(WRITE_MAX).enumerate() {
+                let (at, buffer) = (offset + (index * WRITE_MAX) as u64, Buffer::copy_of(piece));
+                let write =
+                    move |volume: Rc<AttachedVolume>| async move { volume.write(at, &buffer.span()).await };
+                self.begin(sender.clone(), write);
+            }
+        }
+        drop(sender);
+        // All results are awaited, also after an error: no write may be in flight when this returns.
+        let results: Vec<io::Result<()>> = receiver.iter().collect();
+        results.into_iter().collect()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.run(|volume| async move { volume.flush().await })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.run(move |volume| async move { volume.discard(offset, length).await })
+    }
+}
+
+impl Drop for PoolBlocks {
+    fn drop(&mut self) {
+        for handle in self.attached.drain(..) {
+            let remote = handle.remote().clone();
+            // A reactor that has shut down has dropped its objects.
+            let _ = remote.post(move || handle.unregister());
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the pool was closed")
+}
+
+fn convert(error: engine::Error) -> io::Error {
+    let kind = match error.kind() {
+        ErrorKind::NoSpace => io::ErrorKind::StorageFull,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}

@@ -1,0 +1,277 @@
+//! The access keys of S3 clients.
+//!
+//! Secrets are encrypted with AES-256-GCM by a key in a file of its own. Always true: a secret is
+//! shown once, when it is created; the files are readable by the owner only, and are replaced as a
+//! whole. Secrets are never logged.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use aes_gcm::aead::{Aead, KeyInit, Payload};
+use aes_gcm::{Aes256Gcm, Nonce};
+use s3::KeyStore;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::request::shown;
+use api::types::AccessKey;
+
+const FILE: &str = "s3-keys.json";
+const KEY_FILE: &str = "s3-keys.key";
+const VERSION: u32 = 1;
+/// The largest number of keys.
+const KEYS_MAX: usize = 10_000;
+/// The characters of access keys and secrets: 32, so that a byte gives one without bias.
+const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/// The lengths of access keys and secrets in characters; a character has 5 bits.
+const ACCESS_KEY_LENGTH: usize = 20;
+const SECRET_LENGTH: usize = 40;
+
+/// See the module.
+pub(crate) struct KeyFile {
+    directory: PathBuf,
+    keys: Mutex<BTreeMap<String, OpenKey>>,
+}
+
+/// A decrypted key.
+#[derive(Clone)]
+struct OpenKey {
+    created: u64,
+    secret: String,
+}
+
+/// The contents of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKeys {
+    version: u32,
+    keys: Vec<StoredKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKey {
+    access_key: String,
+    created: u64,
+    /// Nonce and encrypted secret in hexadecimal digits.
+    nonce: String,
+    secret: String,
+}
+
+impl KeyFile {
+    /// Reads the keys of a state directory.
+    ///
+    /// # Errors
+    /// When a file cannot be read or decrypted.
+    pub(crate) fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join(FILE);
+        let mut keys = BTreeMap::new();
+        if let Some(bytes) = read_optional(&path)? {
+            let stored: StoredKeys =
+                serde_json::from_slice(&bytes).map_err(|error| damaged(&path, &error.to_string()))?;
+            if stored.version != VERSION {
+                return Err(damaged(&path, "another release of Gabion wrote it"));
+            }
+            let cipher = cipher(directory, false)?;
+            for key in stored.keys {
+                let secret = decrypt(&cipher, &key).ok_or_else(|| damaged(&path, "a secret is damaged"))?;
+                keys.insert(key.access_key, OpenKey { created: key.created, secret });
+            }
+        }
+        Ok(Self { directory: directory.to_owned(), keys: Mutex::new(keys) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the keys without their secrets.
+    pub(crate) fn list(&self) -> Vec<AccessKey> {
+        let describe = |(name, key): (&String, &OpenKey)| AccessKey {
+            access_key: name.clone(),
+            created: key.created,
+            secret: None,
+        };
+        self.lock().iter().map(describe).collect()
+    }
+
+    /// Creates a key. Returns it with its secret.
+    ///
+    /// # Errors
+    /// When there are too many keys; when the files cannot be written.
+    pub(crate) fn create(&self) -> Result<AccessKey> {
+        let mut keys = self.lock();
+        if keys.len() >= KEYS_MAX {
+            return Err(Error::new(ErrorKind::Invalid, format!("there are {KEYS_MAX} access keys already")));
+        }
+        let (access_key, secret) = (random_text(ACCESS_KEY_LENGTH)?, random_text(SECRET_LENGTH)?);
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let created = since.map_or(0, |since| since.as_secs());
+        let mut changed = keys.clone();
+        changed.insert(access_key.clone(), OpenKey { created, secret: secret.clone() });
+        self.write(&changed)?;
+        *keys = changed;
+        Ok(AccessKey { access_key, created, secret: Some(secret) })
+    }
+
+    /// Deletes a key. Requests with it fail from then on.
+    ///
+    /// # Errors
+    /// `NotFound`; when the file cannot be written.
+    pub(crate) fn delete(&self, access_key: &str) -> Result<()> {
+        let mut keys = self.lock();
+        let mut changed = keys.clone();
+        if changed.remove(access_key).is_none() {
+            let message = format!("there is no access key '{}'", shown(access_key));
+            return Err(Error::new(ErrorKind::NotFound, message).hint("'gabion key list' lists the keys"));
+        }
+        self.write(&changed)?;
+        *keys = changed;
+        Ok(())
+    }
+
+    fn write(&self, keys: &BTreeMap<String, OpenKey>) -> Result<()> {
+        let cipher = cipher(&self.directory, true)?;
+        let stored = keys.iter().map(|(access_key, key)| encrypt(&cipher, access_key, key));
+        let stored = StoredKeys { version: VERSION, keys: stored.collect::<Result<_>>()? };
+        let path = self.directory.join(FILE);
+        let bytes = serde_json::to_vec(&stored).map_err(|error| damaged(&path, &error.to_string()))?;
+        replace(&path, &bytes).map_err(|error| unwritable(&path, &error))
+    }
+}
+
+impl KeyStore for KeyFile {
+    fn secret(&self, access_key: &str) -> Option<String> {
+        self.lock().get(access_key).map(|key| key.secret.clone())
+    }
+}
+
+/// Returns the cipher of the key file. Creates the file if `create` is set.
+fn cipher(directory: &Path, create: bool) -> Result<Aes256Gcm> {
+    let path = directory.join(KEY_FILE);
+    let key = match read_optional(&path)? {
+        Some(key) => key,
+        None if create => {
+            let mut key = vec![0; 32];
+            fill_random(&mut key)?;
+            replace(&path, &key).map_err(|error| unwritable(&path, &error))?;
+            key
+        }
+        None => return Err(damaged(&path, "the key file is missing; the secrets cannot be read without it")),
+    };
+    Aes256Gcm::new_from_slice(&key).map_err(|_| damaged(&path, "it has not 32 bytes"))
+}
+
+fn encrypt(cipher: &Aes256Gcm, access_key: &str, key: &OpenKey) -> Result<StoredKey> {
+    let mut nonce = [0; 12];
+    fill_random(&mut nonce)?;
+    let payload = Payload { msg: key.secret.as_bytes(), aad: access_key.as_bytes() };
+    let secret = cipher.encrypt(Nonce::from_slice(&nonce), payload);
+    let secret = secret.map_err(|_| Error::new(ErrorKind::Internal, "cannot encrypt a secret"))?;
+    Ok(StoredKey {
+        access_key: access_key.to_owned(),
+        created: key.created,
+        nonce: hex(&nonce),
+        secret: hex(&secret),
+    })
+}
+
+fn decrypt(cipher: &Aes256Gcm, key: &StoredKey) -> Option<String> {
+    let (nonce, secret) = (unhex(&key.nonce)?, unhex(&key.secret)?);
+    let nonce: [u8; 12] = nonce.try_into().ok()?;
+    let payload = Payload { msg: &secret, aad: key.access_key.as_bytes() };
+    String::from_utf8(cipher.decrypt(Nonce::from_slice(&nonce), payload).ok()?).ok()
+}
+
+fn fill_random(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes)
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("no random numbers: {error}")))
+}
+
+fn random_text(length: usize) -> Result<String> {
+    let mut bytes = vec![0; length];
+    fill_random(&mut bytes)?;
+    let character = |byte: &u8| ALPHABET.get(usize::from(byte % 32)).map_or('A', |byte| char::from(*byte));
+    Ok(bytes.iter().map(character).collect())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = (0..text.len()).step_by(2).map(|at| text.get(at..at + 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+/// Replaces a file: after a crash it has the old or the new contents.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn damaged(path: &Path, reason: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{} cannot be used: {reason}", path.display()))
+        .hint("restore the file from a backup, or remove it to begin without access keys")
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn secrets_survive_a_restart_encrypted() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyFile::open(directory.path()).unwrap();
+        let created = keys.create().unwrap();
+        let secret = created.secret.unwrap();
+        assert_eq!(keys.list().len(), 1);
+        assert!(keys.list().iter().all(|key| key.secret.is_none()));
+        let again = KeyFile::open(directory.path()).unwrap();
+        assert_eq!(again.secret(&created.access_key).unwrap(), secret);
+        for file in [FILE, KEY_FILE] {
+            let path = directory.path().join(file);
+            let text = std::fs::read(&path).unwrap();
+            assert!(!text.windows(secret.len()).any(|part| part == secret.as_bytes()), "{file}");
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        again.delete(&created.access_key).unwrap();
+        assert_eq!(again.delete(&created.access_key).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(KeyFile::open(directory.path()).unwrap().list().is_empty());
+    }
+
+    #[test]
+    fn secrets_of_another_key_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        KeyFile::open(directory.path()).unwrap().create().unwrap();
+        std::fs::write(directory.path().join(KEY_FILE), [7; 32]).unwrap();
+        assert_eq!(KeyFile::open(directory.path()).err().unwrap().kind(), ErrorKind::Corrupt);
+    }
+}

@@ -1,0 +1,323 @@
+//! S3 on pools: which pools serve objects, and the stores of those that do.
+//!
+//! Always true: a pool that serves S3 is persisted; its service starts again with the pool. The
+//! store is closed before its pool. Must not know: the S3 protocol, how objects are stored.
+
+mod blocks;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use object::{BucketInfo, Change, ObjectError, ObjectErrorKind, ObjectStore, StoreOptions, VolumeStore};
+use s3::{S3Options, S3Server};
+
+use crate::blocking::blocking;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pools::{OBJECTS_VOLUME, Pools};
+use crate::request::shown;
+use crate::state::{S3Record, State};
+use api::types::{Bucket, CreateVolume, S3Service, S3State, StartS3};
+use blocks::PoolBlocks;
+pub(crate) use keys::KeyFile;
+
+/// The size of the hidden volume: addresses, not space.
+const VOLUME_SIZE: u64 = 1 << 46;
+const VOLUME_SECTOR: u32 = 4096;
+/// The region of clients that the user does not choose.
+const REGION: &str = "us-east-1";
+
+/// See the module.
+pub(crate) struct ObjectServices {
+    pools: Arc<Pools>,
+    state: Arc<State>,
+    pub(crate) keys: Arc<KeyFile>,
+    services: Mutex<BTreeMap<String, ServiceEntry>>,
+    /// Held while a service is started or stopped.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// The service of a pool.
+#[derive(Clone)]
+struct ServiceEntry {
+    record: S3Record,
+    /// The running service, or the reason why it does not run.
+    running: Result<Arc<RunningService>>,
+}
+
+/// A running service. The server stops before the store closes.
+struct RunningService {
+    server: S3Server,
+    store: Arc<VolumeStore>,
+}
+
+impl ObjectServices {
+    /// Returns the services of the state, which wait for their pools.
+    ///
+    /// # Errors
+    /// When the access keys cannot be read.
+    pub(crate) fn new(pools: Arc<Pools>, state: Arc<State>) -> Result<Arc<Self>> {
+        let keys = Arc::new(KeyFile::open(state.directory())?);
+        let waiting = |record| ServiceEntry { record, running: Err(waiting()) };
+        let services = state.get().s3.into_iter().map(|(pool, record)| (pool, waiting(record))).collect();
+        let (services, changing) = (Mutex::new(services), tokio::sync::Mutex::default());
+        Ok(Arc::new(Self { pools, state, keys, services, changing }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceEntry>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the services of all pools.
+    pub(crate) fn list(&self) -> Vec<S3Service> {
+        self.lock().iter().map(|(pool, entry)| describe(pool, entry)).collect()
+    }
+
+    /// Starts S3 on a pool.
+    ///
+    /// # Errors
+    /// `Busy` if it is started; when the pool is not open, or the address is in use.
+    pub(crate) async fn start(&self, pool: &str, request: StartS3) -> Result<S3Service> {
+        let _changing = self.changing.lock().await;
+        if self.lock().contains_key(pool) {
+            let message = format!("S3 on pool '{pool}' is started already");
+            return Err(Error::new(ErrorKind::Busy, message)
+                .hint(format!("'gabion s3 stop {pool}' stops it; 'gabion s3 status' shows its address")));
+        }
+        self.state.check_writable()?;
+        let listen: SocketAddr = request.listen.parse().map_err(|_| {
+            let message = format!("'{}' is not an address", shown(&request.listen));
+            Error::new(ErrorKind::Invalid, message).hint("write ADDRESS:PORT, for example 127.0.0.1:9000")
+        })?;
+        let region = request.region.unwrap_or_else(|| REGION.to_owned());
+        let mut record = S3Record { listen: listen.to_string(), region };
+        let running = self.run(pool, &record).await?;
+        // With port 0, the same port is used again after a restart.
+        record.listen = running.server.address().to_string();
+        let persisted = record.clone();
+        if let Err(error) = self.state.update(|state| drop(state.s3.insert(pool.to_owned(), persisted))) {
+            drop_service(running).await;
+            return Err(error);
+        }
+        let entry = ServiceEntry { record, running: Ok(running) };
+        let service = describe(pool, &entry);
+        tracing::info!(pool, listen = service.listen, "S3 started");
+        self.lock().insert(pool.to_owned(), entry);
+        Ok(service)
+    }
+
+    /// Opens the store and the server of a pool.
+    async fn run(&self, pool: &str, record: &S3Record) -> Result<Arc<RunningService>> {
+        let listener = TcpListener::bind(&record.listen).map_err(|error| {
+            let kind = match error.kind() {
+                std::io::ErrorKind::AddrInUse => ErrorKind::Busy,
+                std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+                _ => ErrorKind::Invalid,
+            };
+            Error::new(kind, format!("cannot listen on {}: {error}", record.listen))
+                .hint("choose another address with --listen")
+        })?;
+        let volume = match self.pools.open_volume(pool, OBJECTS_VOLUME).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let create = CreateVolume {
+                    name: OBJECTS_VOLUME.to_owned(),
+                    size: VOLUME_SIZE,
+                    sector: Some(VOLUME_SECTOR),
+                    thick: false,
+                    shards: None,
+                };
+                self.pools.create_volume(pool, create).await?;
+                self.pools.open_volume(pool, OBJECTS_VOLUME).await?
+            }
+            other => other?,
+        };
+        let blocks = Arc::new(PoolBlocks::attach(volume).await?);
+        let opened = blocking(move || VolumeStore::open(blocks, StoreOptions::default())).await?;
+        let store = Arc::new(opened.map_err(convert)?);
+        let options = S3Options { region: record.region.clone(), ..S3Options::default() };
+        let server = S3Server::start(listener, store.clone(), self.keys.clone(), &options);
+        match server {
+            Ok(server) => Ok(Arc::new(RunningService { server, store })),
+            Err(error) => {
+                blocking(move || drop(store)).await?;
+                Err(Error::new(ErrorKind::Internal, format!("cannot start the S3 server: {error}")))
+            }
+        }
+    }
+
+    /// Stops S3 on a pool. Its objects stay.
+    ///
+    /// # Errors
+    /// `NotFound`; when the state cannot be persisted.
+    pub(crate) async fn stop(&self, pool: &str) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let entry = self.lock().get(pool).cloned().ok_or_else(|| not_started(pool))?;
+        self.state.update(|state| drop(state.s3.remove(pool)))?;
+        self.lock().remove(pool);
+        if let Ok(running) = entry.running {
+            drop_service(running).await;
+        }
+        tracing::info!(pool, "S3 stopped");
+        Ok(())
+    }
+
+    /// Starts the service of a pool that has been opened, if it has one.
+    pub(crate) async fn activate(&self, pool: &str) {
+        let _changing = self.changing.lock().await;
+        let Some(entry) = self.lock().get(pool).cloned().filter(|entry| entry.running.is_err()) else {
+            return;
+        };
+        let running = self.run(pool, &entry.record).await;
+        if let Err(error) = &running {
+            tracing::error!(pool, %error, "S3 is not available");
+        }
+        self.lock().insert(pool.to_owned(), ServiceEntry { record: entry.record, running });
+    }
+
+    /// Stops the service of a pool that is to be closed.
+    pub(crate) async fn deactivate(&self, pool: &str) {
+        let _changing = self.changing.lock().await;
+        let before =
+            self.lock().get_mut(pool).map(|entry| std::mem::replace(&mut entry.running, Err(waiting())));
+        if let Some(Ok(running)) = before {
+            drop_service(running).await;
+        }
+    }
+
+    /// Forgets the service of a pool that does not exist any more.
+    pub(crate) fn forget(&self, pool: &str) {
+        self.lock().remove(pool);
+    }
+
+    /// Stops all services, before the pools are closed.
+    pub(crate) async fn shut_down(&self) {
+        let pools: Vec<String> = self.lock().keys().cloned().collect();
+        for pool in pools {
+            self.deactivate(&pool).await;
+        }
+    }
+
+    /// Refuses to destroy a pool that serves S3.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(crate) fn check_stopped(&self, pool: &str) -> Result<()> {
+        if !self.lock().contains_key(pool) {
+            return Ok(());
+        }
+        let message = format!("pool '{pool}' serves S3");
+        Err(Error::new(ErrorKind::Busy, message).hint(format!("'gabion s3 stop {pool}' stops it")))
+    }
+
+    fn store(&self, pool: &str) -> Result<Arc<RunningService>> {
+        let entry = self.lock().get(pool).cloned().ok_or_else(|| not_started(pool))?;
+        entry.running
+    }
+
+    /// Returns the buckets of a pool by name.
+    ///
+    /// # Errors
+    /// When S3 does not run on the pool.
+    pub(crate) async fn buckets(&self, pool: &str) -> Result<Vec<Bucket>> {
+        let running = self.store(pool)?;
+        let buckets = blocking(move || running.store.buckets()).await?.map_err(convert)?;
+        Ok(buckets.into_iter().map(to_wire).collect())
+    }
+
+    /// Returns a bucket.
+    ///
+    /// # Errors
+    /// When S3 does not run on the pool, or the bucket does not exist.
+    pub(crate) async fn bucket(&self, pool: &str, name: &str) -> Result<Bucket> {
+        let (running, name) = (self.store(pool)?, name.to_owned());
+        let bucket = blocking(move || running.store.bucket(&name)).await?.map_err(convert)?;
+        Ok(to_wire(bucket))
+    }
+
+    /// Creates a bucket.
+    ///
+    /// # Errors
+    /// For an invalid name or a name in use.
+    pub(crate) async fn create_bucket(&self, pool: &str, name: &str) -> Result<Bucket> {
+        let now_ms = crate::pools::now_seconds() * 1000;
+        let change = Change::CreateBucket { name: name.to_owned(), now_ms };
+        self.store(pool)?.store.commit(change).await.map_err(convert)?;
+        self.bucket(pool, name).await
+    }
+
+    /// Deletes an empty bucket.
+    ///
+    /// # Errors
+    /// `Busy` for a bucket with objects.
+    pub(crate) async fn delete_bucket(&self, pool: &str, name: &str) -> Result<()> {
+        let change = Change::DeleteBucket { name: name.to_owned() };
+        self.store(pool)?.store.commit(change).await.map_err(convert)?;
+        Ok(())
+    }
+}
+
+/// Stops a service on a thread that may block.
+async fn drop_service(running: Arc<RunningService>) {
+    let stopped = blocking(move || {
+        match Arc::try_unwrap(running) {
+            Ok(RunningService { server, store }) => {
+                drop(server);
+                drop(store);
+            }
+            // A request of the API still uses the store and drops it.
+            Err(shared) => drop(shared),
+        }
+    });
+    if let Err(error) = stopped.await {
+        tracing::error!(%error, "S3 did not stop cleanly");
+    }
+}
+
+fn waiting() -> Error {
+    Error::new(ErrorKind::NotOpen, "its pool is not open")
+}
+
+fn not_started(pool: &str) -> Error {
+    let message = format!("S3 is not started on pool '{}'", shown(pool));
+    Error::new(ErrorKind::NotFound, message)
+        .hint(format!("'gabion s3 start {} --listen 127.0.0.1:9000' starts it", shown(pool)))
+}
+
+fn describe(pool: &str, entry: &ServiceEntry) -> S3Service {
+    let (state, reason) = match &entry.running {
+        Ok(_) => (S3State::Active, None),
+        Err(error) => (S3State::Waiting, Some(error.to_string())),
+    };
+    S3Service {
+        pool: pool.to_owned(),
+        listen: entry.record.listen.clone(),
+        region: entry.record.region.clone(),
+        state,
+        reason,
+    }
+}
+
+fn to_wire(bucket: BucketInfo) -> Bucket {
+    Bucket {
+        name: bucket.name,
+        created: bucket.created_ms / 1000,
+        objects: bucket.counters.objects,
+        versions: bucket.counters.versions,
+        bytes: bucket.counters.bytes,
+        versioning: format!("{:?}", bucket.versioning).to_lowercase(),
+    }
+}
+
+fn convert(error: ObjectError) -> Error {
+    let kind = match error.kind() {
+        ObjectErrorKind::NoSuchBucket => ErrorKind::NotFound,
+        ObjectErrorKind::BucketExists => ErrorKind::Exists,
+        ObjectErrorKind::BucketNotEmpty => ErrorKind::Busy,
+        ObjectErrorKind::Invalid => ErrorKind::Invalid,
+        ObjectErrorKind::NoSpace => ErrorKind::NoSpace,
+        ObjectErrorKind::Closed => ErrorKind::NotOpen,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, error.to_string())
+}
