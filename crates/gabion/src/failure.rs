@@ -40,7 +40,8 @@ impl std::error::Error for Usage {}
 pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let status = if error.is::<Usage>() { 2 } else { 1 };
     let vm_error = error.downcast_ref::<vm::Error>().map(to_api_error);
-    let error_value = match error.downcast_ref::<Error>().cloned().or(vm_error) {
+    let cluster_error = error.downcast_ref::<cluster::Error>().map(from_cluster);
+    let error_value = match error.downcast_ref::<Error>().cloned().or(vm_error).or(cluster_error) {
         Some(error_value) => error_value,
         None => {
             let kind = if status == 2 { ErrorKind::Invalid } else { ErrorKind::Internal };
@@ -67,6 +68,23 @@ fn to_api_error(error: &vm::Error) -> Error {
         vm::ErrorKind::Exists => ErrorKind::Exists,
         vm::ErrorKind::Busy => ErrorKind::Busy,
         vm::ErrorKind::Io | vm::ErrorKind::Qemu => ErrorKind::Io,
+    };
+    let error_value = Error::new(kind, error.to_string());
+    match error.hint_text() {
+        Some(hint) => error_value.hint(hint),
+        None => error_value,
+    }
+}
+
+/// Converts an error of a cluster operation to an API error.
+fn from_cluster(error: &cluster::Error) -> Error {
+    let kind = match error.kind() {
+        cluster::ErrorKind::Invalid => ErrorKind::Invalid,
+        cluster::ErrorKind::NotFound => ErrorKind::NotFound,
+        cluster::ErrorKind::Exists => ErrorKind::Exists,
+        cluster::ErrorKind::Busy | cluster::ErrorKind::Unsafe => ErrorKind::Busy,
+        cluster::ErrorKind::Unreachable => ErrorKind::Unreachable,
+        cluster::ErrorKind::Io => ErrorKind::Io,
     };
     let error_value = Error::new(kind, error.to_string());
     match error.hint_text() {

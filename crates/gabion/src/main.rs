@@ -7,6 +7,7 @@
 mod child_daemon;
 mod cli;
 mod commands;
+mod contexts;
 mod failure;
 mod image;
 mod output;

@@ -13,7 +13,7 @@ use std::process::Command;
 use project::{files, read, root, sources};
 
 /// Pages with references to the code.
-const PAGES: [&str; 21] = [
+const PAGES: [&str; 23] = [
     "README.md",
     "docs/README.md",
     "docs/api.md",
@@ -27,11 +27,13 @@ const PAGES: [&str; 21] = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/benchmark.md",
+    "docs/cluster.md",
     "docs/decisions.md",
     "docs/drives.md",
     "docs/exports.md",
     "docs/format.md",
     "docs/invariants.md",
+    "docs/kubernetes.md",
     "docs/salvage.md",
     "docs/testing.md",
     "docs/vm.md",
@@ -63,7 +65,7 @@ fn words() -> BTreeSet<String> {
     words
 }
 
-/// Returns true for the path of a project file. Names with angle brackets or capitals are
+/// Returns true for the path of a project file. Names with angle brackets are
 /// placeholders.
 fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);

@@ -11,15 +11,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("codec", &[]),
     ("format", &[]),
     ("reactor", &[]),
+    ("object", &[]),
+    ("s3", &["object"]),
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
-    ("export", &["reactor"]),
-    ("server", &["api", "engine", "export", "format", "reactor"]),
+    ("export", &["codec", "reactor"]),
+    ("server", &["api", "engine", "export", "format", "object", "reactor", "s3"]),
     ("bench", &["codec", "engine", "export", "format", "reactor"]),
     ("vm", &[]),
+    ("cluster", &[]),
+    ("csi", &["api"]),
     ("fuzz", &[]),
     // The NBD client of `export` copies images.
-    ("gabion", &["api", "bench", "export", "server", "vm"]),
+    ("gabion", &["api", "bench", "cluster", "csi", "export", "server", "vm"]),
     ("test-support", &[]),
 ];
 
@@ -27,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("format", &["fuzz"]),
     ("vm", &["fuzz"]),
+    ("cluster", &["test-support"]),
     ("reactor", &["test-support"]),
     ("export", &["fuzz", "test-support"]),
     ("server", &["fuzz", "test-support"]),

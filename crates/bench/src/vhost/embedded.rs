@@ -244,7 +244,7 @@ impl VhostDisk for MemoryDisk {
         self.poll
     }
 
-    fn gather(&self) -> Duration {
+    fn coalesce_delay(&self) -> Duration {
         self.poll
     }
 
@@ -279,12 +279,8 @@ impl export::Volume for ServedVolume {
         false
     }
 
-    fn expect(&self, offset: u64) {
-        self.volume.prefetch_entry(offset);
-    }
-
     fn prefetch_hint(&self, offset: u64) {
-        self.volume.prefetch_hint(offset);
+        self.volume.prefetch_entry(offset);
     }
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {

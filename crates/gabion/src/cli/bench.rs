@@ -59,11 +59,11 @@ Needs 11 GiB of memory: five drives of 2 GiB and the block map.")]
     #[command(after_long_help = "\
 Examples:
   gabion bench vhost
-  gabion bench vhost --core 0 --pool-cores 1 --proportion
+  gabion bench vhost --core 0 --pool-cores 1 --cpu-time
   gabion bench vhost --socket /run/gabion/vhost/fast/vm02.sock --only read
   gabion bench vhost --socket one.sock --against other.sock --overwrite --rounds 5 --json
   gabion bench vhost --block 64K --depth 8 --queues 4 --read-percent 50 --sequential
-  gabion bench vhost --pool-cores 0,1 --beside --disks 2 --shards 1 --block 4K    # scaling with cores
+  gabion bench vhost --pool-cores 0,1 --on-reactors --disks 2 --shards 1 --block 4K    # scaling with cores
 
 Needs 11 GiB of memory unless --socket is given: five drives of 2 GiB and the block map.")]
     Vhost(VhostArgs),
@@ -115,7 +115,7 @@ pub(crate) struct VhostArgs {
     /// Generate the load on the pool's own reactors, next to the queue that it drives, to measure
     /// scaling with cores
     #[arg(long, conflicts_with_all = ["socket", "against"])]
-    pub(crate) beside: bool,
+    pub(crate) on_reactors: bool,
     /// I/O backend of the pool on memory drives: auto, io_uring or threads (for valgrind)
     #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "socket")]
     pub(crate) io: bench::vhost::Backend,
@@ -124,7 +124,7 @@ pub(crate) struct VhostArgs {
     pub(crate) indirect: bool,
     /// Also measure the back end's CPU time at fractions of its peak load and when idle
     #[arg(long)]
-    pub(crate) proportion: bool,
+    pub(crate) cpu_time: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
 }
@@ -150,7 +150,7 @@ pub(crate) struct JobArgs {
     #[arg(long, requires = "block")]
     pub(crate) sequential: bool,
     /// Number of requests per queue and round, instead of --seconds
-    #[arg(long, value_name = "N", requires = "block", conflicts_with_all = ["seconds", "proportion"],
+    #[arg(long, value_name = "N", requires = "block", conflicts_with_all = ["seconds", "cpu_time"],
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
 }
@@ -287,10 +287,10 @@ pub(crate) struct FairnessArgs {
     /// Operations in flight of the busy volume
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: u32,
-    /// Target mean latency under contention, in percent of the uncontended latency, as 'slowdown'
+    /// Target mean latency under contention, in percent of the uncontended latency, as '--latency-target'
     /// of 'gabion serve'; 0 disables throttling
     #[arg(long, default_value_t = 200, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) slowdown: u32,
+    pub(crate) latency_target: u32,
     /// Duration of each part in each round, in seconds
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: f64,
@@ -543,7 +543,7 @@ pub(crate) struct CompareArgs {
     pub(crate) right: String,
     /// Compare runs on different drives
     #[arg(long)]
-    pub(crate) anyway: bool,
+    pub(crate) allow_different_drives: bool,
     #[command(flatten)]
     pub(crate) results_dir: ResultsArgs,
 }

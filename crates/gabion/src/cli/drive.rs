@@ -51,7 +51,7 @@ Examples:
         #[arg(long, short)]
         yes: bool,
     },
-    /// Replace a drive: add a new one and drain or rebuild the old one
+    /// Replace a drive: add a new one, then remove or rebuild the old one
     ///
     /// Waits until the old drive has left the pool and can be pulled. If the command is
     /// interrupted, the daemon continues.

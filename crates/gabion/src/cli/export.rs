@@ -1,11 +1,13 @@
 //! Arguments of `gabion export`.
 
+use std::net::{IpAddr, SocketAddr};
+
 use clap::{ArgGroup, Args, Subcommand};
 
 use api::VolumeName;
 use api::types::Protocol;
 
-/// Export volumes over NBD, vhost-user, FUSE or ublk
+/// Export volumes over NBD, vhost-user, FUSE, ublk or NVMe/TCP
 #[derive(Subcommand, Debug)]
 pub(crate) enum ExportCommand {
     Create(CreateExportArgs),
@@ -23,7 +25,7 @@ pub(crate) enum ExportCommand {
         /// Id of the export, as 'gabion export list' shows it; required if several exports match
         #[arg(long, value_name = "ID")]
         id: Option<String>,
-        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse or ublk
+        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse, ublk or nvme-tcp
         #[arg(long, value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "id")]
         protocol: Option<Protocol>,
         /// Delete the export even if this host uses it. Data that is not written back is lost
@@ -34,16 +36,30 @@ pub(crate) enum ExportCommand {
 
 /// Parses the name of a protocol.
 fn protocol(text: &str) -> Result<Protocol, String> {
-    let all = [Protocol::Nbd, Protocol::VhostUser, Protocol::Fuse, Protocol::Ublk];
+    let all = [Protocol::Nbd, Protocol::VhostUser, Protocol::Fuse, Protocol::Ublk, Protocol::NvmeTcp];
     let protocol = all.into_iter().find(|protocol| protocol.to_string() == text);
     let names: Vec<String> = all.iter().map(Protocol::to_string).collect();
     protocol.ok_or_else(|| format!("unknown protocol: give one of {}", names.join(", ")))
 }
 
+/// The port of NVMe/TCP.
+const NVME_PORT: u16 = 4420;
+
+/// Parses a TCP address, with or without a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, NVME_PORT)));
+    let address: SocketAddr =
+        with_port.map_err(|_| format!("'{text}' is not an address, as in 10.0.0.1:4420"))?;
+    match address.port() {
+        0 => Err(format!("'{text}' has no port: the usual port is {NVME_PORT}")),
+        _ => Ok(address),
+    }
+}
+
 /// Export a volume or snapshot
 #[derive(Args, Debug)]
 #[command(
-    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse", "ublk"])),
+    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse", "ublk", "nvme_tcp"])),
     after_long_help = "\
 Examples:
   gabion export create fast/vm01 --nbd
@@ -64,7 +80,12 @@ Examples:
 
   # A block device of this host; its I/O waits while the daemon restarts
   gabion export create fast/db --ublk
-  mkfs.ext4 /run/gabion/ublk/fast/db && mount -o discard /run/gabion/ublk/fast/db /mnt"
+  mkfs.ext4 /run/gabion/ublk/fast/db && mount -o discard /run/gabion/ublk/fast/db /mnt
+
+  # A disk for another host, over the network. The printed command connects that host; it finds the
+  # disk also by 'nvme discover -t tcp -a 10.0.0.1 -s 4420'
+  gabion export create fast/vm03 --nvme-tcp --listen 10.0.0.1:4420 \\
+      --host nqn.2014-08.org.nvmexpress:uuid:0d1c9fe6-4f3c-4a5b-9d7e-0f3c1b2a4d5e"
 )]
 pub(crate) struct CreateExportArgs {
     /// Name of the volume
@@ -83,6 +104,9 @@ pub(crate) struct CreateExportArgs {
     /// Export as a block device /dev/ublkbN. Needs Linux 6.5 or newer with ublk
     #[arg(long)]
     pub(crate) ublk: bool,
+    /// Export as a namespace of an NVMe subsystem over TCP, for hosts on the network
+    #[arg(long)]
+    pub(crate) nvme_tcp: bool,
     /// Reject writes
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -92,10 +116,25 @@ pub(crate) struct CreateExportArgs {
     #[arg(long)]
     pub(crate) shared: bool,
     /// Number of queues, 1 to 64 [default: 64 for --vhost-user, one per reactor thread for --ublk]
-    #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse", "nvme_tcp"])]
     pub(crate) queues: Option<u16>,
     /// Reactor threads that serve the queues of --vhost-user or --ublk, numbered from 0, as in 0,2
     /// [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse"])]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse", "nvme_tcp"])]
     pub(crate) reactors: Vec<u32>,
+    /// TCP addresses of --nvme-tcp, as in 10.0.0.1:4420; the port may be omitted
+    /// [default: nvme.listen of the daemon's configuration]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = address, requires = "nvme_tcp")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Name (NQN) of the subsystem of --nvme-tcp; exports with the same name are namespaces of one
+    /// subsystem [default: derived from the identity of the volume]
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
+    pub(crate) subsystem: Option<String>,
+    /// Id of the namespace of --nvme-tcp within its subsystem [default: 1]
+    #[arg(long, value_name = "N", requires = "nvme_tcp")]
+    pub(crate) namespace: Option<u32>,
+    /// Names (NQNs) of the hosts that may use --nvme-tcp; on Linux in /etc/nvme/hostnqn [default:
+    /// all hosts]
+    #[arg(long, value_name = "NQN", value_delimiter = ',', requires = "nvme_tcp")]
+    pub(crate) host: Vec<String>,
 }

@@ -1,13 +1,19 @@
 //! The command line: commands, flags and help texts.
 
 mod bench;
+mod cluster;
+mod context;
+mod csi;
 mod drive;
 mod export;
 mod lab;
+mod objects;
+mod operation;
 mod pool;
 mod quickstart;
 mod salvage;
 mod serve;
+mod token;
 mod vm;
 mod volume;
 
@@ -20,15 +26,24 @@ pub(crate) use bench::{
     PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs,
     VhostArgs,
 };
+pub(crate) use cluster::{
+    ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs, PrepareArgs,
+    RemoveArgs,
+};
+pub(crate) use context::ContextCommand;
+pub(crate) use csi::CsiArgs;
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};
+pub(crate) use objects::{BucketCommand, KeyCommand, S3Command};
+pub(crate) use operation::OperationCommand;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
+pub(crate) use token::{CreateTokenArgs, TokenCommand};
 pub(crate) use vm::{CreateVmArgs, DiskSpec, TemplateCommand, VmCommand};
-pub(crate) use volume::{ExportImageArgs, ImportArgs, Limit, QosArgs, VolumeCommand};
+pub(crate) use volume::{ExportImageArgs, ImageFormatArg, ImportArgs, Limit, QosArgs, VolumeCommand};
 
 /// Software-defined storage: pools the drives of a server and exports volumes.
 #[derive(Parser, Debug)]
@@ -88,12 +103,36 @@ pub(crate) struct Global {
     /// else /run/gabion/gabion.sock for root and $XDG_RUNTIME_DIR/gabion.sock for other users]
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Print less: nothing for changes, only names for lists
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+}
+
+/// Options that select a remote daemon.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct RemoteArgs {
+    /// Remote daemon: https://HOST[:PORT], with port 9188 by default [env: GABION_SERVER]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    pub(crate) server: Option<String>,
+    /// File with the token for the remote daemon [env: GABION_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// File with the certificates (PEM) of the authorities that the remote daemon's certificate is
+    /// verified with [env: GABION_CA_FILE] [default: those of the system]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "fingerprint")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// SHA-256 fingerprint of the remote daemon's certificate [env: GABION_FINGERPRINT]
+    #[arg(long, global = true, value_name = "HEX")]
+    pub(crate) fingerprint: Option<String>,
+    /// Named context (see 'gabion context'); 'local' for the daemon of this host
+    /// [env: GABION_CONTEXT]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with_all = ["server", "socket"])]
+    pub(crate) context: Option<String>,
 }
 
 /// The commands.
@@ -110,7 +149,30 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Export(ExportCommand),
     #[command(subcommand)]
+    S3(S3Command),
+    #[command(subcommand)]
+    Bucket(BucketCommand),
+    #[command(subcommand)]
+    Key(KeyCommand),
+    #[command(subcommand)]
+    Operation(OperationCommand),
+    #[command(subcommand)]
     Vm(VmCommand),
+    #[command(subcommand)]
+    Token(TokenCommand),
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Show the requests that changed something, with their clients and results
+    #[command(after_long_help = "\
+Examples:
+  gabion audit
+  gabion audit --last 20 --json")]
+    Audit {
+        /// Number of requests, the newest
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        last: usize,
+    },
+    Csi(CsiArgs),
     /// Verify all data of a closed pool, without writing
     ///
     /// Reads and verifies everything that the pool stores: checksums, parity, log records and
@@ -141,11 +203,19 @@ Exit status:
     Bench(BenchCommand),
     #[command(subcommand)]
     Lab(LabCommand),
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Print a page of the reference documentation as Markdown
     #[command(hide = true)]
     Reference {
         /// Page
         page: ReferencePage,
+    },
+    /// Write the manual pages of all commands into a directory
+    #[command(hide = true)]
+    ManualPages {
+        /// Directory
+        directory: PathBuf,
     },
     /// Print the versions of the program, the API and the on-disk format
     Version,

@@ -23,7 +23,7 @@ Examples:
   gabion salvage --drives /dev/nvme{0..4}n1 --volume vm01 --output vm01.img   # a sparse raw image
   gabion salvage --drives /dev/nvme{0..4}n1 --all --output /mnt/rescue        # an image of each
   gabion salvage --drives /dev/nvme{0..4}n1 --nbd /run/rescue.sock            # read-only NBD exports
-  qemu-img convert --salvage -O qcow2 'nbd+unix:///fast/vm01?socket=/run/rescue.sock' vm01.qcow2
+  qemu-img convert -f raw --salvage -O qcow2 'nbd+unix:///fast/vm01?socket=/run/rescue.sock' vm01.qcow2
 
 Exit status:
   0  all data is readable, or was read

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use api::Size;
+use api::types::ImageFormat;
 use clap::{Args, Subcommand};
 
-use crate::image::Format;
 use api::VolumeName;
 
 /// Create, list, resize, limit, snapshot, copy and delete volumes
@@ -127,7 +127,7 @@ Examples:
         /// Snapshot
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         snapshot: VolumeName,
-        /// Roll back even if the volume is exported
+        /// Roll back even if the volume is exported; implies --yes
         #[arg(long)]
         force: bool,
         /// Do not ask for confirmation
@@ -230,17 +230,36 @@ pub(crate) struct ExportImageArgs {
     pub(crate) file: PathBuf,
     /// Image format [default: qcow2 for *.qcow2, else raw]
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<ImageFormatArg>,
     /// Replace an existing file after the new image is complete
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// A format of image files, as an argument.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageFormatArg {
+    /// The bytes of the disk, with holes
+    Raw,
+    /// QEMU's format; needs qemu-img on the server
+    Qcow2,
+}
+
+impl ImageFormatArg {
+    /// Returns the format as the API has it.
+    pub(crate) fn to_wire(self) -> ImageFormat {
+        match self {
+            Self::Raw => ImageFormat::Raw,
+            Self::Qcow2 => ImageFormat::Qcow2,
+        }
+    }
 }
 
 /// Create a volume from an image file
 ///
 /// Holes and zeros of the image take no space in the volume. On success, all data is durable; on
 /// failure or interruption, the volume is deleted. Images that reference other files (a backing or
-/// data file) are refused. The data is copied over NBD, which the daemon must serve.
+/// data file) are refused. The daemon reads the file: its user needs permission for that.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -258,7 +277,7 @@ pub(crate) struct ImportArgs {
     pub(crate) file: PathBuf,
     /// Image format [default: detected from the first bytes]
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<ImageFormatArg>,
     /// Size of the volume, at least that of the image [default: that of the image]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,

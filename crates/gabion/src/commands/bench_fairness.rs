@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, arguments: &FairnessArgs) -> Result<ExitReaso
         drive_bytes: arguments.drive_size.0,
         volume_bytes: arguments.volume.0,
         depth: arguments.depth,
-        slowdown: arguments.slowdown,
+        slowdown: arguments.latency_target,
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };

@@ -85,10 +85,10 @@ fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
         drive_bytes: usize::try_from(arguments.drive_size.0).unwrap_or(usize::MAX),
         disks: arguments.disks,
         shards: arguments.shards,
-        beside: arguments.beside,
+        beside: arguments.on_reactors,
         io: arguments.io,
         indirect: arguments.indirect,
-        proportion: arguments.proportion,
+        proportion: arguments.cpu_time,
     })
 }
 

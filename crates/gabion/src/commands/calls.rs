@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use api::VolumeName;
-use api::types::{CreateExport, DeleteExportQuery, Export, Protocol};
+use api::types::{CreateExport, DeleteExportQuery, Export, NetworkOptions, Protocol};
 
 use super::CommandContext;
 use crate::progress::follow;
@@ -25,8 +25,16 @@ impl CommandContext {
     pub(crate) async fn export(&self, name: &VolumeName, options: ExportOptions) -> Result<Export> {
         let ExportOptions { protocol, read_only, reactors } = options;
         let VolumeName { pool, volume } = name.clone();
-        let request =
-            CreateExport { pool, volume, protocol, read_only, shared: false, queues: None, reactors };
+        let request = CreateExport {
+            pool,
+            volume,
+            protocol,
+            read_only,
+            shared: false,
+            queues: None,
+            reactors,
+            network: NetworkOptions::default(),
+        };
         Ok(self.client.create_export(&request).await?)
     }
 

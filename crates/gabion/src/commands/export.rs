@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use api::VolumeName;
-use api::types::{CreateExport, DeleteExportQuery, Protocol};
+use api::types::{CreateExport, DeleteExportQuery, NetworkOptions, Protocol};
 
 use super::CommandContext;
 use crate::cli::{CreateExportArgs, ExportCommand};
@@ -26,18 +26,21 @@ pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<
 }
 
 async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<ExitReason> {
-    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, read_only, shared, queues, reactors } =
+    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, nvme_tcp, .. } = arguments;
+    let CreateExportArgs { read_only, shared, queues, reactors, listen, subsystem, namespace, host, .. } =
         arguments;
     let VolumeName { pool, volume } = name;
-    let protocol = match (vhost_user, fuse, ublk) {
+    let protocol = match (vhost_user, fuse, ublk, nvme_tcp) {
         (true, ..) => Protocol::VhostUser,
-        (_, true, _) => Protocol::Fuse,
-        (.., true) => Protocol::Ublk,
+        (_, true, ..) => Protocol::Fuse,
+        (_, _, true, _) => Protocol::Ublk,
+        (.., true) => Protocol::NvmeTcp,
         _ => Protocol::Nbd,
     };
-    let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors };
+    let network = NetworkOptions { listen, target: subsystem, unit: namespace, hosts: host };
+    let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network };
     let created = ctx.client.create_export(&request).await?;
-    ctx.done(&created, |export| export.uris.join("\n"))?;
+    ctx.done(&created, output::created_export)?;
     Ok(ExitReason::Success)
 }
 

@@ -9,18 +9,24 @@ mod bench_snapshots;
 mod bench_vhost;
 mod calls;
 mod check;
+mod cluster;
+mod context;
+mod csi;
 mod drive;
 mod events;
 mod export;
 mod identify;
-pub(crate) mod image;
+mod image;
 pub(crate) mod lab;
 mod measurement;
+mod objects;
+mod operation;
 mod pool;
 mod salvage;
 mod scrub;
 mod serve;
 mod snapshot;
+mod token;
 mod version;
 pub(crate) mod vm;
 mod volume;
@@ -57,13 +63,29 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
         Command::Volume(command) => with_daemon(&global, async |ctx| volume::run(&ctx, command).await),
         Command::Drive(command) => drive::run(&global, command),
         Command::Export(command) => with_daemon(&global, async |ctx| export::run(&ctx, command).await),
+        Command::S3(command) => with_daemon(&global, async |ctx| objects::run(&ctx, command).await),
+        Command::Bucket(command) => {
+            with_daemon(&global, async |ctx| objects::run_bucket(&ctx, command).await)
+        }
+        Command::Key(command) => with_daemon(&global, async |ctx| objects::run_key(&ctx, command).await),
+        Command::Operation(command) => with_daemon(&global, async |ctx| operation::run(&ctx, command).await),
         Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),
+        Command::Token(command) => with_daemon(&global, async |ctx| token::run(&ctx, command).await),
+        Command::Context(command) => context::run(&global, command),
+        Command::Audit { last } => with_daemon(&global, async |ctx| token::audit(&ctx, last).await),
         Command::Check { drives } => check::run(&global, &drives),
         Command::Salvage(arguments) => salvage::run(&global, arguments),
+        Command::Csi(arguments) => csi::run(&global, arguments),
         Command::Bench(command) => bench::run(&global, &command),
         Command::Lab(command) => lab::run(&global, command),
+        Command::Cluster(command) => cluster::run(&global, command),
         Command::Reference { page } => {
             print(&crate::reference::page(page))?;
+            Ok(ExitReason::Success)
+        }
+        Command::ManualPages { directory } => {
+            let written = clap_mangen::generate_to(Cli::command(), &directory);
+            written.with_context(|| format!("cannot write manual pages into {}", directory.display()))?;
             Ok(ExitReason::Success)
         }
         Command::Version => version::run(&global),
@@ -80,8 +102,7 @@ fn with_daemon<F: Future<Output = Result<ExitReason>>>(
     global: &Global,
     work: impl FnOnce(CommandContext) -> F,
 ) -> Result<ExitReason> {
-    let socket = serve::socket(global);
-    let ctx = CommandContext { client: Client::unix(socket), json: global.json, quiet: global.quiet };
+    let ctx = CommandContext { client: context::client(global)?, json: global.json, quiet: global.quiet };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use api::Size;
 use api::types::{
@@ -182,8 +184,8 @@ async fn rebuild(
 }
 
 async fn destroy(ctx: &CommandContext, name: &str, yes: bool) -> Result<ExitReason> {
+    let pool = ctx.client.get_pool(name).await?;
     if !yes {
-        let pool = ctx.client.get_pool(name).await?;
         let contents = pool.space.as_ref().map_or_else(
             || "all its data".to_owned(),
             |space| format!("{} in {} volumes", Size(space.stored), space.volumes),
@@ -192,6 +194,15 @@ async fn destroy(ctx: &CommandContext, name: &str, yes: bool) -> Result<ExitReas
     }
     let started = ctx.client.destroy_pool(name).await?;
     let ended = follow(&ctx.client, started, ctx.quiet).await?;
-    ctx.done(&ended, |_| format!("pool '{name}' destroyed"))?;
+    let is_file = |path: &&str| std::path::Path::new(path).is_file();
+    let files: Vec<&str> = pool.drives.iter().map(|drive| drive.path.as_str()).filter(is_file).collect();
+    let parents = files.iter().filter_map(|file| std::path::Path::new(file).parent());
+    let directories: BTreeSet<String> = parents.map(|parent| parent.display().to_string()).collect();
+    let directories = Vec::from_iter(directories).join(", ");
+    ctx.done(&ended, |_| match files.len() {
+        0 => format!("pool '{name}' destroyed"),
+        1 => format!("pool '{name}' destroyed; 1 drive file remains in {directories}"),
+        count => format!("pool '{name}' destroyed; {count} drive files remain in {directories}"),
+    })?;
     Ok(ExitReason::Success)
 }

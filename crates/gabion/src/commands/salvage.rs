@@ -97,7 +97,12 @@ async fn write(
     interrupt: &mut Interrupt,
 ) -> Result<ExitReason> {
     let mut images: Vec<SalvagedImage> = Vec::new();
-    for (name, path) in selected(pool.report(), arguments, target)? {
+    let volumes = selected(pool.report(), arguments, target)?;
+    if volumes.is_empty() && !global.quiet {
+        eprintln!("no volume or snapshot could be recovered from pool '{}'", pool.report().pool);
+    }
+    let found_any = !volumes.is_empty();
+    for (name, path) in volumes {
         if !global.quiet {
             eprintln!("copying {name} to {}", path.display());
         }
@@ -115,7 +120,7 @@ async fn write(
         super::print(&text)?;
     }
     let whole = images.iter().all(|image| image.lost_bytes == 0 && image.stale_bytes == 0);
-    let all_found = !arguments.all || pool.report().unowned_layers == 0;
+    let all_found = found_any && (!arguments.all || pool.report().unowned_layers == 0);
     Ok(if whole && all_found { ExitReason::Success } else { ExitReason::Unhealthy })
 }
 

@@ -60,6 +60,14 @@ pub(crate) fn state_dir(global: &Global) -> PathBuf {
     configured.unwrap_or_else(|_| given().unwrap_or_else(|| Config::defaults().state_dir))
 }
 
+/// Starts the log of a service other than the daemon, with the daemon's settings.
+///
+/// # Errors
+/// For an invalid configuration.
+pub(crate) fn start_configured_log(global: &Global) -> Result<()> {
+    start_log(&load(global, &ServeArgs::default()).map_err(|error| to_user_error(&error))?)
+}
+
 fn start_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

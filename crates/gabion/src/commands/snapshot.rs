@@ -55,7 +55,7 @@ pub(super) async fn roll_back(
 ) -> Result<ExitReason> {
     let (volume, _) = split(snapshot)?;
     let effect = format!("discards all data written to {volume} since snapshot {snapshot}");
-    confirm(yes, &effect)?;
+    confirm(yes || force, &effect)?;
     let rolled_back = ctx.client.rollback_volume(snapshot, &RollbackVolume { force }).await?;
     ctx.done(&rolled_back, |_| format!("volume {volume} rolled back to {snapshot}"))?;
     Ok(ExitReason::Success)

@@ -47,7 +47,7 @@ fn percent(done: u64, size: u64) -> u64 {
 }
 
 /// Returns bytes per second.
-pub(super) fn per_second(bytes: u64, time: Duration) -> u64 {
+pub(crate) fn per_second(bytes: u64, time: Duration) -> u64 {
     let nanoseconds = time.as_nanos().max(1);
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }

@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use api::types::{ByteRange, SalvagedImage, UnreadableRange};
+use server::image::{AtomicFile, BLOCK, CHUNK, file_error, nonzero_ranges};
 use server::salvage::{ExtentState, ReadPart, Salvage};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::extents::{BLOCK, CHUNK, nonzero_ranges};
+use super::Interrupt;
 use super::progress::{CopyCounters, show};
-use super::{AtomicFile, Interrupt, of_file};
 
 /// Number of chunks that are read in parallel.
 const CHUNKS_IN_FLIGHT: usize = 8;
@@ -46,7 +46,7 @@ pub(crate) async fn salvage_image(
     let size =
         pool.report().volumes.iter().find(|volume| volume.name == name).map_or(0, |volume| volume.size);
     let output_file = AtomicFile::new(path, force)?;
-    output_file.file().set_len(size).map_err(|error| of_file(output_file.target(), &error))?;
+    output_file.file().set_len(size).map_err(|error| file_error(output_file.target(), &error))?;
     let counters = Arc::new(CopyCounters::default());
     let copy = async {
         if quiet {
@@ -91,7 +91,7 @@ async fn copy(
     counters: &Arc<CopyCounters>,
 ) -> Result<SalvageCopy> {
     let mut done = SalvageCopy::default();
-    let file = Arc::new(to.file().try_clone().map_err(|error| of_file(to.target(), &error))?);
+    let file = Arc::new(to.file().try_clone().map_err(|error| file_error(to.target(), &error))?);
     let accepts_stale = pool.report().accepts_stale;
     let mut reading = JoinSet::new();
     let mut at = 0;
@@ -172,7 +172,7 @@ async fn copy_chunk(
         Ok(written)
     };
     let written = spawn_blocking(write).await.map_err(std::io::Error::other).flatten();
-    Ok((written.map_err(|error| of_file(path, &error))?, unreadable))
+    Ok((written.map_err(|error| file_error(path, &error))?, unreadable))
 }
 
 /// Returns the length of the first block of a range, which may be shorter than a block.

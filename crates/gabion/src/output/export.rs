@@ -4,10 +4,24 @@ use api::types::{Export, ExportState};
 
 use super::table::table;
 
+/// Formats the addresses of a new export: the commands by which hosts connect to a network disk.
+pub(crate) fn created_export(export: &Export) -> String {
+    let lines = export.uris.iter().map(|uri| connect_command(uri).unwrap_or_else(|| uri.clone()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The command by which a Linux host connects to a subsystem; `None` for other addresses.
+fn connect_command(uri: &str) -> Option<String> {
+    let (address, name) = uri.strip_prefix("nvme+tcp://")?.split_once('/')?;
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(format!("nvme connect -t tcp -a {host} -s {port} -n {name}"))
+}
+
 /// Formats exports as a table.
 pub(crate) fn exports(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return "no exports; 'gabion export create POOL/VOLUME --nbd' creates one (also --vhost-user, --fuse, --ublk)"
+        return "no exports; 'gabion export create POOL/VOLUME --nbd' creates one (also --vhost-user, --fuse, --ublk, --nvme-tcp)"
             .into();
     }
     let row = |export: &Export| {
@@ -31,4 +45,20 @@ pub(crate) fn exports(exports: &[Export]) -> String {
 fn access(export: &Export) -> String {
     let access = if export.read_only { "read-only" } else { "read-write" };
     if export.shared { format!("{access}, shared") } else { access.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_disks_are_shown_as_commands() {
+        for (uri, command) in [
+            ("nvme+tcp://10.0.0.1:4420/nqn.x:y", Some("nvme connect -t tcp -a 10.0.0.1 -s 4420 -n nqn.x:y")),
+            ("nvme+tcp://[fd00::1]:4420/nqn.x", Some("nvme connect -t tcp -a fd00::1 -s 4420 -n nqn.x")),
+            ("nbd://10.0.0.1:10809/fast/vm01", None),
+        ] {
+            assert_eq!(connect_command(uri).as_deref(), command);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Formatting of results as text.
 
+mod access;
 mod bench;
 mod bench_churn;
 mod bench_fairness;
@@ -7,10 +8,13 @@ mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;
 mod bench_vhost;
+mod cluster;
 mod drive;
 mod event;
 mod export;
 mod lab;
+mod objects;
+mod operation;
 mod pool;
 mod salvage;
 mod scrub;
@@ -21,6 +25,7 @@ mod volume;
 
 use serde::Serialize;
 
+pub(crate) use access::{audit, contexts, tokens};
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
 pub(crate) use bench_fairness::fairness;
@@ -28,17 +33,20 @@ pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_result;
 pub(crate) use bench_vhost::{line, line_header, shares};
+pub(crate) use cluster::{cluster_status, cluster_step, cluster_steps_done, configuration, discovery};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};
-pub(crate) use export::exports;
+pub(crate) use export::{created_export, exports};
 pub(crate) use lab::{lab_models, labs};
+pub(crate) use objects::{access_keys, bucket, buckets, new_key, s3_services};
+pub(crate) use operation::{operation, operations};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
 pub(crate) use vm::{
     Host, HostCpu, MachineStatus, host, machine, machine_created, machine_started, machines, templates,
 };
-pub(crate) use volume::{ImageCopy, image_exported, image_imported, qos, usages, volume, volumes};
+pub(crate) use volume::{CopiedImage, image_exported, image_imported, qos, usages, volume, volumes};
 
 /// Returns the API's name of a state, with spaces for underscores.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {

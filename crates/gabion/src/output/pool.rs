@@ -198,8 +198,11 @@ pub(crate) fn opening(report: &OpenReport) -> String {
             parts.push(format!("{} block{} completed", report.completed, plural(report.completed)));
         }
     }
-    if !report.missing.is_empty() {
-        parts.push(format!("without {}", report.missing.join(", ")));
+    // A drive that shrank counts as missing, and is named below with its sizes.
+    let shrank = |path: &String| report.shrunk.iter().any(|shrunk| shrunk.starts_with(&format!("{path} (")));
+    let missing: Vec<String> = report.missing.iter().filter(|path| !shrank(path)).cloned().collect();
+    if !missing.is_empty() {
+        parts.push(format!("without {}", missing.join(", ")));
     }
     if !report.returned.is_empty() {
         parts.push(format!("{} returned", report.returned.join(", ")));

@@ -1,29 +1,32 @@
 //! Formatting of volumes.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use api::Size;
-use api::types::{QosLimits, Volume, VolumeUsage};
+use api::types::{ImageCopy, QosLimits, Volume, VolumeUsage};
 use serde::Serialize;
 
 use super::table::table;
 use super::time::utc;
+use crate::image::per_second;
 
 /// The result of a copy between an image and a volume.
 #[derive(Serialize)]
-pub(crate) struct ImageCopy {
+pub(crate) struct CopiedImage {
     /// The volume or snapshot.
-    pub(crate) volume: String,
-    pub(crate) file: PathBuf,
-    pub(crate) format: String,
-    /// Bytes of the volume.
-    pub(crate) size: u64,
-    /// Copied bytes; `None` if another program copied them, which does not report the number.
-    pub(crate) data: Option<u64>,
-    /// Bytes on disk of a new image.
-    pub(crate) taken: Option<u64>,
-    pub(crate) seconds: f64,
-    pub(crate) bytes_per_second: Option<u64>,
+    volume: String,
+    #[serde(flatten)]
+    copy: ImageCopy,
+    seconds: f64,
+    bytes_per_second: Option<u64>,
+}
+
+impl CopiedImage {
+    /// Returns the result of a copy that took `seconds`.
+    pub(crate) fn new(volume: String, copy: ImageCopy, seconds: f64) -> Self {
+        let bytes_per_second = copy.copied.map(|bytes| per_second(bytes, Duration::from_secs_f64(seconds)));
+        Self { volume, copy, seconds, bytes_per_second }
+    }
 }
 
 /// Formats volumes as a table.
@@ -115,32 +118,22 @@ fn shards(volume: &Volume) -> String {
 }
 
 /// Formats the result of `volume export-image`.
-pub(crate) fn image_exported(copy: &ImageCopy) -> String {
-    let taken = copy.taken.map(|taken| format!(", {} on disk", Size(taken))).unwrap_or_default();
-    format!(
-        "{}: image of {}, {}, {}{taken}; {}",
-        copy.file.display(),
-        copy.volume,
-        Size(copy.size),
-        copy.format,
-        throughput(copy)
-    )
+pub(crate) fn image_exported(result: &CopiedImage) -> String {
+    let CopiedImage { volume, copy, .. } = result;
+    let allocated = copy.allocated.map(|bytes| format!(", {} on disk", Size(bytes))).unwrap_or_default();
+    let (size, format) = (Size(copy.size), &copy.format);
+    format!("{}: image of {volume}, {size}, {format}{allocated}; {}", copy.file, throughput(result))
 }
 
 /// Formats the result of `volume import`.
-pub(crate) fn image_imported(copy: &ImageCopy) -> String {
-    format!(
-        "volume {} ({}) created from {}; {}",
-        copy.volume,
-        Size(copy.size),
-        copy.file.display(),
-        throughput(copy)
-    )
+pub(crate) fn image_imported(result: &CopiedImage) -> String {
+    let CopiedImage { volume, copy, .. } = result;
+    format!("volume {volume} ({}) created from {}; {}", Size(copy.size), copy.file, throughput(result))
 }
 
-fn throughput(copy: &ImageCopy) -> String {
-    let seconds = copy.seconds;
-    match (copy.data, copy.bytes_per_second) {
+fn throughput(result: &CopiedImage) -> String {
+    let seconds = result.seconds;
+    match (result.copy.copied, result.bytes_per_second) {
         (Some(data), Some(rate)) => {
             format!("{} of data copied in {seconds:.1} s ({}/s)", Size(data), Size(rate))
         }

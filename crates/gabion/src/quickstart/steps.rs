@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use api::Size;
 use api::client::Client;
-use api::types::{CreateExport, CreatePool, CreateVolume, FileDrives, Pool, Protocol};
+use api::types::{CreateExport, CreatePool, CreateVolume, FileDrives, NetworkOptions, Pool, Protocol};
 use bench::fio::FioRun;
 use bench::load::Target;
 use bench::{Job, JobResult, fio, nbd};
@@ -213,6 +213,7 @@ async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
         shared: false,
         queues: None,
         reactors: Vec::new(),
+        network: NetworkOptions::default(),
     };
     client.create_export(&request).await?;
     Ok(())

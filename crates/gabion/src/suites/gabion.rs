@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use api::client::Client;
-use api::types::{CreateExport, CreatePool, CreateVolume, Export, Protocol};
+use api::types::{CreateExport, CreatePool, CreateVolume, Export, NetworkOptions, Protocol};
 use bench::bounds::Layout;
 use bench::guest::BootFiles;
 use bench::load::Target;
@@ -178,6 +178,7 @@ impl Gabion {
                 Protocol::VhostUser => "over vhost-user",
                 Protocol::Fuse => "as FUSE files",
                 Protocol::Ublk => "as ublk devices",
+                Protocol::NvmeTcp => "over NVMe/TCP",
             }
         );
         let mut extents = interleave(extents);
@@ -224,6 +225,7 @@ impl Gabion {
                 shared: false,
                 queues: None,
                 reactors: Vec::new(),
+                network: NetworkOptions::default(),
             };
             let export = client.create_export(&export).await?;
             extents.push(TargetExtent { target: target(&export, directory)?, bytes: size });
@@ -279,6 +281,7 @@ fn target(export: &Export, directory: &Path) -> Result<Target> {
             let path = paths.next().context("the daemon returned no socket for the export")?;
             Ok(Target::Vhost(path.into()))
         }
+        Protocol::NvmeTcp => anyhow::bail!("no load generator uses NVMe/TCP"),
         Protocol::Fuse | Protocol::Ublk => {
             let path = export.uris.first().context("the daemon returned no file for the export")?;
             Ok(Target::File(path.into()))

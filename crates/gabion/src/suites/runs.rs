@@ -67,8 +67,11 @@ pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<ExitRe
         bail!("the runs have different suites, '{}' and '{}'", left_plan.suite.name, right_plan.suite.name);
     }
     let differ = baselines_differ(&left, &right);
-    if !differ.is_empty() && !arguments.anyway {
-        bail!("the two runs used different drives ({}): add --anyway to compare them", differ.join("; "));
+    if !differ.is_empty() && !arguments.allow_different_drives {
+        bail!(
+            "the two runs used different drives ({}): add --allow-different-drives to compare them",
+            differ.join("; ")
+        );
     }
     let compared = compare_series((&left, &left_target), (&right, &right_target));
     let text = if global.json {

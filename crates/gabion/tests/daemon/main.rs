@@ -17,12 +17,20 @@ mod exports;
 mod front_end;
 mod fuse;
 mod harness;
+mod https;
 mod images;
+#[path = "../../../export/tests/nvme/initiator.rs"]
+#[allow(dead_code, reason = "the initiator of the NVMe/TCP tests, of which these use less")]
+mod initiator;
 mod limits;
 mod membership;
+mod metrics;
 mod nbd;
 mod needs_root;
+mod nvme;
+mod objects;
 mod pools;
+mod remote;
 mod restart;
 mod salvage;
 mod snapshots;

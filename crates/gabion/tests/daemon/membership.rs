@@ -141,6 +141,8 @@ fn a_rebuild_is_paused_and_a_removal_is_cancelled() {
     assert_eq!(pool["rebuild"]["state"], "paused");
     assert!(pool["problems"][0]["action"].as_str().unwrap().contains("'gabion pool rebuild fast --resume'"));
     daemon.ok(&["drive", "remove", "fast", "3", "--cancel"]);
+    let refusal = daemon.refused(&["drive", "remove", "fast", "3", "--cancel"]);
+    assert!(refusal.contains("drive 3 is not being removed"), "{refusal}");
     assert_eq!(states(&daemon)[3], "online");
     daemon.ok(&["pool", "rebuild", "fast", "--resume", "--rate-limit", "0"]);
     daemon.ok(&["drive", "remove", "fast", "3"]);

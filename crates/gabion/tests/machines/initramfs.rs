@@ -11,7 +11,7 @@ use std::process::Command;
 const MODULES: [&str; 9] =
     ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv", "sd_mod"];
 /// Kernel modules that tests load.
-const LATER: [&str; 1] = ["scsi_debug"];
+const LATER: [&str; 2] = ["scsi_debug", "nvme_tcp"];
 /// Programs of the host that are copied into the guest.
 const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
 
@@ -144,7 +144,7 @@ fn module(archive: &mut Archive, all: &[PathBuf], name: &str, order: &mut Vec<St
     let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap() + mark.len();
     let depends = String::from_utf8(bytes[at..].split(|byte| *byte == 0).next().unwrap().to_vec()).unwrap();
     for other in depends.split(',').filter(|other| !other.is_empty()) {
-        module(archive, all, other, order);
+        module(archive, all, &other.replace('-', "_"), order);
     }
     archive.file(&Path::new("modules").join(format!("{name}.ko")), &bytes);
     order.push(name.to_owned());

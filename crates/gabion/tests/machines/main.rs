@@ -10,5 +10,6 @@ mod guest;
 mod harness;
 mod initramfs;
 mod lifecycle;
+mod nvme;
 mod sectors;
 mod ublk;

@@ -21,9 +21,11 @@ pub(crate) fn files() -> Vec<(PathBuf, String)> {
     files
 }
 
-/// Returns all source files.
+/// Returns all source files but generated ones, whose style is that of their generator.
 pub(crate) fn sources() -> impl Iterator<Item = (PathBuf, String)> {
-    files().into_iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "rs"))
+    let is_generated = |path: &Path| path.components().any(|part| part.as_os_str() == "generated");
+    let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "rs");
+    files().into_iter().filter(move |(path, _)| is_source(path) && !is_generated(path))
 }
 
 /// Reads a file of the project.

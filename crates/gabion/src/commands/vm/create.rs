@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use api::types::{CreateVolume, Export, Protocol};
+use api::types::{CreateVolume, Export, ImportImage, Protocol};
 use api::{Error, ErrorKind, Size, VolumeName};
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
@@ -12,7 +12,6 @@ use super::super::calls::ExportOptions;
 use super::VmContext;
 use crate::cli::{CreateVmArgs, DiskSpec};
 use crate::failure::Usage;
-use crate::image::{Image, Interrupt};
 use crate::output;
 
 /// A requested disk of a machine.
@@ -20,7 +19,7 @@ struct DiskRequest {
     name: VolumeName,
     /// Size of a new volume in bytes; `None` for an existing one.
     size: Option<u64>,
-    image: Option<Image>,
+    image: Option<PathBuf>,
     read_only: bool,
 }
 
@@ -65,12 +64,13 @@ impl VmContext<'_> {
     /// Returns the disks of the machine, and checks which volumes exist.
     async fn plan(&self, requests: &[DiskRequest]) -> Result<Vec<Disk>> {
         let mut disks = Vec::new();
-        for DiskRequest { name, size, image: _, read_only } in requests {
+        for DiskRequest { name, size, image, read_only } in requests {
+            let is_new = size.is_some() || image.is_some();
             let existing = self.ctx.client.find_volume(name).await?;
-            let refusal = match (&existing, size) {
-                (Some(_), Some(_)) => Error::new(ErrorKind::Exists, format!("volume {name} already exists"))
+            let refusal = match (&existing, is_new) {
+                (Some(_), true) => Error::new(ErrorKind::Exists, format!("volume {name} already exists"))
                     .hint("omit the size and the image to use the existing volume"),
-                (None, None) => Error::new(ErrorKind::NotFound, format!("volume {name} does not exist"))
+                (None, false) => Error::new(ErrorKind::NotFound, format!("volume {name} does not exist"))
                     .hint(
                         "give a size to create it: --disk POOL/VOLUME:SIZE, or --boot with --size or --image",
                     ),
@@ -95,16 +95,22 @@ impl VmContext<'_> {
         created: &mut CreatedResources,
     ) -> Result<()> {
         for disk in requests {
-            if let Some(size) = disk.size {
+            if let Some(image) = &disk.image {
+                let request = ImportImage {
+                    name: disk.name.volume.clone(),
+                    file: super::super::absolute_one(image)?,
+                    format: None,
+                    size: disk.size,
+                    sector: None,
+                    shards: self.shards_for(machine, &disk.name.pool).await?,
+                };
+                self.ctx.import_image(&disk.name.pool, &request).await?;
+                created.volumes.push(disk.name.clone());
+            } else if let Some(size) = disk.size {
                 let shards = self.shards_for(machine, &disk.name.pool).await?;
                 let requests = CreateVolume { shards, ..CreateVolume::new(&disk.name.volume, size) };
                 self.ctx.client.create_volume(&disk.name.pool, &requests).await?;
                 created.volumes.push(disk.name.clone());
-            }
-            if let Some(image) = &disk.image {
-                // An interrupted copy is rolled back like a failed one.
-                let mut interrupt = Interrupt::new()?;
-                self.ctx.fill(image, &disk.name, &mut interrupt).await?;
             }
         }
         let exports = self.ctx.client.list_exports().await?;
@@ -162,22 +168,11 @@ impl VmContext<'_> {
 
 /// Returns the requested disks, the boot disk first.
 fn requested_disks(arguments: &CreateVmArgs) -> Result<Vec<DiskRequest>> {
-    let image = arguments.image.as_deref().map(|path| Image::inspect(path, None)).transpose()?;
-    let image_size = image.as_ref().map(|image| image.size);
+    let image = arguments.image.clone();
     let requested_size = arguments.size.map(Size::bytes);
-    if let (Some(image_size), Some(requested_size)) = (image_size, requested_size)
-        && requested_size < image_size
-    {
-        let message = format!(
-            "--size {} is smaller than the disk in the image ({})",
-            Size(requested_size),
-            Size(image_size)
-        );
-        return Err(Error::new(ErrorKind::Invalid, message).into());
-    }
     let boot = arguments.boot.iter().cloned();
     // Volume sizes are multiples of 4 KiB.
-    let size = requested_size.or(image_size).map(|size| size.next_multiple_of(4096));
+    let size = requested_size.map(|size| size.next_multiple_of(4096));
     let mut requests: Vec<DiskRequest> =
         boot.map(|name| DiskRequest { name, size, image: None, read_only: false }).collect();
     if let Some(first) = requests.first_mut() {

@@ -1,0 +1,218 @@
+//! Arguments of `gabion cluster`.
+
+use std::path::PathBuf;
+
+use ::cluster::{CLUSTERS_DIR, ProposalArgs};
+use clap::{Args, Subcommand};
+
+/// Deploy and watch Ceph clusters: storage across many servers
+///
+/// A cluster is deployed in stages, from a hosts file and a policy file: prepare, discover,
+/// configure, deploy. Each stage can be repeated: a repetition changes only what differs. Hosts are
+/// reached by SSH, or are network namespaces of this machine. Needs root; Ceph comes from the
+/// packages of the distribution.
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClusterCommand {
+    Prepare(PrepareArgs),
+    Discover(DiscoverArgs),
+    Configure(ConfigureArgs),
+    Deploy(DeployArgs),
+    Status(ClusterStatusArgs),
+    /// List the clusters that were prepared on this machine
+    List {
+        #[command(flatten)]
+        place: ClustersDir,
+    },
+    Remove(RemoveArgs),
+    Quickstart(ClusterQuickstartArgs),
+}
+
+/// The directory of all clusters.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ClustersDir {
+    /// Directory of the clusters, on this machine and on the hosts
+    #[arg(long, value_name = "DIR", default_value = CLUSTERS_DIR)]
+    pub(crate) dir: PathBuf,
+}
+
+/// A cluster.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ClusterArg {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: ClustersDir,
+}
+
+/// Install packages and set kernel limits on the hosts
+///
+/// Creates the cluster's directory on this machine. Installs the packages of Ceph, and chrony if no
+/// time service runs on another machine; raises fs.aio-max-nr.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Hosts file:
+  [[host]]
+  name = \"osd1\"
+  address = \"root@osd1.example\"     # for ssh; or \"local:\", or \"local:NAMESPACE\"
+  drives = [\"/dev/sdb\"]             # optional: by default all drives of the machine
+
+Examples:
+  gabion cluster prepare prod --hosts hosts.toml --dry-run
+  gabion cluster prepare prod --hosts hosts.toml")]
+pub(crate) struct PrepareArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Hosts file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: PathBuf,
+    /// Print the missing steps and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Take the inventory of the hosts and write proposals
+///
+/// Reads drives, addresses, memory and processors of each host, and writes fragments to the
+/// directory 'proposals' of the cluster: roles, networks, and storage profiles. Existing fragments
+/// are kept, except those of the named profiles.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster discover prod
+  gabion cluster discover prod --proposal \\
+    \"name=apollo ratio=9 wal=740-770 db=740-770 target=osd* db-size=40g wal-size=5g data=5000-7000\"")]
+pub(crate) struct DiscoverArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Storage profile: name, target (pattern of hosts), ratio, db-ratio, data, wal, db (sizes in
+    /// GB), wal-size, db-size, leftovers, standalone [default: all drives, as 'name=default']
+    #[arg(long = "proposal", value_name = "ARGUMENTS")]
+    pub(crate) proposals: Vec<ProposalArgs>,
+    /// Print the result and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Merge the policy and its fragments, and validate the result
+///
+/// All mistakes of the policy and all violated requirements are reported at once. Nothing is stored
+/// then.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Policy file:
+  cluster-ceph/cluster/*.sls
+  role-mon/cluster/*.sls slice=[:3]
+  role-mgr/cluster/*.sls regex=.*node[12]
+  config/stack/default/global.yml
+  config/stack/default/ceph/cluster.yml
+  profile-default/cluster/*.sls
+  profile-default/stack/default/ceph/minions/*.yml
+
+Examples:
+  gabion cluster configure prod --policy policy.cfg")]
+pub(crate) struct ConfigureArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Policy file; it is copied to 'proposals/policy.cfg' [default: that copy]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Permit fewer than 3 monitors and 4 storage hosts
+    #[arg(long)]
+    pub(crate) development: bool,
+    /// Drive with contents that 'deploy' will erase, as HOST:DRIVE
+    #[arg(long, value_name = "HOST:DRIVE")]
+    pub(crate) wipe: Vec<String>,
+    /// Validate and store nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Deploy monitors, managers and OSDs, until the cluster is healthy
+///
+/// Starts daemons that do not run, and restarts those whose configuration changed, one after the
+/// other. An interrupted deployment continues with the steps that remain.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster deploy prod --dry-run
+  gabion cluster deploy prod
+  gabion cluster deploy prod --wipe osd1:/dev/sdb")]
+pub(crate) struct DeployArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Erase the contents of a drive, as HOST:DRIVE. Drives in use are always refused
+    #[arg(long, value_name = "HOST:DRIVE")]
+    pub(crate) wipe: Vec<String>,
+    /// Print the steps and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Show health, problems with their consequences and actions, and drives
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Exit status:
+  0  the cluster is healthy
+  1  failure
+  3  the cluster is degraded, failed or unreachable")]
+pub(crate) struct ClusterStatusArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+}
+
+/// Remove a drive or a host, or delete the cluster
+///
+/// A drive is drained first: its data moves to the other drives. The removal is refused if the
+/// remaining hosts cannot hold all copies. The policy still names a removed host: change it before
+/// the next 'gabion cluster configure'.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster remove prod osd4:/dev/sdb
+  gabion cluster remove prod osd4
+  gabion cluster remove test --all --yes")]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Host, drive, or HOST:DRIVE
+    #[arg(value_name = "HOST|DRIVE", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) target: Option<String>,
+    /// Stop all daemons, erase the drives, and delete all data of the cluster
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Deploy a small cluster on this machine: four hosts in network namespaces, on file drives
+///
+/// Creates the namespaces, a bridge with addresses of its own and sparse files, and runs all
+/// stages. Three monitors, two managers, and two OSDs on each host. For trying and testing: all
+/// copies are on one machine. '--remove' takes everything down.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster quickstart
+  gabion cluster status demo
+  gabion cluster quickstart --remove")]
+pub(crate) struct ClusterQuickstartArgs {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER", default_value = "demo")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: ClustersDir,
+    /// Number of hosts, from 3 to 9
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub(crate) hosts: u8,
+    /// Drives of each host
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) drives: u8,
+    /// Size of each drive; files are sparse
+    #[arg(long, value_name = "SIZE", default_value = "4G")]
+    pub(crate) drive_size: api::Size,
+    /// Remove the cluster, its namespaces and its files
+    #[arg(long)]
+    pub(crate) remove: bool,
+}

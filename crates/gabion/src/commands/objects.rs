@@ -1,0 +1,81 @@
+//! `gabion s3`, `gabion bucket` and `gabion key`.
+
+use anyhow::Result;
+use api::types::{CreateBucket, StartS3};
+
+use super::CommandContext;
+use crate::cli::{BucketCommand, KeyCommand, S3Command};
+use crate::failure::ExitReason;
+use crate::output;
+
+/// Runs a `gabion s3` command.
+///
+/// # Errors
+/// The error of the command.
+pub(crate) async fn run(ctx: &CommandContext, command: S3Command) -> Result<ExitReason> {
+    match command {
+        S3Command::Start { pool, listen, region } => {
+            let started = ctx.client.start_s3(&pool, &StartS3 { listen, region }).await?;
+            ctx.done(&started, |service| format!("http://{}", service.listen))?;
+        }
+        S3Command::Stop { pool } => {
+            ctx.client.stop_s3(&pool).await?;
+            ctx.done(&None::<()>, |_| format!("S3 on {pool} stopped"))?;
+        }
+        S3Command::Status => {
+            let services = ctx.client.list_s3().await?;
+            ctx.list(&services, |service| service.pool.clone(), output::s3_services)?;
+        }
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Runs a `gabion bucket` command.
+///
+/// # Errors
+/// The error of the command.
+pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> Result<ExitReason> {
+    match command {
+        BucketCommand::Create { name } => {
+            let request = CreateBucket { name: name.volume.clone() };
+            let created = ctx.client.create_bucket(&name.pool, &request).await?;
+            ctx.done(&created, |_| format!("bucket {name} created"))?;
+        }
+        BucketCommand::List { pool } => {
+            let buckets = ctx.client.list_buckets(&pool).await?;
+            ctx.list(&buckets, |bucket| bucket.name.clone(), output::buckets)?;
+        }
+        BucketCommand::Show { name } => {
+            let bucket = ctx.client.get_bucket(&name).await?;
+            ctx.print(&bucket, output::bucket)?;
+        }
+        BucketCommand::Delete { name } => {
+            ctx.client.delete_bucket(&name).await?;
+            ctx.done(&None::<()>, |_| format!("bucket {name} deleted"))?;
+        }
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Runs a `gabion key` command.
+///
+/// # Errors
+/// The error of the command.
+pub(crate) async fn run_key(ctx: &CommandContext, command: KeyCommand) -> Result<ExitReason> {
+    match command {
+        KeyCommand::Create => {
+            // Printed also with --quiet: the secret is shown only now.
+            let created = ctx.client.create_key().await?;
+            ctx.print(&created, output::new_key)?;
+        }
+        KeyCommand::List => {
+            let keys = ctx.client.list_keys().await?;
+            ctx.list(&keys, |key| key.access_key.clone(), output::access_keys)?;
+        }
+        KeyCommand::Delete { key } => {
+            ctx.client.delete_key(&key).await?;
+            ctx.done(&None::<()>, |_| format!("access key {key} deleted"))?;
+        }
+    }
+    Ok(ExitReason::Success)
+}

@@ -1,0 +1,77 @@
+//! Named contexts: remote daemons, in a file of the user.
+//!
+//! Invariant: the file names the files of tokens, and holds no token.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use api::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+/// The name that stands for the daemon of this host.
+pub(crate) const LOCAL: &str = "local";
+
+/// A remote daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedContext {
+    pub(crate) server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fingerprint: Option<String>,
+}
+
+/// The file of contexts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContextFile {
+    /// The current context; absent for the daemon of this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    #[serde(default)]
+    pub(crate) contexts: BTreeMap<String, NamedContext>,
+}
+
+/// Returns the error for a name that no context has.
+pub(crate) fn no_context(name: &str) -> anyhow::Error {
+    Error::new(ErrorKind::NotFound, format!("there is no context '{name}'"))
+        .hint("'gabion context list' lists the contexts")
+        .into()
+}
+
+/// Returns the path of the file of contexts.
+pub(crate) fn file_path() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directory = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
+    directory.unwrap_or_else(|| PathBuf::from("/etc")).join("gabion/contexts.toml")
+}
+
+/// Reads the file of contexts; without a file, there are none.
+///
+/// # Errors
+/// When it cannot be read or parsed.
+pub(crate) fn read(path: &Path) -> Result<ContextFile> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            toml::from_str(&text).with_context(|| format!("{} is not a file of contexts", path.display()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ContextFile::default()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Replaces the file of contexts.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write(path: &Path, file: &ContextFile) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(failed)?;
+    let new = path.with_extension("new");
+    std::fs::write(&new, toml::to_string(file)?).with_context(failed)?;
+    std::fs::rename(&new, path).with_context(failed)
+}

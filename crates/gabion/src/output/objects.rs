@@ -1,0 +1,59 @@
+//! Formatting of S3 services, buckets and access keys.
+
+use api::Size;
+use api::types::{AccessKey, Bucket, S3Service, S3State};
+
+use super::table::table;
+
+/// Formats the pools that serve S3 as a table.
+pub(crate) fn s3_services(services: &[S3Service]) -> String {
+    if services.is_empty() {
+        return "no pool serves S3; 'gabion s3 start POOL --listen 127.0.0.1:9000' starts it".into();
+    }
+    let row = |service: &S3Service| {
+        let state = match (service.state, &service.reason) {
+            (S3State::Active, _) => "active".to_owned(),
+            (S3State::Waiting, Some(reason)) => format!("waiting: {reason}"),
+            (S3State::Waiting, None) => "waiting".to_owned(),
+        };
+        vec![service.pool.clone(), format!("http://{}", service.listen), service.region.clone(), state]
+    };
+    table(&["POOL", "ADDRESS", "REGION", "STATE"], services.iter().map(row))
+}
+
+/// Formats buckets as a table.
+pub(crate) fn buckets(buckets: &[Bucket]) -> String {
+    if buckets.is_empty() {
+        return "no buckets; 'gabion bucket create POOL/BUCKET' creates one".into();
+    }
+    let row = |bucket: &Bucket| {
+        vec![
+            bucket.name.clone(),
+            bucket.objects.to_string(),
+            bucket.versions.to_string(),
+            Size(bucket.bytes).to_string(),
+            bucket.versioning.clone(),
+        ]
+    };
+    table(&["BUCKET", ">OBJECTS", ">OLD VERSIONS", ">SIZE", "VERSIONING"], buckets.iter().map(row))
+}
+
+/// Formats a bucket.
+pub(crate) fn bucket(bucket: &Bucket) -> String {
+    buckets(std::slice::from_ref(bucket))
+}
+
+/// Formats a new access key with its secret.
+pub(crate) fn new_key(key: &AccessKey) -> String {
+    let secret = key.secret.as_deref().unwrap_or_default();
+    format!("access key  {}\nsecret key  {secret}", key.access_key)
+}
+
+/// Formats access keys as a table.
+pub(crate) fn access_keys(keys: &[AccessKey]) -> String {
+    if keys.is_empty() {
+        return "no access keys; 'gabion key create' creates one".into();
+    }
+    let row = |key: &AccessKey| vec![key.access_key.clone(), super::time::utc(key.created)];
+    table(&["ACCESS KEY", "CREATED"], keys.iter().map(row))
+}

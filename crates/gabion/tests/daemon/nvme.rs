@@ -1,0 +1,103 @@
+//! Exports over NVMe/TCP.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::harness::{DaemonHome, until};
+use super::initiator::{HOST, PLAIN, Queue, Sqe, u32_of};
+
+const SUBSYSTEM: &str = "nqn.2014-08.org.example:disk";
+
+/// An address that no process uses now.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// The identity of a namespace: its NGUID.
+fn identity(admin: &mut Queue, namespace: u32) -> Vec<u8> {
+    admin.fetch(Sqe::new(6, namespace).word(10, 0), 4096).unwrap()[104..120].to_vec()
+}
+
+#[test]
+fn an_export_survives_a_kill_of_the_daemon() {
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start();
+    daemon.make_pool();
+    let port = address.port();
+    let listen = format!("--listen={address}");
+    let printed = daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &listen]);
+    let name = printed.trim().rsplit_once(' ').unwrap().1.to_owned();
+    assert!(name.starts_with("nqn.2014-08.org.nvmexpress:uuid:"), "{printed}");
+    assert_eq!(printed.trim(), format!("nvme connect -t tcp -a 127.0.0.1 -s {port} -n {name}"));
+    let mut admin = Queue::admin(address, &name, PLAIN);
+    let mut queue = admin.io(&name, 1);
+    let data: Vec<u8> = (0..1u32 << 20).map(|at| (at >> 9 ^ at) as u8).collect();
+    assert_eq!(queue.write(3, &data), 0);
+    assert_eq!(queue.run(Sqe::new(0, 1)).status, 0);
+    assert_eq!(daemon.json(&["export", "list"])[0]["connections"], 1);
+    let before = identity(&mut admin, 1);
+    daemon.kill();
+    assert_eq!(queue.read_to_end(), 0);
+
+    let daemon = home.start();
+    let active = || daemon.json(&["export", "list"])[0]["state"] == "active";
+    until("the export is active again", active);
+    let uri = daemon.json(&["export", "list"])[0]["uris"][0].as_str().unwrap().to_owned();
+    assert_eq!(uri, format!("nvme+tcp://{address}/{name}"));
+    let mut admin = Queue::admin(address, &name, PLAIN);
+    assert_eq!(identity(&mut admin, 1), before);
+    assert_eq!(admin.io(&name, 1).read(3, 2048).unwrap(), data);
+
+    // A resize is reported, and visible at once.
+    assert_eq!(admin.run(Sqe::new(9, 0).word(10, 0x0b).word(11, 1 << 8)).status, 0);
+    admin.submit(Sqe::new(0x0c, 0), &[], 0);
+    daemon.ok(&["volume", "resize", "fast/vm01", "--size", "2G"]);
+    assert_eq!(admin.complete(&[]).result, 2 | 4 << 16);
+    let facts = admin.fetch(Sqe::new(6, 1).word(10, 0), 4096).unwrap();
+    assert_eq!(u64::from(u32_of(&facts, 0)) * 512, 2 << 30);
+    drop(admin);
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    // Exported again, the volume has the same identity in another subsystem.
+    let other = format!("--subsystem={SUBSYSTEM}");
+    daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &listen, &other, "--namespace=7"]);
+    assert_eq!(identity(&mut Queue::admin(address, SUBSYSTEM, PLAIN), 7), before);
+    daemon.stop();
+}
+
+#[test]
+fn only_the_named_hosts_connect() {
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start_with(&["--nvme-listen", &address.to_string()]);
+    daemon.make_pool();
+    let subsystem = format!("--subsystem={SUBSYSTEM}");
+    let host = format!("--host={HOST}");
+    daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &subsystem, &host]);
+    let mut other = Queue::negotiated(address, PLAIN);
+    let stranger = "nqn.2014-08.org.example:stranger";
+    assert_eq!(other.connect(SUBSYSTEM, stranger, 0, 0xffff, 0).status, 0x184);
+    let admin = Queue::admin(address, SUBSYSTEM, PLAIN);
+    assert_eq!(admin.io(SUBSYSTEM, 1).write(0, &[1; 512]), 0);
+    drop(admin);
+    daemon.stop();
+}
+
+#[test]
+fn invalid_options_are_refused() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    for (options, text) in [
+        (&[][..], "nvme.listen"),
+        (&["--listen", "127.0.0.1:4420", "--subsystem", "disk"][..], "NVMe qualified name"),
+        (&["--listen", "127.0.0.1:4420", "--host", "host"][..], "NVMe qualified name"),
+        (&["--listen", "127.0.0.1:4420", "--namespace", "0"][..], "namespace id"),
+        (&["--listen", "198.51.100.1:4420"][..], "198.51.100.1:4420"),
+    ] {
+        let arguments = [&["export", "create", "fast/vm01", "--nvme-tcp"][..], options].concat();
+        let refusal = daemon.refused(&arguments);
+        assert!(refusal.contains(text), "{refusal}");
+    }
+    assert_eq!(daemon.json(&["export", "list"]).as_array().map(Vec::len), Some(0));
+    daemon.stop();
+}

@@ -1,0 +1,123 @@
+//! S3: boto3 exercises the operations; restarts keep the service; objects that were acknowledged
+//! survive SIGKILL of the daemon.
+
+use std::process::{Command, Stdio};
+
+use super::harness::{Daemon, DaemonHome, until};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/objects.py");
+
+/// Times that the daemon is killed.
+const KILLS: usize = 2;
+
+fn has_boto3() -> bool {
+    let imported = Command::new("python3").args(["-c", "import boto3"]).stderr(Stdio::null()).status();
+    let is_there = imported.is_ok_and(|status| status.success());
+    test_support::has("boto3", is_there.then_some(()).ok_or_else(|| "python3 cannot import it".to_owned()))
+}
+
+/// An access key.
+struct Client {
+    access: String,
+    secret: String,
+}
+
+impl Client {
+    fn create(daemon: &Daemon<'_>) -> Self {
+        let key = daemon.json(&["key", "create"]);
+        let text = |name: &str| key[name].as_str().unwrap().to_owned();
+        Self { access: text("access_key"), secret: text("secret") }
+    }
+
+    fn python(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("python3");
+        command.arg(SCRIPT).args(arguments).env("AWS_ACCESS_KEY_ID", &self.access);
+        command.env("AWS_SECRET_ACCESS_KEY", &self.secret).env("AWS_EC2_METADATA_DISABLED", "true");
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = self.python(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn start(daemon: &Daemon<'_>) -> String {
+    daemon.ok(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]).trim().to_owned()
+}
+
+#[test]
+fn boto3_uses_all_operations() {
+    if !has_boto3() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let endpoint = start(&daemon);
+    let client = Client::create(&daemon);
+    client.run(&["operations", &endpoint]);
+    assert_eq!(daemon.json(&["bucket", "list", "fast"]).as_array().unwrap().len(), 0);
+    daemon.ok(&["key", "delete", &client.access]);
+    let refused = client.python(&["operations", &endpoint]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("InvalidAccessKeyId"));
+    let log = daemon.stop();
+    assert!(!log.contains(&client.secret), "the log contains a secret");
+}
+
+#[test]
+fn commands_refuse_and_explain() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    assert!(daemon.refused(&["bucket", "list", "fast"]).contains("gabion s3 start fast"));
+    assert!(daemon.refused(&["s3", "start", "fast", "--listen", "here"]).contains("127.0.0.1:9000"));
+    assert!(daemon.refused(&["s3", "start", "none", "--listen", "127.0.0.1:0"]).contains("no pool"));
+    start(&daemon);
+    assert!(daemon.refused(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]).contains("started already"));
+    daemon.ok(&["bucket", "create", "fast/photos"]);
+    assert!(daemon.refused(&["bucket", "create", "fast/photos"]).contains("exists already"));
+    assert!(daemon.refused(&["bucket", "create", "fast/Photos"]).contains("not a bucket name"));
+    assert_eq!(daemon.json(&["bucket", "show", "fast/photos"])["objects"], 0);
+    assert!(!daemon.ok(&["volume", "list", "fast"]).contains("_objects"));
+    daemon.ok(&["s3", "stop", "fast"]);
+    assert!(daemon.refused(&["s3", "stop", "fast"]).contains("not started"));
+    assert!(daemon.refused(&["key", "delete", "NONE"]).contains("no access key"));
+    daemon.stop();
+}
+
+#[test]
+fn acknowledged_objects_survive_kills() {
+    if !has_boto3() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let mut daemon = home.start();
+    let files = home.arg("drives");
+    let create = ["pool", "create", "fast", "--scheme", "4+1", "--files", &files];
+    daemon.ok(&[&create[..], &["--file-size", "512M", "--count", "5"]].concat());
+    let endpoint = start(&daemon);
+    let client = Client::create(&daemon);
+    daemon.ok(&["bucket", "create", "fast/load"]);
+    let log = home.arg("acknowledged");
+    for round in 1..=KILLS {
+        let mut load = client.python(&["load", &endpoint, &log]).spawn().unwrap();
+        let wanted = round * 150;
+        until("objects are acknowledged", || {
+            std::fs::read_to_string(&log).unwrap_or_default().lines().count() >= wanted
+        });
+        daemon.kill();
+        load.wait().unwrap();
+        daemon = home.start();
+        // The service starts again at the same address.
+        assert_eq!(daemon.json(&["s3", "status"])[0]["state"], "active", "{}", daemon.log());
+        let verified: u64 = client.run(&["verify", &endpoint, &log]).trim().parse().unwrap();
+        assert!(verified >= wanted as u64);
+        let counted = daemon.json(&["bucket", "show", "fast/load"])["objects"].as_u64().unwrap();
+        assert!(counted >= verified, "{counted} objects, of which {verified} were acknowledged");
+    }
+    daemon.stop();
+}

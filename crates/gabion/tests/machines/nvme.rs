@@ -1,0 +1,86 @@
+//! NVMe/TCP with the initiator of Linux, in a guest that runs the daemon. A file system on the disk
+//! survives kills and restarts of the daemon.
+
+use super::gabion_guest::GabionGuest;
+use super::harness::DaemonHome;
+
+/// Additional shell functions. The kernel's own interface connects, as `nvme connect` does.
+const NVME_FUNCTIONS: &str = r#"nqn=nqn.2014-08.org.example:db
+host=nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
+connect() {
+  echo -n "transport=tcp,traddr=$1,trsvcid=4420,nqn=$nqn,hostnqn=$host,hostid=${host##*:},reconnect_delay=1$2" > /dev/nvme-fabrics
+}
+live() { cat /sys/class/nvme/*/state 2> /dev/null | grep -c live || true; }
+written() { read -r _ _ _ _ _ _ sectors _ < /sys/block/nvme0n1/stat; echo "$sectors"; }
+disconnect() { for each in /sys/class/nvme/*/delete_controller; do echo 1 > $each; done; }"#;
+
+#[test]
+fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
+    let home = DaemonHome::new();
+    let Some(mut inside) = GabionGuest::start(&home, &["nvme_tcp"], "1536M") else { return };
+    inside.define(NVME_FUNCTIONS);
+    let guest = &mut inside;
+    guest.sh("insmod /modules/nvme_tcp.ko && ifconfig lo 127.0.0.1 up && [ -c /dev/nvme-fabrics ] &&
+         mkdir /pool && mount -t tmpfs none /pool && serve 0 &&
+         gabion pool create fast --scheme 2+1 --files /pool --file-size 256M --count 3 > /tmp/made &&
+         gabion volume create fast/db --size 192M > /tmp/made");
+    a_disk_is_connected(guest);
+    guest.sh("mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt &&
+         load /mnt/first '--bs=4k --size=4m --rw=randwrite' &&
+         load /mnt/long '--bs=1m --size=16m --rw=write'");
+    the_daemon_is_killed_under_load(guest);
+    a_path_fails_over(guest);
+    the_disk_grows(guest);
+    guest.sh("echo 3 > /proc/sys/vm/drop_caches; umount /mnt && mount /dev/nvme0n1 /mnt &&
+         load /mnt/first '--bs=4k --size=4m --rw=read --verify_only=1' &&
+         load /mnt/long '--bs=1m --size=16m --rw=read --verify_only=1' &&
+         load /mnt/killed '--bs=4k --size=6m --rw=read --verify_only=1' && umount /mnt && disconnect");
+    digests_are_verified(guest);
+    let log = guest.sh("cat /tmp/log");
+    assert!(!log.contains("panicked") && !log.contains("violation"), "{log}");
+}
+
+fn a_disk_is_connected(guest: &mut GabionGuest<'_>) {
+    let printed = guest.sh(
+        "gabion export create fast/db --nvme-tcp --listen 127.0.0.1,127.0.0.2 --subsystem $nqn --host $host",
+    );
+    assert!(
+        printed.contains("nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2014-08.org.example:db"),
+        "{printed}"
+    );
+    guest.sh("connect 127.0.0.1 && connect 127.0.0.2");
+    guest.until("live", "2");
+    guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
+    let facts = guest.sh(
+        "cd /sys/block/nvme0n1; cat size ro queue/fua queue/logical_block_size queue/physical_block_size
+         [ $(cat queue/discard_max_bytes) -gt 1000000 ] && [ $(cat queue/write_zeroes_max_bytes) -gt 0 ] &&
+         [ $(cat queue/max_hw_sectors_kb) = 1024 ]",
+    );
+    assert_eq!(facts.lines().collect::<Vec<_>>(), ["393216", "0", "1", "512", "4096"]);
+}
+
+fn the_daemon_is_killed_under_load(guest: &mut GabionGuest<'_>) {
+    // Requests wait while there is no daemon, and the host repeats them to the next one.
+    guest.sh("before=$(written); load /mnt/killed '--bs=4k --size=6m --rw=randwrite --rate=1m' & load=$!
+         until [ $(written) -gt $((before + 2000)) ]; do usleep 10000; done
+         kill -9 $(cat /tmp/pid) && kill -0 $load && echo precious > /mnt/precious && { sync -f /mnt & } && sync=$! &&
+         serve 1 && wait $load && wait $sync && [ $(cat /mnt/precious) = precious ]");
+    guest.until("live", "2");
+}
+
+fn a_path_fails_over(guest: &mut GabionGuest<'_>) {
+    guest.sh("set -- /sys/class/nvme/nvme*/delete_controller; echo 1 > $1; [ $(live) = 1 ] &&
+         load /mnt/first '--bs=4k --size=4m --rw=read --verify_only=1'");
+}
+
+fn the_disk_grows(guest: &mut GabionGuest<'_>) {
+    guest.sh("gabion volume resize fast/db --size 256M > /tmp/made");
+    guest.until("cat /sys/block/nvme0n1/size", "524288");
+}
+
+fn digests_are_verified(guest: &mut GabionGuest<'_>) {
+    guest.sh("connect 127.0.0.1 ,hdr_digest,data_digest");
+    guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
+    guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
+         load /dev/nvme0n1 '--bs=64k --size=8m --rw=read --verify_only=1' && disconnect");
+}
