@@ -1,0 +1,33 @@
+#!/bin/sh
+# Runs in a clean root: the package works, an upgrade and a removal keep the pool, and a purge keeps the state.
+set -eu
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+dpkg -i /gabion.deb
+getent group gabion >/dev/null
+mkdir -p /etc/gabion
+printf '[daemon]\nsocket_group = "gabion"\nio = "threads"\n' >/etc/gabion/gabion.toml
+start() { gabion serve 2>/tmp/log & daemon=$!; }
+stop() { kill "$daemon"; wait "$daemon"; }
+start
+gabion pool create fast --level 5 --files /var/tmp/fast --file-size 64M --count 4
+gabion volume create fast/vm01 --size 1G
+[ "$(stat -c '%a %G' /run/gabion/gabion.sock)" = '660 gabion' ]
+stop
+dpkg -i /gabion.deb
+start
+attempts=0
+until gabion volume list fast -q 2>/dev/null | grep -qx fast/vm01; do
+  attempts=$((attempts + 1))
+  [ "$attempts" -lt 300 ]
+  sleep 0.1
+done
+stop
+[ -s /usr/share/man/man1/gabion-pool-create.1.gz ] && [ -s /usr/share/bash-completion/completions/gabion ]
+dpkg -r gabion
+[ ! -e /usr/bin/gabion ] && [ -e /var/tmp/fast/fast-0.drive ] && [ -e /var/lib/gabion/state.json ]
+dpkg -P gabion
+[ -e /var/lib/gabion/state.json ]
+dpkg -i /gabion.deb
+GABION_PURGE_STATE=yes dpkg -P gabion
+[ ! -e /var/lib/gabion ] && [ -e /var/tmp/fast/fast-0.drive ]
+echo "the package is sound"
