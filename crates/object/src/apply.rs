@@ -12,7 +12,8 @@ use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::index::{IndexTxn, failed};
 use crate::keys;
 use crate::names::{check_bucket_name, check_key};
-use crate::record::{BodySegment, BucketRecord, VersionDetail, VersionRecord, VersionSummary};
+use crate::record::{BucketRecord, VersionDetail, VersionRecord, VersionSummary};
+use crate::segment::BodySegment;
 use crate::types::{
     BucketInfo, Change, Conditions, CopyObject, Counters, DeleteObject, ObjectRef, Outcome, PutObject,
     Versioning,

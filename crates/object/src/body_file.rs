@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::allocator::BodyRun;
 use crate::body::Body;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::record::{BodySegment, slice};
+use crate::segment::{BodySegment, slice};
 use crate::space::{BodySpace, RunHold, StoredBody, allocate};
 use crate::store::{BodyReader, BodyWriter};
 use crate::volume::BLOCK;

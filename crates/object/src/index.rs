@@ -7,7 +7,8 @@ use redb::{
 use crate::allocator::BodyRun;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::keys;
-use crate::record::{BodySegment, BucketRecord, VersionRecord, decode, encode};
+use crate::record::{BucketRecord, VersionRecord, decode, encode};
+use crate::segment::BodySegment;
 
 type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
 pub(crate) type BytesTable<'t> = Table<'t, &'static [u8], &'static [u8]>;

@@ -20,6 +20,7 @@ mod memory;
 mod names;
 mod record;
 mod region;
+mod segment;
 mod space;
 mod store;
 mod types;

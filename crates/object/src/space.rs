@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::allocator::{Allocator, BodyRun};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::record::BodySegment;
+use crate::segment::BodySegment;
 use crate::volume::{BLOCK, BlockVolume};
 
 /// See the module.

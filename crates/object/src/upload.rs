@@ -11,7 +11,8 @@ use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::index::{IndexTxn, failed};
 use crate::keys;
 use crate::names::check_key;
-use crate::record::{PartRecord, UploadRecord, VersionDetail, decode, encode, slice};
+use crate::record::{PartRecord, UploadRecord, VersionDetail, decode, encode};
+use crate::segment::slice;
 use crate::types::{Conditions, CopyPart, Outcome, PartInfo, PutPart, UploadInfo};
 
 /// The largest number of a part, as in S3.

@@ -9,7 +9,8 @@ pub(crate) const BLOCK: u64 = 4096;
 
 /// A sparse volume with blocking operations, usable from any thread.
 ///
-/// Bytes that were never written read as zeros. A write is durable after a later flush; without one, a power cut may lose any block of it.
+/// Bytes that were never written read as zeros. A write is durable after a later flush; without one,
+/// a power cut may lose any block of it.
 pub trait BlockVolume: Send + Sync + fmt::Debug + 'static {
     /// Returns the size in bytes.
     fn size(&self) -> u64;

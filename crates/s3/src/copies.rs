@@ -7,8 +7,9 @@ use s3s::dto::{self, CopySource};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::attributes::{self, condition, etag, part_number, version};
+use crate::errors::unexpected_outcome;
 use crate::gateway::{Gateway, now_ms, timestamp};
-use crate::objects::{check_unsupported, no_answer};
+use crate::objects::check_unsupported;
 use crate::receive::md5_hex;
 
 /// The largest range whose MD5 is computed, in bytes: the largest part.
@@ -66,7 +67,9 @@ impl Gateway {
             conditions: Conditions::default(),
             now_ms: now_ms(),
         };
-        let Outcome::Object(copied) = self.commit(Change::Copy(copy)).await? else { return Err(no_answer()) };
+        let Outcome::Object(copied) = self.commit(Change::Copy(copy)).await? else {
+            return Err(unexpected_outcome());
+        };
         Ok(S3Response::new(dto::CopyObjectOutput {
             copy_object_result: Some(dto::CopyObjectResult {
                 e_tag: etag(&copied),

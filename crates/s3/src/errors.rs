@@ -37,3 +37,8 @@ pub(crate) fn internal(error: impl std::error::Error + Send + Sync + 'static) ->
 pub(crate) fn invalid(message: String) -> S3Error {
     s3_error!(InvalidArgument, "{message}")
 }
+
+/// Returns the error for an unexpected result of the store.
+pub(crate) fn unexpected_outcome() -> S3Error {
+    internal(std::io::Error::other("the store returned the result of another change"))
+}

@@ -6,8 +6,9 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::attributes::{self, Attributes, condition, etag, part_number, size, version};
 use crate::copies::multipart_etag;
+use crate::errors::unexpected_outcome;
 use crate::gateway::{Gateway, now_ms, timestamp};
-use crate::objects::{check_unsupported, decoded_length, header, no_answer, stored_encoding};
+use crate::objects::{check_unsupported, decoded_length, header, stored_encoding};
 use crate::receive::BodyClaims;
 
 /// The smallest part but the last one, as in S3.
@@ -40,7 +41,7 @@ impl Gateway {
             attributes: all,
             now_ms: now_ms(),
         };
-        let Outcome::Upload(id) = self.commit(change).await? else { return Err(no_answer()) };
+        let Outcome::Upload(id) = self.commit(change).await? else { return Err(unexpected_outcome()) };
         Ok(S3Response::new(dto::CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -139,7 +140,7 @@ impl Gateway {
             },
             now_ms: now_ms(),
         };
-        let Outcome::Object(info) = self.commit(change).await? else { return Err(no_answer()) };
+        let Outcome::Object(info) = self.commit(change).await? else { return Err(unexpected_outcome()) };
         Ok(S3Response::new(dto::CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, input.key)),
             bucket: Some(input.bucket),

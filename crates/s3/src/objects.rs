@@ -11,7 +11,7 @@ use s3s::dto;
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use crate::attributes::{self, Attributes, condition, etag, part_number, size, version};
-use crate::errors::internal;
+use crate::errors::{internal, unexpected_outcome};
 use crate::gateway::{Gateway, now_ms, timestamp};
 use crate::receive::BodyClaims;
 use crate::send::{PIECE, stream_body, whole_body};
@@ -88,7 +88,9 @@ impl Gateway {
             conditions,
             now_ms: now_ms(),
         };
-        let Outcome::Object(info) = self.commit(Change::Put(put)).await? else { return Err(no_answer()) };
+        let Outcome::Object(info) = self.commit(Change::Put(put)).await? else {
+            return Err(unexpected_outcome());
+        };
         Ok(S3Response::new(dto::PutObjectOutput {
             e_tag: etag(&info),
             version_id: version(&info),
@@ -249,7 +251,7 @@ impl Gateway {
         let delete = DeleteObject { object, conditions, now_ms: now_ms() };
         match self.commit(Change::Delete(delete)).await? {
             Outcome::Deleted(deletion) => Ok(deletion),
-            _ => Err(no_answer()),
+            _ => Err(unexpected_outcome()),
         }
     }
 
@@ -290,7 +292,7 @@ impl Gateway {
                         version_id: version,
                     });
                 }
-                Ok(_) => return Err(no_answer()),
+                Ok(_) => return Err(unexpected_outcome()),
                 Err(error) => errors.push(dto::Error {
                     code: Some(error.code().as_str().to_owned()),
                     key: Some(key),
@@ -402,9 +404,4 @@ pub(crate) fn check_unsupported(customer_key: bool, server_key: bool, lock: bool
         return Err(s3_error!(NotImplemented, "object lock is not implemented"));
     }
     Ok(())
-}
-
-/// The error for an answer of the wrong kind, which no store gives.
-pub(crate) fn no_answer() -> S3Error {
-    internal(std::io::Error::other("the store gave the answer of another change"))
 }

@@ -5,8 +5,8 @@ use s3s::dto;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::attributes::{TAGS, get, version};
+use crate::errors::unexpected_outcome;
 use crate::gateway::Gateway;
-use crate::objects::no_answer;
 use crate::request_check::decode;
 
 /// The largest number of tags, as in S3.
@@ -60,7 +60,7 @@ impl Gateway {
         let change = Change::SetAttribute { object, name: TAGS.to_owned(), value };
         match self.commit(change).await? {
             Outcome::Object(info) => Ok(info),
-            _ => Err(no_answer()),
+            _ => Err(unexpected_outcome()),
         }
     }
 }
