@@ -10,16 +10,20 @@ use reactor::{DriveOptions, Remote};
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, Result};
-use crate::inspect::{self, Inspection, Openers};
+use crate::inspect::{self, Inspection, Openers, PoolDrives};
 use api::types::{DetectedContent, DetectedPool, IdentifiedDrive};
 
 /// Describes each of the drives. The error of an unreadable drive is in its entry.
 ///
 /// # Errors
 /// When the reactor is gone.
-pub(crate) async fn all(reactor: &Remote, paths: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
+pub(crate) async fn all(
+    reactor: &Remote,
+    paths: Vec<PathBuf>,
+    in_pools: PoolDrives,
+) -> Result<Vec<IdentifiedDrive>> {
     let mut identified = Vec::new();
-    let openers = Arc::new(blocking(Openers::scan).await?);
+    let openers = Arc::new(blocking(move || Openers::scan(in_pools)).await?);
     for path in paths {
         identified.push(one(reactor, path, openers.clone()).await?);
     }
@@ -45,7 +49,9 @@ async fn one(reactor: &Remote, path: PathBuf, openers: Arc<Openers>) -> Result<I
             drive.pool = pool_of(contents, &mut drive.contents);
         }
         Err(error) if error.kind() == crate::ErrorKind::Busy => {
-            drive.used_by.push("another process has locked it; for an open pool this is the daemon".into())
+            if drive.used_by.is_empty() {
+                drive.used_by.push("another process has locked it".into());
+            }
         }
         // An empty file or a drive with large sectors cannot hold a pool.
         Err(_) => {}

@@ -10,6 +10,7 @@ use reactor::{Backend, DriveOptions, Remote};
 
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
+use crate::inspect::PoolDrives;
 use crate::pools::lost_range;
 use crate::reactors::{Reactors, Settings};
 use crate::{identify, panics};
@@ -21,7 +22,7 @@ use api::types::{CheckFinding, CheckReport, Damage, IdentifiedDrive};
 /// # Errors
 /// When no reactor can be started.
 pub fn identify(drives: Vec<PathBuf>) -> Result<Vec<IdentifiedDrive>> {
-    with_reactor(|reactor| async move { identify::all(&reactor, drives).await })
+    with_reactor(|reactor| async move { identify::all(&reactor, drives, PoolDrives::new()).await })
 }
 
 /// Verifies a closed pool without writing.

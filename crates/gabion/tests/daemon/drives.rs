@@ -142,7 +142,11 @@ fn drives_of_another_pool_are_refused_and_named() {
     second[2] = "second";
     // An open pool uses its drives; a closed pool is known data.
     let refusal = daemon.refused(&second);
-    assert!(refusal.contains("in use"), "{refusal}");
+    assert!(refusal.contains("fast-0.drive: it belongs to the open pool 'fast'"), "{refusal}");
+    let mut open = vec!["pool", "open", "second", "--drives"];
+    open.extend(drives.iter().map(String::as_str));
+    let refusal = daemon.refused(&open);
+    assert!(refusal.contains("fast-0.drive belongs to the open pool 'fast'"), "{refusal}");
     daemon.ok(&["pool", "close", "fast"]);
     let refusal = daemon.refused(&second);
     assert!(refusal.contains("holds Gabion pool"), "{refusal}");
@@ -203,7 +207,7 @@ fn a_drive_locked_by_another_process_is_refused() {
     assert!(refusal.contains("in use by another process"), "{refusal}");
     assert_eq!(daemon.pool("fast")["health"], "healthy");
     let ran = run(&mut command(&["drive", "identify", &drives[0]]));
-    assert!(ran.out.contains("another process has locked it"), "{ran:?}");
+    assert!(ran.out.contains("(gabion) has it open for writing"), "{ran:?}");
     second.stop();
     daemon.stop();
 }

@@ -17,7 +17,7 @@ pub(super) async fn identify(
     JsonBody(request): JsonBody<IdentifyDrives>,
 ) -> Result<Json<Vec<IdentifiedDrive>>> {
     let paths = request.drives.iter().map(|path| request::path(path)).collect::<Result<Vec<_>>>()?;
-    Ok(Json(identify::all(&services.reactors.next(), paths).await?))
+    Ok(Json(identify::all(&services.reactors.next(), paths, services.pools.drive_owners().await?).await?))
 }
 
 pub(super) async fn add(

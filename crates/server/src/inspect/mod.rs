@@ -1,6 +1,6 @@
 //! Inspection of a drive before it is used: its kind, its users and its contents.
 //!
-//! Owns all reasons to refuse a drive. Invariant: only [`wipe()`] writes. Must not know: open pools.
+//! Owns all reasons to refuse a drive. Invariant: only [`wipe()`] writes. Must not know: how pools are opened.
 
 mod blkid;
 mod contents;
@@ -16,7 +16,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use openers::Openers;
+pub(crate) use openers::{Openers, PoolDrives};
 pub(crate) use signatures::Signature;
 pub(crate) use stable::{all_by_id, stable_path};
 pub(crate) use wipe::wipe;

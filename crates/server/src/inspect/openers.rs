@@ -1,4 +1,5 @@
-//! Processes that have drives open for writing, as far as this process may inspect them.
+//! Users of drives: the open pools of this daemon, and processes that have drives open for writing,
+//! as far as this process may inspect them.
 //!
 //! Invariant: nothing here waits for a file system that does not respond.
 
@@ -10,17 +11,21 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
 use super::DriveKey;
 
+/// Drives of the open pools of this daemon: the name of the pool for each.
+pub(crate) type PoolDrives = BTreeMap<DriveKey, String>;
+
 /// The block devices and files that processes of this host have open for writing.
 #[derive(Debug, Default)]
 pub(crate) struct Openers {
     /// Process names by process number, for each drive.
     by_drive: BTreeMap<DriveKey, BTreeMap<u32, String>>,
+    in_pools: PoolDrives,
 }
 
 impl Openers {
     /// Scans all processes once. Processes that this one may not inspect are omitted.
-    pub(crate) fn scan() -> Self {
-        let mut openers = Self::default();
+    pub(crate) fn scan(in_pools: PoolDrives) -> Self {
+        let mut openers = Self { in_pools, ..Self::default() };
         for process in numbers(Path::new("/proc")) {
             let directory = PathBuf::from(format!("/proc/{process}"));
             for descriptor in numbers(&directory.join("fd")) {
@@ -40,6 +45,11 @@ impl Openers {
         let all = self.by_drive.get(&drive).into_iter().flatten();
         all.filter(|(process, _)| **process != std::process::id())
             .map(|(process, name)| (*process, name.as_str()))
+    }
+
+    /// Returns the name of the open pool that a drive belongs to.
+    pub(super) fn pool_of(&self, drive: DriveKey) -> Option<&str> {
+        self.in_pools.get(&drive).map(String::as_str)
     }
 
     /// Returns true if this process has the drive open for writing.
@@ -126,19 +136,19 @@ mod tests {
         drop(File::create(&path).unwrap());
         let key = crate::inspect::drive_key(&path).unwrap();
         let reader = Holder::of(&path, "<");
-        assert_eq!(Openers::scan().others(key).count(), 0);
+        assert_eq!(Openers::scan(PoolDrives::new()).others(key).count(), 0);
         let writer = Holder::of(&path, ">>");
-        let openers = Openers::scan();
+        let openers = Openers::scan(PoolDrives::new());
         let [(process, name)] = openers.others(key).collect::<Vec<_>>()[..] else { panic!("{openers:?}") };
         assert_eq!((process, name), (writer.0.id(), "cat"));
         assert!(!openers.is_own(key));
         drop((reader, writer));
         let own = File::options().append(true).open(&path).unwrap();
-        assert!(Openers::scan().is_own(key));
+        assert!(Openers::scan(PoolDrives::new()).is_own(key));
         // A program that another test starts has the file open between its fork and its exec.
-        let is_forked = || Openers::scan().others(key).count() > 0;
-        assert!((0..1000).any(|_| !is_forked()), "{:?}", Openers::scan());
+        let is_forked = || Openers::scan(PoolDrives::new()).others(key).count() > 0;
+        assert!((0..1000).any(|_| !is_forked()), "{:?}", Openers::scan(PoolDrives::new()));
         drop(own);
-        assert!(!Openers::scan().is_own(key));
+        assert!(!Openers::scan(PoolDrives::new()).is_own(key));
     }
 }

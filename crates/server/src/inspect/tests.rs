@@ -256,7 +256,10 @@ fn a_file_that_is_open_for_writing_is_in_use() {
     // Simulates a process that this one may not inspect: the scan is empty.
     let writer = File::options().write(true).open(&path).unwrap();
     assert_eq!(users(), ["a process has it open for writing"]);
-    assert!(inspect(&path, &Openers::scan()).unwrap().users.is_empty(), "only this process has it open");
+    assert!(
+        inspect(&path, &Openers::scan(PoolDrives::new())).unwrap().users.is_empty(),
+        "only this process has it open"
+    );
     drop(writer);
     assert!(users().is_empty());
 }

@@ -10,10 +10,15 @@ use super::{DriveKey, Openers};
 /// Returns descriptions of the users of a drive.
 pub(super) fn users(drive: DriveKey, openers: &Openers) -> Vec<String> {
     let mut users = BTreeSet::new();
+    users.extend(openers.pool_of(drive).map(|pool| format!("it belongs to the open pool '{pool}'")));
     match drive {
         DriveKey::Device(number) => {
             for device in with_partitions(number) {
                 let name = &device.name;
+                if device.number != number {
+                    let pool = openers.pool_of(DriveKey::Device(device.number));
+                    users.extend(pool.map(|pool| format!("{name} belongs to the open pool '{pool}'")));
+                }
                 users.extend(
                     openers
                         .others(DriveKey::Device(device.number))

@@ -15,7 +15,7 @@ use super::{OpenPool, Pools};
 use crate::blocking::blocking;
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::{self, Inspection, Openers};
+use crate::inspect::{self, Inspection, Openers, PoolDrives};
 use crate::operations::Progress;
 use crate::request;
 use api::types::{CreatePool, FileDrives};
@@ -80,7 +80,7 @@ impl Pools {
             Some(files) => files.paths.clone(),
             None => request.drives.iter().map(|path| request::path(path)).collect::<Result<Vec<_>>>()?,
         };
-        let inspected = inspect_all(paths, progress).await?;
+        let inspected = inspect_all(paths, self.drive_owners().await?, progress).await?;
         check_distinct(&inspected)?;
         check_free(&inspected)?;
         // From here on the drives are locked: no other process can start to use them.
@@ -204,11 +204,15 @@ async fn create_files(pool: &str, request: &FileDrives, progress: &Progress) -> 
     blocking(create).await?
 }
 
-pub(super) async fn inspect_all(paths: Vec<PathBuf>, progress: &Progress) -> Result<Vec<Inspection>> {
+pub(super) async fn inspect_all(
+    paths: Vec<PathBuf>,
+    in_pools: PoolDrives,
+    progress: &Progress,
+) -> Result<Vec<Inspection>> {
     progress.step(format!("inspecting {} drives", paths.len()));
     let total = paths.len() as u64;
     let mut inspected = Vec::new();
-    let openers = Arc::new(blocking(Openers::scan).await?);
+    let openers = Arc::new(blocking(move || Openers::scan(in_pools)).await?);
     for path in paths {
         let openers = openers.clone();
         inspected.push(blocking(move || inspect::inspect(&path, &openers)).await??);

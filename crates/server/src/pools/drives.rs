@@ -50,7 +50,8 @@ impl Pools {
         progress: &Progress,
     ) -> Result<()> {
         let open = self.get(name)?;
-        let inspected = inspect_all(vec![request::path(&request.path)?], progress).await?;
+        let inspected =
+            inspect_all(vec![request::path(&request.path)?], self.drive_owners().await?, progress).await?;
         check_free(&inspected)?;
         let drive = claim(&inspected, progress).await?;
         if request.wipe {
@@ -157,8 +158,11 @@ impl Pools {
             None => PathBuf::from(&record.path),
         };
         let inspected = path.clone();
+        let mut in_pools = self.drive_owners().await?;
+        // The pool may still have the lost drive open.
+        in_pools.retain(|_, pool| pool != name);
         // The opening below reports a drive that does not exist.
-        if let Ok(users) = blocking(move || inspect::users(&inspected, &Openers::scan())).await? {
+        if let Ok(users) = blocking(move || inspect::users(&inspected, &Openers::scan(in_pools))).await? {
             refuse_used(std::iter::once((path.as_path(), users.as_slice())))?;
         }
         // An open handle refers to the device that was lost.

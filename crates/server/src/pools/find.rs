@@ -14,7 +14,7 @@ use reactor::{DriveOptions, Remote};
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect;
+use crate::inspect::{self, PoolDrives};
 
 /// The pool that is searched for.
 #[derive(Clone, Debug)]
@@ -82,7 +82,8 @@ impl FoundDrives {
     }
 }
 
-/// Searches for the drives of a pool. The errors of unusable drives are in the result.
+/// Searches for the drives of a pool, without those of open pools (`in_pools`). The errors of
+/// unusable drives are in the result.
 ///
 /// # Errors
 /// When the reactor is gone.
@@ -90,12 +91,16 @@ pub(super) async fn find(
     reactor: &Remote,
     wanted: &PoolSelector,
     search: &SearchPaths,
+    in_pools: PoolDrives,
 ) -> Result<FoundDrives> {
     let mut found = FoundDrives::default();
     let (SearchPaths::LastKnown(paths) | SearchPaths::Given(paths) | SearchPaths::OnlyGiven(paths)) = search;
+    let given = paths.clone();
+    let (paths, used) = blocking(move || without_pool_drives(given, &in_pools)).await?;
+    found.refused.extend(used);
     // In parallel: each opening waits for a while if another process holds the drive.
     let opening: Vec<_> =
-        paths.iter().map(|path| start_opening(path.clone(), DriveOptions::default())).collect();
+        paths.into_iter().map(|path| start_opening(path, DriveOptions::default())).collect();
     for opened in opening {
         match open_member(reactor, wanted, opened.await).await? {
             Ok(member) => found.members.push(member),
@@ -117,6 +122,21 @@ pub(super) async fn find(
         }
     }
     Ok(found)
+}
+
+/// Splits paths into those to search, and an error for each drive of an open pool.
+fn without_pool_drives(paths: Vec<PathBuf>, in_pools: &PoolDrives) -> (Vec<PathBuf>, Vec<Error>) {
+    let mut errors = Vec::new();
+    let is_free = |path: &PathBuf| {
+        let pool = inspect::drive_key(path).ok().and_then(|key| in_pools.get(&key));
+        errors.extend(pool.map(|pool| {
+            let message = format!("{} belongs to the open pool '{pool}'", path.display());
+            Error::new(ErrorKind::Busy, message).hint(format!("'gabion pool status {pool}' shows that pool"))
+        }));
+        pool.is_none()
+    };
+    let free = paths.into_iter().filter(is_free).collect();
+    (free, errors)
 }
 
 /// Returns an opened drive and its label if the drive belongs to the pool.

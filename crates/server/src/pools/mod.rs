@@ -27,9 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::Tuning;
 use reactor::Remote;
 
+use crate::blocking::blocking;
 use crate::config::Config;
 use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inspect::{self, PoolDrives};
 use crate::reactors::Reactors;
 use crate::state::State;
 use api::types;
@@ -125,6 +127,22 @@ impl Pools {
     pub(crate) fn open_names(&self) -> Vec<String> {
         let open = |slot: &Slot| matches!(slot.status, Status::Open(_));
         self.lock().iter().filter(|(_, slot)| open(slot)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the drives of all open pools.
+    ///
+    /// # Errors
+    /// When the daemon is shutting down.
+    pub(crate) async fn drive_owners(&self) -> Result<PoolDrives> {
+        let mut paths = Vec::new();
+        for (name, slot) in &*self.lock() {
+            if let Status::Open(pool) = &slot.status {
+                paths.extend(pool.open_drives().iter().map(|drive| (drive.path().to_owned(), name.clone())));
+            }
+        }
+        let keys =
+            || paths.into_iter().filter_map(|(path, name)| Some((inspect::drive_key(&path).ok()?, name)));
+        blocking(|| keys().collect()).await
     }
 
     /// Returns an open pool.

@@ -124,7 +124,7 @@ impl Pools {
         let reactor = self.reactors.next();
         let mut is_waiting = false;
         let found = loop {
-            let found = find(&reactor, wanted, search).await?;
+            let found = find(&reactor, wanted, search, self.drive_owners().await?).await?;
             let absent = found.absent();
             let complete = !found.drives().is_empty() && absent.is_empty();
             match request.missing {
