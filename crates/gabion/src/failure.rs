@@ -41,7 +41,9 @@ pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let status = if error.is::<Usage>() { 2 } else { 1 };
     let vm_error = error.downcast_ref::<vm::Error>().map(to_api_error);
     let cluster_error = error.downcast_ref::<cluster::Error>().map(from_cluster);
-    let error_value = match error.downcast_ref::<Error>().cloned().or(vm_error).or(cluster_error) {
+    let server_error = error.downcast_ref::<server::Error>().cloned().map(Error::from);
+    let api_error = error.downcast_ref::<Error>().cloned();
+    let error_value = match api_error.or(vm_error).or(cluster_error).or(server_error) {
         Some(error_value) => error_value,
         None => {
             let kind = if status == 2 { ErrorKind::Invalid } else { ErrorKind::Internal };

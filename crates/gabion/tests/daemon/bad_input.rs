@@ -152,7 +152,7 @@ fn the_api_answers_invalid_requests_with_an_error_object() {
     let daemon = home.start();
     daemon.make_pool();
     for (method, path, body, status, kind) in [
-        ("GET", "/", "", 404, "not_found"),
+        ("GET", "/pools", "", 404, "not_found"),
         ("GET", "/v2/pools", "", 404, "not_found"),
         ("PUT", "/v1/pools", "", 400, "invalid"),
         ("GET", "/v1/pools/slow", "", 404, "not_found"),

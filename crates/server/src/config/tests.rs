@@ -26,18 +26,29 @@ fn refusal(file: &str) -> String {
 
 #[test]
 fn every_key_is_read_from_the_file_the_environment_and_a_flag() {
-    let unset = load(None, &[], &[]).unwrap();
     for key in KEYS {
-        let mut expected = unset.clone();
+        // Each of these keys is refused without the other.
+        let needed = match key.path().as_str() {
+            "api.certificate" => Some(("api-key", "/etc/gabion/key.pem")),
+            "api.key" => Some(("api-certificate", "/etc/gabion/certificate.pem")),
+            _ => None,
+        };
+        let needed = needed.as_slice();
+        let mut expected = load(None, &[], &[]).unwrap();
+        for (flag, value) in needed {
+            KEYS.iter().find(|key| key.flag() == *flag).unwrap().apply(&mut expected, value).unwrap();
+        }
+        let unset = expected.clone();
         key.apply(&mut expected, key.example).unwrap();
         assert_ne!(expected, unset, "the example of {} is its default", key.path());
 
         let file = format!("[{}]\n{} = \"{}\"", key.section, key.name, key.example);
-        assert_eq!(load(Some(&file), &[], &[]).unwrap(), expected, "{}", key.path());
+        assert_eq!(load(Some(&file), &[], needed).unwrap(), expected, "{}", key.path());
         let variable = key.variable();
-        assert_eq!(load(None, &[(&variable, key.example)], &[]).unwrap(), expected, "{variable}");
+        assert_eq!(load(None, &[(&variable, key.example)], needed).unwrap(), expected, "{variable}");
         let flag = key.flag();
-        assert_eq!(load(None, &[], &[(&flag, key.example)]).unwrap(), expected, "--{flag}");
+        let flags = [&[(flag.as_str(), key.example)], needed].concat();
+        assert_eq!(load(None, &[], &flags).unwrap(), expected, "--{flag}");
     }
 }
 

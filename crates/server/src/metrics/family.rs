@@ -168,7 +168,7 @@ mod tests {
             a_bytes_total{x=\"\\\"\\\\\\n\"} 3.0\n\
             # HELP b Some help\n# TYPE b info\nb_info{version=\"1\"} 1\n\
             # HELP c_seconds Some help\n# TYPE c_seconds histogram\n# UNIT c_seconds seconds\n\
-            c_seconds_sum 9.5\nc_seconds_count 3\n\
+            c_seconds_sum{} 9.5\nc_seconds_count{} 3\n\
             c_seconds_bucket{le=\"0.5\"} 2\nc_seconds_bucket{le=\"+Inf\"} 3\n# EOF\n";
         assert_eq!(open_metrics(families()).unwrap(), expected);
     }
