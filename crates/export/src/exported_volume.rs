@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reactor::Span;
 
-use crate::{Extent, Volume, VolumeError, VolumeErrorKind};
+use crate::{AtomicLimits, Comparison, Extent, Volume, VolumeError, VolumeErrorKind};
 
 /// A volume that one client, or one queue of it, has open on the reactor that serves it.
 pub(crate) struct ExportedVolume<V> {
@@ -117,5 +117,24 @@ impl<V: Volume> Volume for ExportedVolume<V> {
 
     async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
         self.volume()?.extents(offset, length).await
+    }
+
+    fn atomic_limits(&self) -> AtomicLimits {
+        let none = AtomicLimits { bytes: self.sector(), boundary: None };
+        self.volume().map_or(none, |volume| volume.atomic_limits())
+    }
+
+    async fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &Span,
+        data: &Span,
+    ) -> Result<Comparison, VolumeError> {
+        self.writable()?.compare_and_write(offset, expected, data).await
+    }
+
+    async fn copy_from(&self, source: &Self, from: u64, offset: u64, length: u64) -> Result<(), VolumeError> {
+        let (target, source) = (self.writable()?, source.volume()?);
+        target.copy_from(&source, from, offset, length).await
     }
 }

@@ -40,4 +40,4 @@ pub use frontend::{
 pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemorySource, MemoryVolume};
 pub use stop::Stop;
-pub use volume::{Extent, Volume, VolumeError, VolumeErrorKind};
+pub use volume::{AtomicLimits, Comparison, Extent, Volume, VolumeError, VolumeErrorKind};

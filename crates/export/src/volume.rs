@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 
-use reactor::Span;
+use reactor::{Buffer, Span};
 
 /// A range of bytes that can be read and written, as one reactor uses it: it never crosses threads.
 ///
@@ -71,6 +71,45 @@ pub trait Volume {
     /// As [`Volume::read`].
     fn extents(&self, offset: u64, length: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
 
+    /// Returns the limits of atomic writes: a write within them is stored completely or not at all,
+    /// also after a power failure.
+    fn atomic_limits(&self) -> AtomicLimits {
+        AtomicLimits { bytes: self.sector(), boundary: None }
+    }
+
+    /// Writes `data` at `offset` if the range holds `expected`, as one atomic step: no other write
+    /// to the range happens between the comparison and the write. Durable after a later
+    /// [`Volume::flush`].
+    ///
+    /// # Errors
+    /// `Invalid` if the lengths differ, or beyond [`Volume::atomic_limits`], or if the
+    /// volume does not compare atomically; otherwise as [`Volume::read`] and [`Volume::write`].
+    fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &Span,
+        data: &Span,
+    ) -> impl Future<Output = Result<Comparison, VolumeError>> {
+        let _ = (offset, expected, data);
+        let message = "the volume does not compare and write atomically";
+        std::future::ready(Err(VolumeError::new(VolumeErrorKind::Invalid, message)))
+    }
+
+    /// Copies `length` bytes from offset `from` of `source`, another handle of this volume, to
+    /// `offset`. The ranges do not overlap. Durable after a later [`Volume::flush`].
+    ///
+    /// # Errors
+    /// As [`Volume::read`] and [`Volume::write`]. A part of the range may have been copied then.
+    fn copy_from(
+        &self,
+        source: &Self,
+        from: u64,
+        offset: u64,
+        length: u64,
+    ) -> impl Future<Output = Result<(), VolumeError>> {
+        copy_in_parts(source, self, from, offset, length)
+    }
+
     /// Hints that the bytes at `offset` will be read or written soon. Exports pass hints for
     /// several requests before they execute these one by one.
     fn prefetch_hint(&self, offset: u64) {
@@ -82,6 +121,57 @@ pub trait Volume {
     fn withdrawn(&self) -> impl Future<Output = ()> {
         std::future::pending()
     }
+}
+
+/// Bytes that [`copy_in_parts`] reads and writes at once.
+const COPY_PART: u64 = 256 << 10;
+
+/// Copies a range through memory, part by part.
+async fn copy_in_parts<V: Volume + ?Sized>(
+    source: &V,
+    target: &V,
+    from: u64,
+    offset: u64,
+    length: u64,
+) -> Result<(), VolumeError> {
+    let mut done = 0;
+    while done < length {
+        let part = COPY_PART.min(length - done);
+        let buffer = Buffer::new(usize::try_from(part).unwrap_or(0)).span();
+        source.read(from + done, &buffer).await?;
+        target.write(offset + done, &buffer).await?;
+        done += part;
+    }
+    Ok(())
+}
+
+/// The limits of atomic writes of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicLimits {
+    /// The most bytes of an atomic write, at any offset: a multiple of the sector size.
+    pub bytes: u32,
+    /// An atomic write does not cross a multiple of this many bytes.
+    pub boundary: Option<u64>,
+}
+
+impl AtomicLimits {
+    /// True if a write of this range is atomic.
+    pub fn covers(&self, offset: u64, length: u64) -> bool {
+        let crosses = |boundary: u64| offset / boundary != (offset + length.saturating_sub(1)) / boundary;
+        length <= self.bytes.into() && !self.boundary.is_some_and(crosses)
+    }
+}
+
+/// The result of [`Volume::compare_and_write`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// The range held the expected bytes, and holds the new ones.
+    Written,
+    /// The range differs from the expected bytes at this byte of the range, and is unchanged.
+    Differs {
+        /// The first byte that differs, counted from the start of the range.
+        at: u64,
+    },
 }
 
 /// A part of a volume that holds data, or a hole.

@@ -13,13 +13,16 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use reactor::Span;
+use reactor::{Buffer, Span};
 
-use crate::{Extent, Stop, Volume, VolumeError, VolumeErrorKind};
+use crate::{AtomicLimits, Comparison, Extent, Stop, Volume, VolumeError, VolumeErrorKind};
 use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
 pub use source::MemorySource;
+
+/// The most bytes of an atomic write.
+const ATOMIC_MAX: u32 = 1 << 20;
 
 /// A volume in memory, sparse in units of 4096 bytes. A clone is another handle to the same bytes.
 #[derive(Clone)]
@@ -199,6 +202,36 @@ impl Volume for MemoryVolume {
         self.shared.faults.before_read().await?;
         self.check(offset, length)?;
         Ok(self.shared.chunks.borrow().extents(offset, length))
+    }
+
+    fn atomic_limits(&self) -> AtomicLimits {
+        AtomicLimits { bytes: ATOMIC_MAX, boundary: None }
+    }
+
+    async fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &Span,
+        data: &Span,
+    ) -> Result<Comparison, VolumeError> {
+        self.count(|counters| counters.writes += 1);
+        self.shared.faults.before_write().await?;
+        self.check_change(offset, data.len() as u64)?;
+        if expected.len() != data.len() || data.len() > ATOMIC_MAX as usize {
+            let message = format!("{} bytes are not compared and written atomically", data.len());
+            return Err(VolumeError::new(VolumeErrorKind::Invalid, message));
+        }
+        let stored = Buffer::new(data.len()).span();
+        self.shared.chunks.borrow().read(offset, &stored);
+        let differs = stored.peek(|stored| {
+            expected
+                .peek(|expected| stored.iter().zip(expected).position(|(stored, wanted)| stored != wanted))
+        });
+        if let Some(at) = differs {
+            return Ok(Comparison::Differs { at: at as u64 });
+        }
+        self.shared.chunks.borrow_mut().write(offset, data);
+        Ok(Comparison::Written)
     }
 
     async fn withdrawn(&self) {

@@ -147,3 +147,44 @@ fn faults_are_injected() {
     assert_eq!((volume.faults().held_writes(), read(&volume, 0, 512)), (0, vec![2; 512]));
     assert_eq!(volume.counters().writes, 3);
 }
+
+#[test]
+fn a_range_is_written_if_it_holds_the_expected_bytes() {
+    let volume = MemoryVolume::new(8 << 20, 512);
+    write(&volume, 1 << 20, 3, 1024).unwrap();
+    let span = |byte: u8, len| Buffer::copy_of(&vec![byte; len]).span();
+    let swap = |expected: Span, data: Span| {
+        now(volume.compare_and_write(1 << 20, &expected, &data)).map_err(|error| error.kind())
+    };
+    assert_eq!(swap(span(3, 1024), span(4, 1024)), Ok(Comparison::Written));
+    let wanted = span(4, 1024);
+    wanted.copy_from(700, &[9]);
+    assert_eq!(swap(wanted, span(5, 1024)), Ok(Comparison::Differs { at: 700 }));
+    assert_eq!(read(&volume, 1 << 20, 1024), [4; 1024]);
+    assert_eq!(swap(span(4, 512), span(5, 1024)), Err(VolumeErrorKind::Invalid));
+    let long = volume.atomic_limits().bytes as usize + 512;
+    assert_eq!(swap(span(4, long), span(5, long)), Err(VolumeErrorKind::Invalid));
+    volume.set_read_only(true);
+    assert_eq!(swap(span(4, 512), span(5, 512)), Err(VolumeErrorKind::ReadOnly));
+}
+
+#[test]
+fn ranges_are_copied_in_parts() {
+    let volume = MemoryVolume::new(8 << 20, 512);
+    for (at, byte) in (0..8).zip(1..) {
+        write(&volume, at * 100_352, byte, 100_352).unwrap();
+    }
+    now(volume.copy_from(&volume.clone(), 512, 4 << 20, 802_304)).unwrap();
+    assert_eq!(read(&volume, 4 << 20, 802_304), read(&volume, 512, 802_304));
+    assert!(now(volume.copy_from(&volume.clone(), 0, 8 << 20, 512)).is_err());
+}
+
+#[test]
+fn atomic_limits_have_a_length_and_a_boundary() {
+    let limits = AtomicLimits { bytes: 8192, boundary: Some(65536) };
+    for (offset, length, covered) in
+        [(0, 8192, true), (0, 8704, false), (61440, 4096, true), (61440, 4608, false), (65024, 512, true)]
+    {
+        assert_eq!(limits.covers(offset, length), covered, "{offset} {length}");
+    }
+}

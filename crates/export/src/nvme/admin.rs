@@ -47,7 +47,7 @@ mod feature {
 }
 
 /// The data of a response, or the result of a command without data.
-pub(super) enum AdminAnswer {
+pub(super) enum AdminResult {
     Result(u64),
     Data(Vec<u8>),
     /// The command is answered later.
@@ -55,7 +55,7 @@ pub(super) enum AdminAnswer {
 }
 
 /// The answer of a command without data and without a result.
-const DONE: Result<AdminAnswer, NvmeStatus> = Ok(AdminAnswer::Result(0));
+const DONE: Result<AdminResult, NvmeStatus> = Ok(AdminResult::Result(0));
 
 impl<S: VolumeSource> NvmeSession<S> {
     /// Executes an admin or fabrics command.
@@ -68,23 +68,23 @@ impl<S: VolumeSource> NvmeSession<S> {
         self.respond(&command, answer, charge);
     }
 
-    fn respond(&self, command: &NvmeCommand, answer: Result<AdminAnswer, NvmeStatus>, charge: Charge) {
+    fn respond(&self, command: &NvmeCommand, answer: Result<AdminResult, NvmeStatus>, charge: Charge) {
         let id = command.id();
         match answer {
-            Ok(AdminAnswer::Result(result)) => self.complete_with(id, NvmeStatus::SUCCESS, result, charge),
-            Ok(AdminAnswer::Data(data)) => {
+            Ok(AdminResult::Result(result)) => self.complete_with(id, NvmeStatus::SUCCESS, result, charge),
+            Ok(AdminResult::Data(data)) => {
                 let length = command.data().length() as usize;
                 if length == 0 {
                     return self.complete(id, NvmeStatus::SGL_LENGTH, charge);
                 }
                 self.complete_bytes(id, &data, length, charge);
             }
-            Ok(AdminAnswer::Later) => {}
+            Ok(AdminResult::Later) => {}
             Err(status) => self.complete(id, status, charge),
         }
     }
 
-    fn execute_fabrics(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    fn execute_fabrics(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         match (command.fabrics_type(), self.identity.is_admin()) {
             (fabrics::PROPERTY_GET, true) => self.property_get(command),
             (fabrics::PROPERTY_SET, true) => self.property_set(command),
@@ -99,15 +99,15 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    fn property_get(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    fn property_get(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         let (is_long, offset) = (command.byte(40) & 7 == 1, command.word(11));
         match self.identity.controller.property(offset) {
-            Some((value, long)) if long == is_long => Ok(AdminAnswer::Result(value)),
+            Some((value, long)) if long == is_long => Ok(AdminResult::Result(value)),
             _ => Err(NvmeStatus::INVALID_FIELD),
         }
     }
 
-    fn property_set(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    fn property_set(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         if command.byte(40) & 7 != 0 {
             return Err(NvmeStatus::INVALID_FIELD);
         }
@@ -121,13 +121,13 @@ impl<S: VolumeSource> NvmeSession<S> {
         &self,
         command: &NvmeCommand,
         data: Option<RequestData>,
-    ) -> Result<AdminAnswer, NvmeStatus> {
+    ) -> Result<AdminResult, NvmeStatus> {
         let is_discovery = self.identity.subsystem.is_none();
         match command.opcode() {
             admin_opcode::IDENTIFY => self.identify(command),
             admin_opcode::GET_LOG_PAGE => self.log_page(command),
             admin_opcode::EVENT_REQUEST => match self.identity.control.events.request(command.id()) {
-                true => Ok(AdminAnswer::Later),
+                true => Ok(AdminResult::Later),
                 false => Err(NvmeStatus::EVENT_LIMIT),
             },
             admin_opcode::KEEP_ALIVE => DONE,
@@ -139,17 +139,17 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    fn abort(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    fn abort(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         let (queue, aborted) = (command.short(40), command.short(42));
         if queue != 0 || !self.identity.control.events.abort(aborted) {
-            return Ok(AdminAnswer::Result(1));
+            return Ok(AdminResult::Result(1));
         }
         let charge = self.budget.empty_charge();
         self.complete(aborted, NvmeStatus::ABORTED, charge);
         DONE
     }
 
-    fn set_feature(&self, command: &NvmeCommand, _: Option<RequestData>) -> Result<AdminAnswer, NvmeStatus> {
+    fn set_feature(&self, command: &NvmeCommand, _: Option<RequestData>) -> Result<AdminResult, NvmeStatus> {
         let (controller, value) = (&self.identity.controller, command.word(11));
         if command.word(10) & 1 << 31 != 0 {
             return Err(NvmeStatus::FEATURE_NOT_SAVEABLE);
@@ -170,7 +170,7 @@ impl<S: VolumeSource> NvmeSession<S> {
                     return Err(NvmeStatus::INVALID_FIELD);
                 }
                 let count = controller.set_queue_count((submission.min(completion) + 1) as u16);
-                Ok(AdminAnswer::Result(queue_counts(count)))
+                Ok(AdminResult::Result(queue_counts(count)))
             }
             feature::WRITE_CACHE
             | feature::HOST_ID
@@ -192,19 +192,19 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    fn get_feature(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    fn get_feature(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         let controller = &self.identity.controller;
         Ok(match command.byte(40) {
-            feature::EVENTS => AdminAnswer::Result(controller.enabled_events().into()),
-            feature::KEEP_ALIVE => AdminAnswer::Result(controller.keep_alive().into()),
-            feature::QUEUES => AdminAnswer::Result(queue_counts(controller.queue_count())),
-            feature::WRITE_CACHE => AdminAnswer::Result(1),
-            feature::HOST_ID => AdminAnswer::Data(controller.host.id.to_vec()),
+            feature::EVENTS => AdminResult::Result(controller.enabled_events().into()),
+            feature::KEEP_ALIVE => AdminResult::Result(controller.keep_alive().into()),
+            feature::QUEUES => AdminResult::Result(queue_counts(controller.queue_count())),
+            feature::WRITE_CACHE => AdminResult::Result(1),
+            feature::HOST_ID => AdminResult::Data(controller.host.id.to_vec()),
             feature::ARBITRATION
             | feature::POWER
             | feature::TEMPERATURE
             | feature::ERROR_RECOVERY
-            | feature::WRITE_ATOMICITY => AdminAnswer::Result(0),
+            | feature::WRITE_ATOMICITY => AdminResult::Result(0),
             _ => return Err(NvmeStatus::INVALID_FIELD),
         })
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use reactor::{Notify, Reactor, Stream};
 
-use super::disconnect::QueueEnd;
+use super::disconnect::QueueCloseReason;
 use super::handshake::{OpenedQueue, open_queue, send};
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::PduReader;
-use super::queue_identity::ListenPlace;
+use super::queue_identity::LocalAddress;
 use super::session::NvmeSession;
 use super::shared::ServerShared;
 use crate::VolumeSource;
@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Serves a connection that arrived at `place` on the current reactor until it ends, and logs the reason.
 pub(super) async fn serve_connection<S: VolumeSource>(
     stream: Stream,
-    place: ListenPlace,
+    place: LocalAddress,
     shared: &Rc<ServerShared<S>>,
     admitted: &AdmittedConnection,
 ) {
@@ -50,10 +50,11 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     let end = transmit(&session, &stream, &mut reader, shared).await;
     end.log(peer, &name, queue);
     // Before the host sees the end of the connection, and may connect the queue again.
-    session.identity.leave();
+    session.identity.disconnect();
     session.send_queue.close();
     // Requests whose data will not arrive.
     session.transfers.clear();
+    session.fused.clear();
     close(&stream, &mut reader, end).await;
     session.budget.idle().await;
 }
@@ -61,18 +62,18 @@ pub(super) async fn serve_connection<S: VolumeSource>(
 async fn open_in_time<S: VolumeSource>(
     stream: &Stream,
     reader: &mut PduReader,
-    place: ListenPlace,
+    place: LocalAddress,
     shared: &ServerShared<S>,
     admitted: &AdmittedConnection,
-) -> Result<OpenedQueue<S>, QueueEnd> {
+) -> Result<OpenedQueue<S>, QueueCloseReason> {
     let closed = select(shared.stop.raised(), admitted.displaced());
     let opening = open_queue(stream, reader, &shared.target, place);
     let in_time = select(opening, Reactor::current().sleep(shared.limits.handshake));
     match select(closed, in_time).await {
-        Either::Left(Either::Left(())) => Err(QueueEnd::Stopped),
-        Either::Left(Either::Right(())) => Err(QueueEnd::Displaced),
+        Either::Left(Either::Left(())) => Err(QueueCloseReason::Stopped),
+        Either::Left(Either::Right(())) => Err(QueueCloseReason::Displaced),
         Either::Right(Either::Left(opened)) => opened,
-        Either::Right(Either::Right(())) => Err(QueueEnd::HandshakeTimeout),
+        Either::Right(Either::Right(())) => Err(QueueCloseReason::HandshakeTimeout),
     }
 }
 
@@ -82,7 +83,7 @@ async fn transmit<S: VolumeSource>(
     stream: &Stream,
     reader: &mut PduReader,
     shared: &ServerShared<S>,
-) -> QueueEnd {
+) -> QueueCloseReason {
     let (reactor, limits) = (Reactor::current(), &shared.limits);
     let (stalled, silent) = (Rc::new(Notify::default()), Rc::new(Notify::default()));
     let incoming = reader.recv.progress().clone();
@@ -97,18 +98,21 @@ async fn transmit<S: VolumeSource>(
     let run = session.run(reader, stream, &shared.stop);
     match select(run, select(stalled.notified(), timers)).await {
         Either::Left(end) => end,
-        Either::Right(Either::Left(())) => QueueEnd::Stalled,
-        Either::Right(Either::Right(Either::Left(()))) => QueueEnd::KeepAlive,
-        Either::Right(Either::Right(Either::Right(()))) => QueueEnd::DrainTimeout,
+        Either::Right(Either::Left(())) => QueueCloseReason::Stalled,
+        Either::Right(Either::Right(Either::Left(()))) => QueueCloseReason::KeepAlive,
+        Either::Right(Either::Right(Either::Right(()))) => QueueCloseReason::DrainTimeout,
     }
 }
 
 /// Closes a connection so that the host receives the last messages; after a violation of the
 /// protocol, with its description.
-async fn close(stream: &Stream, reader: &mut PduReader, end: QueueEnd) {
+async fn close(stream: &Stream, reader: &mut PduReader, end: QueueCloseReason) {
     let lingers = match end {
-        QueueEnd::Violation(error) => send(stream, &error.encode(reader.header())).await.is_ok(),
-        QueueEnd::Refused(_) | QueueEnd::Stopped | QueueEnd::Ended(_) | QueueEnd::Disconnected => true,
+        QueueCloseReason::Violation(error) => send(stream, &error.encode(reader.header())).await.is_ok(),
+        QueueCloseReason::Refused(_)
+        | QueueCloseReason::Stopped
+        | QueueCloseReason::Ended(_)
+        | QueueCloseReason::Disconnected => true,
         _ => false,
     };
     if lingers && stream.shutdown().is_ok() {

@@ -9,7 +9,7 @@ use crate::transport::RecvError;
 
 /// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum QueueEnd {
+pub(super) enum QueueCloseReason {
     /// The host closed the connection between two messages.
     #[error("the host closed the connection")]
     Closed,
@@ -57,7 +57,7 @@ pub(super) enum QueueEnd {
     Io(IoError),
 }
 
-impl From<RecvError> for QueueEnd {
+impl From<RecvError> for QueueCloseReason {
     fn from(error: RecvError) -> Self {
         match error {
             RecvError::Closed => Self::Closed,
@@ -67,7 +67,7 @@ impl From<RecvError> for QueueEnd {
     }
 }
 
-impl From<IoError> for QueueEnd {
+impl From<IoError> for QueueCloseReason {
     fn from(error: IoError) -> Self {
         match error.kind() {
             IoErrorKind::Closed => Self::Truncated,
@@ -76,13 +76,13 @@ impl From<IoError> for QueueEnd {
     }
 }
 
-impl From<FatalError> for QueueEnd {
+impl From<FatalError> for QueueCloseReason {
     fn from(error: FatalError) -> Self {
         Self::Violation(error)
     }
 }
 
-impl QueueEnd {
+impl QueueCloseReason {
     /// True if the requests in flight are completed and their replies sent.
     pub(super) fn is_orderly(&self) -> bool {
         matches!(self, Self::Closed | Self::Disconnected | Self::Stopped | Self::Ended(_))

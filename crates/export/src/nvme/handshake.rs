@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use reactor::{Buffer, Stream};
 
-use super::disconnect::QueueEnd;
+use super::disconnect::QueueCloseReason;
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::{HostPdu, PduReader};
-use super::queue_identity::{ConnectRefusal, ListenPlace, QueueIdentity};
+use super::queue_identity::{ConnectRefusal, LocalAddress, QueueIdentity};
 use super::target::NvmeTarget;
 use super::wire::{
-    CONNECT_BYTES, ConnectRequest, DataPlace, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus,
+    CONNECT_BYTES, ConnectRequest, DataLocation, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus,
     PduEncoder,
 };
 use crate::transport::ReplyHead;
@@ -34,8 +34,8 @@ pub(super) async fn open_queue<S>(
     stream: &Stream,
     reader: &mut PduReader,
     target: &Arc<NvmeTarget<S>>,
-    place: ListenPlace,
-) -> Result<OpenedQueue<S>, QueueEnd> {
+    place: LocalAddress,
+) -> Result<OpenedQueue<S>, QueueCloseReason> {
     let request = reader.connection_request().await?;
     send(stream, &request.accept(TRANSFER_MAX)).await?;
     let encoder = PduEncoder { digests: request.digests, alignment: request.alignment };
@@ -54,7 +54,7 @@ pub(super) async fn open_queue<S>(
     send_head(stream, &encoder.response(&completion.encode(), &[])).await?;
     match connected {
         Ok(identity) => Ok(OpenedQueue { identity, encoder }),
-        Err(refusal) => Err(QueueEnd::Refused(refusal.reason)),
+        Err(refusal) => Err(QueueCloseReason::Refused(refusal.reason)),
     }
 }
 
@@ -62,7 +62,7 @@ async fn receive_request(
     reader: &mut PduReader,
     command: &NvmeCommand,
     frame: &Frame,
-) -> Result<Result<ConnectRequest, ConnectRefusal>, QueueEnd> {
+) -> Result<Result<ConnectRequest, ConnectRefusal>, QueueCloseReason> {
     let refuse = |status, reason| Ok(Err(ConnectRefusal { status, result: 0, reason }));
     if frame.data != CONNECT_BYTES {
         reader.skip(frame).await?;
@@ -75,7 +75,7 @@ async fn receive_request(
     if !is_intact {
         return refuse(NvmeStatus::TRANSPORT, "the data digest is wrong");
     }
-    if command.data() != (DataPlace::Capsule { offset: 0, length: CONNECT_BYTES as u32 }) {
+    if command.data() != (DataLocation::Capsule { offset: 0, length: CONNECT_BYTES as u32 }) {
         return refuse(NvmeStatus::SGL_TYPE, "the data of the connect command is not in its capsule");
     }
     if ConnectRequest::format(command) != 0 {
@@ -91,11 +91,11 @@ async fn receive_request(
 }
 
 /// Sends a message at once, before or after the time of the send queue.
-pub(super) async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), QueueEnd> {
+pub(super) async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), QueueCloseReason> {
     stream.write_all(&[Buffer::copy_of(bytes).span()]).await?;
     Ok(())
 }
 
-async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueEnd> {
+async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueCloseReason> {
     send(stream, head.as_bytes()).await
 }

@@ -1,17 +1,17 @@
 //! Identify commands and log pages.
 
-use super::admin::AdminAnswer;
+use super::admin::AdminResult;
 use super::controller::VERSION;
 use super::limits::{
-    CAPSULE_DATA, EVENT_REQUESTS, KEEP_ALIVE_UNITS, NAMESPACES, QUEUE_ENTRIES, TRANSFER_MAX,
-    TRANSFER_PAGES_LOG,
+    CAPSULE_DATA, COPY_MAX, COPY_RANGES, EVENT_REQUESTS, KEEP_ALIVE_UNITS, NAMESPACES, QUEUE_ENTRIES,
+    TRANSFER_MAX, TRANSFER_PAGES_LOG,
 };
 use super::queue_control::NvmeEvent;
 use super::session::NvmeSession;
 use super::target::DISCOVERY_NAME;
 use super::wire::{
-    ControllerFacts, DiscoveryEntry, NamespaceFacts, NvmeCommand, NvmeStatus, changed_log, discovery_log,
-    effects_log, firmware_log, health_log, log, namespace_list,
+    ControllerProperties, DiscoveryEntry, NamespaceProperties, NvmeCommand, NvmeStatus, changed_log,
+    discovery_log, effects_log, firmware_log, health_log, log, namespace_list,
 };
 use crate::fnv::fnv1a;
 use crate::{Volume, VolumeSource};
@@ -19,8 +19,8 @@ use crate::{Volume, VolumeSource};
 /// The version of the program, for hosts.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// Optional commands: compare, dataset management, write zeroes, verify.
-const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
+/// Optional commands: compare, dataset management, write zeroes, verify, copy.
+const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8;
 
 /// Structures of identify commands.
 mod structure {
@@ -32,15 +32,15 @@ mod structure {
 
 impl<S: VolumeSource> NvmeSession<S> {
     /// Answers an identify command.
-    pub(super) fn identify(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    pub(super) fn identify(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         let (structure, id) = (command.byte(40), command.namespace());
         let is_discovery = self.identity.subsystem.is_none();
         if is_discovery && structure != structure::CONTROLLER {
             return Err(NvmeStatus::INVALID_FIELD);
         }
-        Ok(AdminAnswer::Data(match structure {
-            structure::CONTROLLER => self.controller_facts(),
-            structure::NAMESPACE => match self.namespace_facts(id) {
+        Ok(AdminResult::Data(match structure {
+            structure::CONTROLLER => self.controller_properties(),
+            structure::NAMESPACE => match self.namespace_properties(id) {
                 Some(facts) => facts.encode(),
                 // An id without a namespace is described by zeros.
                 None if (1..=NAMESPACES).contains(&id) => vec![0; 4096],
@@ -49,7 +49,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             structure::ACTIVE_NAMESPACES if id >= u32::MAX - 1 => return Err(NvmeStatus::INVALID_NAMESPACE),
             structure::ACTIVE_NAMESPACES => namespace_list(self.namespace_ids(), id),
             structure::DESCRIPTORS => {
-                self.namespace_facts(id).ok_or(NvmeStatus::INVALID_NAMESPACE)?.descriptors()
+                self.namespace_properties(id).ok_or(NvmeStatus::INVALID_NAMESPACE)?.descriptors()
             }
             _ => return Err(NvmeStatus::INVALID_FIELD),
         }))
@@ -61,13 +61,13 @@ impl<S: VolumeSource> NvmeSession<S> {
         namespaces.iter().map(|namespace| namespace.id).collect()
     }
 
-    fn controller_facts(&self) -> Vec<u8> {
+    fn controller_properties(&self) -> Vec<u8> {
         let (name, identity) = (self.identity.name(), &self.identity);
         let is_discovery = identity.subsystem.is_none();
         let event = if is_discovery { NvmeEvent::DiscoveryChanged } else { NvmeEvent::NamespaceChanged };
         // The same in every release and on every reactor.
         let serial = format!("{:08x}{:08x}", fnv1a(name.as_bytes()), fnv1a(format!("{name}:2").as_bytes()));
-        let facts = ControllerFacts {
+        let facts = ControllerProperties {
             is_discovery,
             id: identity.controller.id,
             subsystem: name,
@@ -86,20 +86,23 @@ impl<S: VolumeSource> NvmeSession<S> {
         facts.encode()
     }
 
-    fn namespace_facts(&self, id: u32) -> Option<NamespaceFacts> {
+    fn namespace_properties(&self, id: u32) -> Option<NamespaceProperties> {
         let subsystem = self.identity.subsystem.as_ref()?;
         let namespace = subsystem.namespace(id, &self.identity.controller.host.name)?;
         let volume = self.volumes.get(&self.identity, id)?;
-        Some(NamespaceFacts {
+        Some(NamespaceProperties {
             size: volume.size(),
             sector: volume.sector(),
             read_only: volume.read_only(),
             identity: namespace.identity,
+            atomic: volume.atomic_limits(),
+            copy_ranges: COPY_RANGES,
+            copy_max: COPY_MAX,
         })
     }
 
     /// Answers a request for a log page.
-    pub(super) fn log_page(&self, command: &NvmeCommand) -> Result<AdminAnswer, NvmeStatus> {
+    pub(super) fn log_page(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         let page = command.byte(40);
         let words = u64::from(command.short(42)) | u64::from(command.short(44)) << 16;
         let (length, offset) = ((words + 1) * 4, command.long(48));
@@ -121,7 +124,7 @@ impl<S: VolumeSource> NvmeSession<S> {
         let start = usize::try_from(offset).ok().filter(|start| *start <= data.len());
         let mut part = data.get(start.ok_or(NvmeStatus::INVALID_FIELD)?..).unwrap_or(&[]).to_vec();
         part.resize(length as usize, 0);
-        Ok(AdminAnswer::Data(part))
+        Ok(AdminResult::Data(part))
     }
 
     fn io_log(&self, page: u8, takes_changes: bool) -> Result<Vec<u8>, NvmeStatus> {
@@ -144,6 +147,7 @@ impl<S: VolumeSource> NvmeSession<S> {
                     (0x08, true),
                     (0x09, true),
                     (0x0c, false),
+                    (0x19, true),
                 ],
             ),
             _ => return Err(NvmeStatus::INVALID_LOG),

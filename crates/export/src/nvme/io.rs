@@ -1,4 +1,4 @@
-//! I/O commands: reads, writes, flushes, zeroing, deallocation, comparison and verification.
+//! I/O commands: reads, writes, flushes, zeroing and deallocation.
 //!
 //! Always true: a command is checked before it reaches the volume; a durable write is flushed before
 //! its response.
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use reactor::{Buffer, Span};
 
-use super::opcodes::{SCRATCH, opcode};
+use super::opcodes::opcode;
 use super::open_volumes::OpenVolume;
 use super::request::{ReadyRequest, RequestData};
 use super::session::NvmeSession;
@@ -47,9 +47,6 @@ impl<S: VolumeSource> NvmeSession<S> {
     /// Begins an I/O command.
     pub(super) fn execute_io(self: &Rc<Self>, request: ReadyRequest) {
         let (session, ReadyRequest { command, charge, data }) = (self.clone(), request);
-        if command.is_fused() {
-            return self.complete(command.id(), NvmeStatus::INVALID_FIELD, charge);
-        }
         match command.opcode() {
             opcode::READ => self.spawn(session.read(command, charge)),
             opcode::WRITE => self.spawn(session.write(command, data, charge)),
@@ -58,12 +55,13 @@ impl<S: VolumeSource> NvmeSession<S> {
             opcode::DATASET_MANAGEMENT => self.spawn(session.manage_dataset(command, data, charge)),
             opcode::COMPARE => self.spawn(session.compare(command, data, charge)),
             opcode::VERIFY => self.spawn(session.verify(command, charge)),
+            opcode::COPY => self.spawn(session.copy(command, data, charge)),
             _ => self.complete(command.id(), NvmeStatus::INVALID_OPCODE, charge),
         }
     }
 
     /// The volume of a command.
-    fn volume_of(&self, command: &NvmeCommand) -> Result<OpenVolume<S::Volume>, NvmeStatus> {
+    pub(super) fn volume_of(&self, command: &NvmeCommand) -> Result<OpenVolume<S::Volume>, NvmeStatus> {
         let volume = self.volumes.get(&self.identity, command.namespace());
         volume.ok_or(NvmeStatus::INVALID_NAMESPACE)
     }
@@ -77,7 +75,7 @@ impl<S: VolumeSource> NvmeSession<S> {
     }
 
     /// The range of a command that transfers all of it. `available`: the bytes of its data.
-    fn transfer_of(
+    pub(super) fn transfer_of(
         &self,
         command: &NvmeCommand,
         available: usize,
@@ -118,7 +116,7 @@ impl<S: VolumeSource> NvmeSession<S> {
         self.flush_if_durable(command, &range.volume).await
     }
 
-    async fn flush_if_durable(
+    pub(super) async fn flush_if_durable(
         &self,
         command: &NvmeCommand,
         volume: &OpenVolume<S::Volume>,
@@ -194,59 +192,6 @@ impl<S: VolumeSource> NvmeSession<S> {
             self.checked(command, done, false)?;
         }
         Ok(())
-    }
-
-    async fn compare(self: Rc<Self>, command: NvmeCommand, data: Option<RequestData>, charge: Charge) {
-        let status = self.compare_range(&command, data).await.err().unwrap_or(NvmeStatus::SUCCESS);
-        self.complete(command.id(), status, charge);
-    }
-
-    async fn compare_range(
-        &self,
-        command: &NvmeCommand,
-        data: Option<RequestData>,
-    ) -> Result<(), NvmeStatus> {
-        let data = data.ok_or(NvmeStatus::SGL_LENGTH)?;
-        let expected = &data.payload.data;
-        let range = self.transfer_of(command, expected.len())?;
-        let is_equal = |at: usize, stored: &Span| {
-            let expected = expected.slice(at..at + stored.len());
-            stored.peek(|stored| expected.peek(|expected| stored == expected))
-        };
-        self.read_parts(command, &range, is_equal).await
-    }
-
-    /// Reads a range in parts, until `check` refuses one. Its arguments are the place of the part
-    /// within the range, and the part.
-    async fn read_parts(
-        &self,
-        command: &NvmeCommand,
-        range: &VolumeRange<S::Volume>,
-        check: impl Fn(usize, &Span) -> bool,
-    ) -> Result<(), NvmeStatus> {
-        let buffer = Buffer::new(range.length.min(SCRATCH) as usize).span();
-        let mut at = 0;
-        while at < range.length {
-            let part = buffer.slice(0..(range.length - at).min(SCRATCH) as usize);
-            let done = range.volume.read(range.offset + at, &part).await;
-            self.checked(command, done, true)?;
-            if !check(at as usize, &part) {
-                return Err(NvmeStatus::COMPARE);
-            }
-            at += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    async fn verify(self: Rc<Self>, command: NvmeCommand, charge: Charge) {
-        let status = self.verify_range(&command).await.err().unwrap_or(NvmeStatus::SUCCESS);
-        self.complete(command.id(), status, charge);
-    }
-
-    /// Reads a range and discards the data: the volume checks the data that it reads.
-    async fn verify_range(&self, command: &NvmeCommand) -> Result<(), NvmeStatus> {
-        let range = self.range_of(command)?;
-        self.read_parts(command, &range, |_, _| true).await
     }
 
     /// The status for the result of a volume.

@@ -27,6 +27,11 @@ pub(super) const EVENT_REQUESTS: u8 = 4;
 /// The largest id of a namespace.
 pub(super) const NAMESPACES: u32 = 1024;
 
+/// The most source ranges of a copy.
+pub(super) const COPY_RANGES: usize = 128;
+/// The most bytes of a copy.
+pub(super) const COPY_MAX: u64 = 64 << 20;
+
 /// Bytes that one connection transfers before it yields to others.
 pub(super) const YIELD_BYTES: u32 = 256 << 10;
 /// Replies with at least this many bytes of data go to the bulk queue.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use reactor::{Handle, Platform, Reactor, Stream};
 
-use super::queue_identity::ListenPlace;
+use super::queue_identity::LocalAddress;
 use super::server::NvmeServer;
 use crate::listen::{ListenLabel, accept_loop, listen_tcp};
 use crate::{ExportError, Stop, VolumeSource};
@@ -17,7 +17,7 @@ use crate::{ExportError, Stop, VolumeSource};
 /// The servers, one for each reactor.
 pub(super) type NvmeServers<S> = std::sync::Arc<[Handle<NvmeServer<S>>]>;
 
-/// See the module.
+/// The TCP listeners of one frontend.
 pub(super) struct NvmeListeners<S: VolumeSource> {
     servers: NvmeServers<S>,
     platform: fn() -> Rc<Platform>,
@@ -82,7 +82,7 @@ impl<S: VolumeSource> NvmeListeners<S> {
     fn dispatch(&self, stream: Stream, listener: SocketAddr) {
         let turn = self.next.replace(self.next.get().wrapping_add(1));
         let Some(handle) = self.servers.get(turn % self.servers.len().max(1)) else { return };
-        let place = ListenPlace { listener, reached: stream.local_address().unwrap_or(listener) };
+        let place = LocalAddress { listener, reached: stream.local_address().unwrap_or(listener) };
         if let Some(server) = handle.local() {
             server.serve(stream, place);
             return;

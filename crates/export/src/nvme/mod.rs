@@ -12,10 +12,13 @@
 //! Specification 1.4, NVMe over Fabrics 1.1, NVMe TCP Transport Specification 1.0.
 
 mod admin;
+mod compare;
 mod connection;
 mod controller;
+mod copy;
 mod disconnect;
 mod frontend;
+mod fused;
 mod handshake;
 mod inquiry;
 mod io;

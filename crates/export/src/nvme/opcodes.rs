@@ -11,15 +11,20 @@ pub(super) mod opcode {
     pub(in crate::nvme) const WRITE_ZEROES: u8 = 0x08;
     pub(in crate::nvme) const DATASET_MANAGEMENT: u8 = 0x09;
     pub(in crate::nvme) const VERIFY: u8 = 0x0c;
+    pub(in crate::nvme) const COPY: u8 = 0x19;
 }
 
 /// The most bytes of memory that a command uses beside its data.
 pub(super) const SCRATCH: u64 = 256 << 10;
 
+/// The most bytes of memory in which the volume holds the data of one copy.
+const COPY_MEMORY: usize = 4 << 20;
+
 /// The bytes of memory that a command uses beside its data.
 pub(super) fn scratch_of(command: &NvmeCommand) -> usize {
     match command.opcode() {
         opcode::COMPARE | opcode::VERIFY => SCRATCH as usize,
+        opcode::COPY => COPY_MEMORY,
         _ => 0,
     }
 }

@@ -11,7 +11,7 @@ use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::exported_volume::ExportedVolume;
 
-/// See the module.
+/// The volumes that one queue has open, by namespace.
 pub(super) struct OpenVolumes<S: VolumeSource> {
     shared: Rc<ServerShared<S>>,
     /// The generation of the subsystem in which the volumes were opened.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use reactor::{Span, Stream};
 
-use super::disconnect::QueueEnd;
+use super::disconnect::QueueCloseReason;
 use super::wire::{
     COMMAND_BYTES, COMMON_LEN, ConnectionRequest, Digests, FatalError, Frame, FrameKind, HostData, IC_LEN,
     NvmeCommand, SHORT_LEN, terminate_status,
@@ -37,7 +37,7 @@ impl PduReader {
     }
 
     /// Receives the request to open the connection.
-    pub(super) async fn connection_request(&mut self) -> Result<ConnectionRequest, QueueEnd> {
+    pub(super) async fn connection_request(&mut self) -> Result<ConnectionRequest, QueueCloseReason> {
         let bytes = self.recv.header::<IC_LEN>().await?;
         self.header = bytes.to_vec();
         let request = ConnectionRequest::decode(&bytes)?;
@@ -52,7 +52,7 @@ impl PduReader {
 
     /// Receives the header of the next PDU. Dropped early, it loses nothing as long as no byte of
     /// the PDU was taken.
-    pub(super) async fn next(&mut self) -> Result<HostPdu, QueueEnd> {
+    pub(super) async fn next(&mut self) -> Result<HostPdu, QueueCloseReason> {
         let common = self.recv.header::<COMMON_LEN>().await?;
         self.header.clear();
         self.header.extend_from_slice(&common);
@@ -75,12 +75,12 @@ impl PduReader {
             FrameKind::Terminate => {
                 let (status, information) =
                     terminate_status(&self.recv.body::<{ SHORT_LEN - COMMON_LEN }>().await?);
-                Err(QueueEnd::HostTerminated(status, information))
+                Err(QueueCloseReason::HostTerminated(status, information))
             }
         }
     }
 
-    async fn finish_header(&mut self, bytes: &[u8], frame: &Frame) -> Result<(), QueueEnd> {
+    async fn finish_header(&mut self, bytes: &[u8], frame: &Frame) -> Result<(), QueueCloseReason> {
         self.header.extend_from_slice(bytes);
         if frame.header_digest {
             let digest = u32::from_le_bytes(self.recv.body().await?);
@@ -95,25 +95,25 @@ impl PduReader {
     }
 
     /// Receives the data of the current PDU without a copy. Returns false if its digest is wrong.
-    pub(super) async fn payload(&mut self, frame: &Frame) -> Result<(Payload, bool), QueueEnd> {
+    pub(super) async fn payload(&mut self, frame: &Frame) -> Result<(Payload, bool), QueueCloseReason> {
         let payload = self.recv.payload(frame.data).await?;
         let is_intact = self.check_data(frame, &payload.data).await?;
         Ok((payload, is_intact))
     }
 
     /// Receives the data of the current PDU into `into`. Returns false if its digest is wrong.
-    pub(super) async fn fill(&mut self, frame: &Frame, into: &Span) -> Result<bool, QueueEnd> {
+    pub(super) async fn fill(&mut self, frame: &Frame, into: &Span) -> Result<bool, QueueCloseReason> {
         self.recv.fill(into).await?;
         self.check_data(frame, into).await
     }
 
     /// Skips the data of the current PDU.
-    pub(super) async fn skip(&mut self, frame: &Frame) -> Result<(), QueueEnd> {
+    pub(super) async fn skip(&mut self, frame: &Frame) -> Result<(), QueueCloseReason> {
         let digest = if frame.data_digest { 4 } else { 0 };
         Ok(self.recv.skip((frame.data + digest) as u64).await?)
     }
 
-    async fn check_data(&mut self, frame: &Frame, data: &Span) -> Result<bool, QueueEnd> {
+    async fn check_data(&mut self, frame: &Frame, data: &Span) -> Result<bool, QueueCloseReason> {
         if !frame.data_digest {
             return Ok(true);
         }

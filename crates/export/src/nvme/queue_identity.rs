@@ -16,7 +16,7 @@ use super::queue_control::QueueControl;
 use super::target::{DISCOVERY_NAME, NvmeTarget, Subsystem};
 use super::wire::{ANY_CONTROLLER, ConnectField, ConnectRequest, NvmeStatus};
 
-/// See the module.
+/// A connected queue.
 pub(super) struct QueueIdentity<S> {
     pub(super) target: Arc<NvmeTarget<S>>,
     /// The subsystem; `None` for discovery.
@@ -24,7 +24,7 @@ pub(super) struct QueueIdentity<S> {
     pub(super) controller: Arc<Controller>,
     pub(super) control: Rc<QueueControl>,
     handle: Handle<QueueControl>,
-    left: Cell<bool>,
+    disconnected: Cell<bool>,
     /// The id: 0 for the admin queue.
     pub(super) id: u16,
     /// Entries of the submission queue.
@@ -36,7 +36,7 @@ pub(super) struct QueueIdentity<S> {
 
 /// The address at which a connection arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListenPlace {
+pub(super) struct LocalAddress {
     /// The address of the listener, as it was configured.
     pub(super) listener: SocketAddr,
     /// The address that the host used.
@@ -60,18 +60,18 @@ impl<S> QueueIdentity<S> {
     pub(super) fn connect(
         target: &Arc<NvmeTarget<S>>,
         request: &ConnectRequest,
-        place: ListenPlace,
+        place: LocalAddress,
     ) -> Result<Self, ConnectRefusal> {
         let parameters = |field, reason| refusal(NvmeStatus::CONNECT_PARAMETERS, field, reason);
         if request.entries > QUEUE_ENTRIES.into() {
             return Err(parameters(ConnectField::SIZE, "the queue is too large"));
         }
         let subsystem = find(target, request, place.listener)?;
-        let home = subsystem.as_deref().unwrap_or(&target.discovery);
+        let owner = subsystem.as_deref().unwrap_or(&target.discovery);
         let controller = match request.queue {
-            0 => new_controller(home, request)?,
+            0 => new_controller(owner, request)?,
             _ => {
-                let controller = home.controller(request.controller);
+                let controller = owner.controller(request.controller);
                 let own = controller.filter(|controller| controller.host == host_of(request));
                 own.ok_or_else(|| parameters(ConnectField::CONTROLLER, "there is no such controller"))?
             }
@@ -95,7 +95,7 @@ impl<S> QueueIdentity<S> {
             controller,
             control,
             handle,
-            left: Cell::new(false),
+            disconnected: Cell::new(false),
             id: request.queue,
             entries: request.entries,
             flow_control: !request.no_flow_control,
@@ -109,21 +109,21 @@ impl<S> QueueIdentity<S> {
     }
 
     /// The subsystem that holds the controller.
-    fn home(&self) -> &Subsystem<S> {
+    fn owner(&self) -> &Subsystem<S> {
         self.subsystem.as_deref().unwrap_or(&self.target.discovery)
     }
 
     /// Removes the queue from its controller, and ends the controller of an admin queue. A second
     /// call does nothing.
-    pub(super) fn leave(&self) {
-        if self.left.replace(true) {
+    pub(super) fn disconnect(&self) {
+        if self.disconnected.replace(true) {
             return;
         }
         self.handle.unregister();
         self.controller.remove_queue(self.id);
         if self.is_admin() {
             self.controller.end("the admin queue was closed");
-            self.home().remove_controller(&self.controller);
+            self.owner().remove_controller(&self.controller);
         }
     }
 
@@ -157,20 +157,20 @@ fn find<S>(
 }
 
 fn new_controller<S>(
-    home: &Subsystem<S>,
+    owner: &Subsystem<S>,
     request: &ConnectRequest,
 ) -> Result<Arc<Controller>, ConnectRefusal> {
     if request.controller != ANY_CONTROLLER {
         let reason = "controllers are assigned by the target";
         return Err(refusal(NvmeStatus::CONNECT_PARAMETERS, ConnectField::CONTROLLER, reason));
     }
-    let controller = home.add_controller(host_of(request), request.keep_alive);
+    let controller = owner.add_controller(host_of(request), request.keep_alive);
     let reason = "the subsystem has no free controller";
     controller.ok_or(ConnectRefusal { status: NvmeStatus::CONNECT_BUSY, result: 0, reason })
 }
 
 impl<S> Drop for QueueIdentity<S> {
     fn drop(&mut self) {
-        self.leave();
+        self.disconnect();
     }
 }

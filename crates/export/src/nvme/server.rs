@@ -11,7 +11,7 @@ use reactor::{Reactor, Stream, WaitList};
 
 use super::connection::serve_connection;
 use super::limits::NvmeLimits;
-use super::queue_identity::ListenPlace;
+use super::queue_identity::LocalAddress;
 use super::shared::ServerShared;
 use super::target::NvmeTarget;
 use crate::VolumeSource;
@@ -32,7 +32,7 @@ impl<S: VolumeSource> NvmeServer<S> {
 
     /// Serves a connection that arrived at `place` in a task of its own. Closes it at once if there
     /// is no slot for it, or the server was stopped.
-    pub(super) fn serve(self: &Rc<Self>, stream: Stream, place: ListenPlace) {
+    pub(super) fn serve(self: &Rc<Self>, stream: Stream, place: LocalAddress) {
         let shared = self.shared.clone();
         if shared.stop.is_raised() {
             return;

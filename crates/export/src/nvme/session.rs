@@ -14,7 +14,8 @@ use std::rc::Rc;
 
 use reactor::{Reactor, Stream};
 
-use super::disconnect::QueueEnd;
+use super::disconnect::QueueCloseReason;
+use super::fused::{FusedOrder, FusedPair, FusedStep};
 use super::handshake::FABRICS;
 use super::limits::{ADMIN_CAPSULE_DATA, CAPSULE_DATA, TRANSFER_MAX, YIELD_BYTES};
 use super::opcodes::scratch_of;
@@ -23,8 +24,8 @@ use super::pdu_reader::{HostPdu, PduReader};
 use super::queue_identity::QueueIdentity;
 use super::request::{PendingCommand, ReadyRequest, RequestData};
 use super::shared::ServerShared;
-use super::transfers::{HostTransfer, PartPlace, Transfers};
-use super::wire::{DataPlace, FatalError, Frame, HostData, NvmeCommand, NvmeStatus, PduEncoder};
+use super::transfers::{HostTransfer, TransferPart, Transfers};
+use super::wire::{DataLocation, FatalError, Frame, HostData, NvmeCommand, NvmeStatus, PduEncoder};
 use crate::poll_then_spawn::poll_then_spawn;
 use crate::select::{Either, select};
 use crate::transport::{Budget, Payload, QueuedReply, SendQueue};
@@ -38,6 +39,7 @@ pub(super) struct NvmeSession<S: VolumeSource> {
     pub(super) send_queue: SendQueue,
     pub(super) budget: Rc<Budget>,
     pub(super) transfers: Transfers,
+    pub(super) fused: FusedOrder,
     /// The head of the submission queue.
     pub(super) head: Cell<u16>,
     /// Commands without a response.
@@ -61,6 +63,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             send_queue: SendQueue::default(),
             budget: Budget::new(requests, limits.payload_bytes, &shared.reserve),
             transfers: Transfers::new(Budget::new(usize::MAX, limits.window_bytes, &shared.window)),
+            fused: FusedOrder::default(),
             // The connect command was the first one.
             head: Cell::new(1),
             outstanding: Cell::new(0),
@@ -76,7 +79,7 @@ impl<S: VolumeSource> NvmeSession<S> {
         reader: &mut PduReader,
         stream: &Stream,
         stop: &Stop,
-    ) -> QueueEnd {
+    ) -> QueueCloseReason {
         // One future for both selects: a send in flight must be completed.
         let mut sending = pin!(self.send_queue.send_all(stream));
         let others = select(self.grant_transfers(), self.report_events());
@@ -85,24 +88,25 @@ impl<S: VolumeSource> NvmeSession<S> {
             Either::Right(Err(error)) => return error.into(),
         };
         self.transfers.clear();
+        self.fused.clear();
         if !end.is_orderly() {
             return end;
         }
         // A request is released when its response has been sent.
         match select(self.budget.idle(), sending).await {
-            Either::Right(Err(error)) if end != QueueEnd::Closed => error.into(),
+            Either::Right(Err(error)) if end != QueueCloseReason::Closed => error.into(),
             _ => end,
         }
     }
 
     /// Waits until no more commands are accepted.
-    pub(super) async fn cancelled(&self, stop: &Stop) -> QueueEnd {
+    pub(super) async fn cancelled(&self, stop: &Stop) -> QueueCloseReason {
         let control = &self.identity.control;
         match select(self.disconnected.raised(), select(stop.raised(), control.stop.raised())).await {
-            Either::Left(()) => QueueEnd::Disconnected,
-            Either::Right(Either::Left(())) => QueueEnd::Stopped,
+            Either::Left(()) => QueueCloseReason::Disconnected,
+            Either::Right(Either::Left(())) => QueueCloseReason::Stopped,
             Either::Right(Either::Right(())) => {
-                QueueEnd::Ended(control.reason.get().unwrap_or("the controller ended"))
+                QueueCloseReason::Ended(control.reason.get().unwrap_or("the controller ended"))
             }
         }
     }
@@ -123,7 +127,11 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    async fn receive(self: &Rc<Self>, reader: &mut PduReader, stop: &Stop) -> Result<Infallible, QueueEnd> {
+    async fn receive(
+        self: &Rc<Self>,
+        reader: &mut PduReader,
+        stop: &Stop,
+    ) -> Result<Infallible, QueueCloseReason> {
         let mut transferred = 0;
         let mut cancelled = pin!(self.cancelled(stop));
         loop {
@@ -153,33 +161,44 @@ impl<S: VolumeSource> NvmeSession<S> {
         command: &NvmeCommand,
         frame: &Frame,
         reader: &mut PduReader,
-    ) -> Result<u32, QueueEnd> {
+    ) -> Result<u32, QueueCloseReason> {
         self.count()?;
+        let pair = match self.pair_of(command) {
+            Ok(pair) => pair,
+            Err(status) => {
+                reader.skip(frame).await?;
+                let charge = self.budget.charge_request(0).await;
+                self.complete_with(command.id(), status, 0, charge);
+                return Ok(0);
+            }
+        };
         let scratch = if self.identity.is_admin() { 0 } else { scratch_of(command) };
         match self.data_of(command, frame) {
             CommandData::None { expected } => {
                 let charge = self.budget.charge_request(expected as usize + scratch).await;
-                self.begin(ReadyRequest { command: *command, charge, data: None });
+                self.begin(ReadyRequest { command: *command, charge, data: None }, pair.as_ref());
                 Ok(expected)
             }
             CommandData::InCapsule => {
                 let charge = self.budget.charge_request(frame.data + scratch).await;
                 let (payload, is_intact) = reader.payload(frame).await?;
                 if !is_intact {
+                    self.fail_pair(pair.as_ref(), NvmeStatus::FAILED_FUSED);
                     self.complete_with(command.id(), NvmeStatus::TRANSPORT, 0, charge);
                     return Ok(0);
                 }
                 let data = Some(RequestData { payload, _charge: None });
-                self.begin(ReadyRequest { command: *command, charge, data });
+                self.begin(ReadyRequest { command: *command, charge, data }, pair.as_ref());
                 Ok(frame.data as u32)
             }
             CommandData::Requested { length } => {
                 let charge = self.budget.charge_request(0).await;
-                self.transfers.push(PendingCommand { command: *command, charge }, length, scratch);
+                self.transfers.push(PendingCommand { command: *command, charge, pair }, length, scratch);
                 Ok(0)
             }
             CommandData::Invalid(status) => {
                 reader.skip(frame).await?;
+                self.fail_pair(pair.as_ref(), NvmeStatus::FAILED_FUSED);
                 let charge = self.budget.charge_request(0).await;
                 self.complete_with(command.id(), status, 0, charge);
                 Ok(0)
@@ -187,11 +206,28 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
+    /// The pair of a fused command. Aborts an earlier command that has lost its partner.
+    fn pair_of(&self, command: &NvmeCommand) -> Result<Option<Rc<FusedPair>>, NvmeStatus> {
+        if self.identity.is_admin() || command.opcode() == FABRICS {
+            return Ok(None);
+        }
+        let place = self.fused.place(command);
+        self.fail_pair(place.orphan.as_ref(), NvmeStatus::MISSING_FUSED);
+        place.pair
+    }
+
+    /// Aborts the commands of a pair.
+    fn fail_pair(&self, pair: Option<&Rc<FusedPair>>, status: NvmeStatus) {
+        if let Some(request) = pair.and_then(|pair| pair.fail(status)) {
+            self.complete(request.command.id(), status, request.charge);
+        }
+    }
+
     /// Counts a command, which the queue must have an entry for.
-    fn count(&self) -> Result<(), QueueEnd> {
+    fn count(&self) -> Result<(), QueueCloseReason> {
         let entries = self.identity.entries;
         if self.outstanding.get() >= entries {
-            return Err(QueueEnd::TooManyCommands);
+            return Err(QueueCloseReason::TooManyCommands);
         }
         self.outstanding.set(self.outstanding.get() + 1);
         let next = u32::from(self.head.get()) + 1;
@@ -210,25 +246,25 @@ impl<S: VolumeSource> NvmeSession<S> {
         };
         let place = command.data();
         match (place, frame.data) {
-            (DataPlace::Capsule { offset: 1.., .. }, _) => CommandData::Invalid(NvmeStatus::SGL_OFFSET),
-            (DataPlace::Capsule { length, .. }, data) if data > 0 => {
+            (DataLocation::Capsule { offset: 1.., .. }, _) => CommandData::Invalid(NvmeStatus::SGL_OFFSET),
+            (DataLocation::Capsule { length, .. }, data) if data > 0 => {
                 if !from_host || length as usize != data || length > capsule_max {
                     return CommandData::Invalid(NvmeStatus::SGL_LENGTH);
                 }
                 CommandData::InCapsule
             }
             (_, 1..) => CommandData::Invalid(NvmeStatus::SGL_LENGTH),
-            (DataPlace::Transport { length: length @ 1.. }, 0) if from_host => {
+            (DataLocation::Transport { length: length @ 1.. }, 0) if from_host => {
                 if length > TRANSFER_MAX {
                     return CommandData::Invalid(NvmeStatus::INVALID_FIELD);
                 }
                 CommandData::Requested { length }
             }
-            (DataPlace::Transport { length }, 0) if kind & 3 == 2 => {
+            (DataLocation::Transport { length }, 0) if kind & 3 == 2 => {
                 CommandData::None { expected: length.min(TRANSFER_MAX) }
             }
-            (DataPlace::Capsule { length: 1.., .. }, 0) => CommandData::Invalid(NvmeStatus::SGL_LENGTH),
-            (DataPlace::Unsupported, 0) if kind & 3 != 0 => CommandData::Invalid(NvmeStatus::SGL_TYPE),
+            (DataLocation::Capsule { length: 1.., .. }, 0) => CommandData::Invalid(NvmeStatus::SGL_LENGTH),
+            (DataLocation::Unsupported, 0) if kind & 3 != 0 => CommandData::Invalid(NvmeStatus::SGL_TYPE),
             _ => CommandData::None { expected: 0 },
         }
     }
@@ -240,10 +276,10 @@ impl<S: VolumeSource> NvmeSession<S> {
         header: &HostData,
         frame: &Frame,
         reader: &mut PduReader,
-    ) -> Result<u32, QueueEnd> {
+    ) -> Result<u32, QueueCloseReason> {
         let (mut transfer, place) = self.transfers.take(header, frame.last)?;
         match place {
-            PartPlace::Whole => {
+            TransferPart::Whole => {
                 let (payload, is_intact) = reader.payload(frame).await?;
                 transfer.is_intact = is_intact;
                 match self.transfers.put_back(header.tag, transfer) {
@@ -251,7 +287,7 @@ impl<S: VolumeSource> NvmeSession<S> {
                     None => return Err(FatalError::Sequence.into()),
                 }
             }
-            PartPlace::Within(part) => {
+            TransferPart::Within(part) => {
                 transfer.is_intact &= reader.fill(frame, &part).await?;
                 if let Some((transfer, Some(memory))) = self.transfers.put_back(header.tag, transfer) {
                     self.begin_transfer(transfer, Payload::owned(memory));
@@ -262,16 +298,26 @@ impl<S: VolumeSource> NvmeSession<S> {
     }
 
     fn begin_transfer(self: &Rc<Self>, transfer: HostTransfer, payload: Payload) {
-        let HostTransfer { request: PendingCommand { command, charge }, charge: window, is_intact, .. } =
-            transfer;
+        let HostTransfer { request, charge: window, is_intact, .. } = transfer;
+        let PendingCommand { command, charge, pair } = request;
         if !is_intact {
+            self.fail_pair(pair.as_ref(), NvmeStatus::FAILED_FUSED);
             return self.complete_with(command.id(), NvmeStatus::TRANSPORT, 0, charge);
         }
         let data = Some(RequestData { payload, _charge: Some(window) });
-        self.begin(ReadyRequest { command, charge, data });
+        self.begin(ReadyRequest { command, charge, data }, pair.as_ref());
     }
 
-    fn begin(self: &Rc<Self>, request: ReadyRequest) {
+    fn begin(self: &Rc<Self>, request: ReadyRequest, pair: Option<&Rc<FusedPair>>) {
+        if let Some(pair) = pair {
+            return match pair.put(request) {
+                FusedStep::Wait => {}
+                FusedStep::Execute(compare, write) => self.execute_fused(compare, write),
+                FusedStep::Abort(request, status) => {
+                    self.complete(request.command.id(), status, request.charge);
+                }
+            };
+        }
         match self.identity.is_admin() || request.command.opcode() == FABRICS {
             true => self.spawn(self.clone().execute_admin(request)),
             false => self.execute_io(request),

@@ -10,7 +10,7 @@ use crate::reserve::Reserve;
 use crate::transport::Admission;
 use crate::{Stop, VolumeSource};
 
-/// See the module.
+/// The state that all connections of one reactor share.
 pub(super) struct ServerShared<S: VolumeSource> {
     pub(super) target: Arc<NvmeTarget<S>>,
     pub(super) limits: NvmeLimits,

@@ -56,7 +56,7 @@ pub(super) struct GrantedTransfer {
 }
 
 /// The place of a part of a transfer.
-pub(super) enum PartPlace {
+pub(super) enum TransferPart {
     /// The part is the whole transfer.
     Whole,
     /// A part of the transfer's memory.
@@ -99,7 +99,7 @@ impl Transfers {
         &self,
         header: &HostData,
         last: bool,
-    ) -> Result<(HostTransfer, PartPlace), FatalError> {
+    ) -> Result<(HostTransfer, TransferPart), FatalError> {
         let mut granted = self.granted.borrow_mut();
         let slot = granted.get_mut(header.tag.into()).ok_or(FatalError::HeaderField(10))?;
         let mut transfer = slot.take().ok_or(FatalError::HeaderField(10))?;
@@ -113,11 +113,11 @@ impl Transfers {
         }
         transfer.received = end;
         if header.offset == 0 && last {
-            return Ok((transfer, PartPlace::Whole));
+            return Ok((transfer, TransferPart::Whole));
         }
         let memory = transfer.memory.get_or_insert_with(|| Buffer::new(transfer.length as usize).span());
         let part = memory.slice(header.offset as usize..end as usize);
-        Ok((transfer, PartPlace::Within(part)))
+        Ok((transfer, TransferPart::Within(part)))
     }
 
     /// Puts a transfer back after a part, or returns it with its memory if it is complete.

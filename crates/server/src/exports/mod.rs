@@ -26,7 +26,7 @@ use pool_volume::PoolVolume;
 pub(crate) use pool_volume::ReactorVolume;
 use table::{ExportEntry, ExportKey, Table, check_coexistence, new_key};
 
-/// See the module.
+/// The exports of the daemon.
 pub(crate) struct Exports {
     table: Table,
     pools: Arc<Pools>,

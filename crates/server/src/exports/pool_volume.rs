@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use engine::AttachedVolume;
-use export::{Extent, VolumeError, VolumeErrorKind, VolumeSource};
+use export::{AtomicLimits, Comparison, Extent, VolumeError, VolumeErrorKind, VolumeSource};
+use format::limits::{BLOCK_BYTES, SLICE};
 use reactor::{Remote, Span};
 
 use super::io_counters::{ExportCounters, HandleCounters, IoKind};
@@ -51,14 +52,29 @@ impl VolumeSource for PoolVolume {
 pub(crate) struct ReactorVolume {
     attached: AttachedVolume,
     read_only: bool,
+    atomic: AtomicLimits,
     counters: Arc<HandleCounters>,
 }
 
 impl ReactorVolume {
     /// Attaches a volume to this thread's reactor.
     pub(crate) fn new(volume: &engine::Volume, counters: &ExportCounters) -> Self {
-        Self { attached: volume.attach(), read_only: volume.is_snapshot(), counters: counters.attach() }
+        Self {
+            attached: volume.attach(),
+            read_only: volume.is_snapshot(),
+            atomic: atomic_limits(volume),
+            counters: counters.attach(),
+        }
     }
+}
+
+/// The limits of atomic writes to a volume of a pool. A write that is not aligned to blocks covers up
+/// to one block more than its length.
+fn atomic_limits(volume: &engine::Volume) -> AtomicLimits {
+    let (max, sector) = (volume.pool().atomic_write_bytes(), u64::from(volume.sector()));
+    let aligned_only = sector >= BLOCK_BYTES;
+    let bytes = if aligned_only { max } else { max.saturating_sub(BLOCK_BYTES).max(sector) };
+    AtomicLimits { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), boundary: Some(SLICE) }
 }
 
 impl export::Volume for ReactorVolume {
@@ -109,6 +125,32 @@ impl export::Volume for ReactorVolume {
     async fn write_zeroes(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         let started = self.counters.begin(IoKind::Discard);
         let result = self.attached.write_zeroes(offset, length).await;
+        started.end(length, result.is_ok());
+        result.map_err(convert)
+    }
+
+    fn atomic_limits(&self) -> AtomicLimits {
+        self.atomic
+    }
+
+    async fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &Span,
+        data: &Span,
+    ) -> Result<Comparison, VolumeError> {
+        let started = self.counters.begin(IoKind::Write);
+        let result = self.attached.compare_and_write(offset, expected, data).await;
+        started.end(data.len() as u64, result.is_ok());
+        Ok(match result.map_err(convert)? {
+            engine::Comparison::Written => Comparison::Written,
+            engine::Comparison::Differs { at } => Comparison::Differs { at: at - offset },
+        })
+    }
+
+    async fn copy_from(&self, source: &Self, from: u64, offset: u64, length: u64) -> Result<(), VolumeError> {
+        let started = self.counters.begin(IoKind::Write);
+        let result = self.attached.copy_from(&source.attached, from, offset, length).await;
         started.end(length, result.is_ok());
         result.map_err(convert)
     }

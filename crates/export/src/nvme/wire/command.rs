@@ -11,7 +11,7 @@ pub(in crate::nvme) struct NvmeCommand([u8; COMMAND_BYTES]);
 
 /// The place of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nvme) enum DataPlace {
+pub(in crate::nvme) enum DataLocation {
     /// The data follows the command in its capsule; its offset there and its length.
     Capsule { offset: u64, length: u32 },
     /// The data is transferred by PDUs of its own; its length.
@@ -20,7 +20,16 @@ pub(in crate::nvme) enum DataPlace {
     Unsupported,
 }
 
-impl DataPlace {
+/// The part of a fused operation that a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nvme) enum Fuse {
+    None,
+    First,
+    Second,
+    Reserved,
+}
+
+impl DataLocation {
     /// The bytes of data that the host sends or expects.
     pub(in crate::nvme) fn length(self) -> u32 {
         match self {
@@ -39,9 +48,14 @@ impl NvmeCommand {
         u8_at(&self.0, 0)
     }
 
-    /// True if the command is a part of a fused operation.
-    pub(in crate::nvme) fn is_fused(&self) -> bool {
-        u8_at(&self.0, 1) & 3 != 0
+    /// The part of a fused operation that the command is.
+    pub(in crate::nvme) fn fuse(&self) -> Fuse {
+        match u8_at(&self.0, 1) & 3 {
+            0 => Fuse::None,
+            1 => Fuse::First,
+            2 => Fuse::Second,
+            _ => Fuse::Reserved,
+        }
     }
 
     pub(in crate::nvme) fn id(&self) -> u16 {
@@ -57,12 +71,12 @@ impl NvmeCommand {
         u32_at(&self.0, 4)
     }
 
-    pub(in crate::nvme) fn data(&self) -> DataPlace {
+    pub(in crate::nvme) fn data(&self) -> DataLocation {
         let (address, length) = (u64_at(&self.0, 24), u32_at(&self.0, 32));
         match u8_at(&self.0, 39) {
-            0x01 => DataPlace::Capsule { offset: address, length },
-            0x5a => DataPlace::Transport { length },
-            _ => DataPlace::Unsupported,
+            0x01 => DataLocation::Capsule { offset: address, length },
+            0x5a => DataLocation::Transport { length },
+            _ => DataLocation::Unsupported,
         }
     }
 

@@ -1,13 +1,14 @@
 //! The data of identify commands.
 
 use super::bytes::FieldWriter;
+use crate::AtomicLimits;
 
 /// Bytes of every structure here.
 pub(in crate::nvme) const IDENTIFY_BYTES: usize = 4096;
 
 /// The properties of a controller that its host reads.
 #[derive(Clone, Debug)]
-pub(in crate::nvme) struct ControllerFacts<'a> {
+pub(in crate::nvme) struct ControllerProperties<'a> {
     pub(in crate::nvme) is_discovery: bool,
     pub(in crate::nvme) id: u16,
     pub(in crate::nvme) subsystem: &'a str,
@@ -31,7 +32,7 @@ pub(in crate::nvme) struct ControllerFacts<'a> {
     pub(in crate::nvme) optional_commands: u16,
 }
 
-impl ControllerFacts<'_> {
+impl ControllerProperties<'_> {
     /// The controller data structure.
     pub(in crate::nvme) fn encode(&self) -> Vec<u8> {
         let mut data = FieldWriter::new(IDENTIFY_BYTES);
@@ -57,6 +58,8 @@ impl ControllerFacts<'_> {
         // Sizes of queue entries: 64 and 16 bytes, required and largest.
         data.u8(512, 0x66).u8(513, 0x44);
         data.u32(516, self.namespaces).u16(520, self.optional_commands);
+        // A fused compare and write, and copies with descriptors of format 0.
+        data.u16(522, 1).u16(534, 1);
         // A volatile write cache, and a flush of all namespaces.
         data.u8(525, 1 | 3 << 1);
         data.u32(1792, (64 + self.capsule_data) / 16).u32(1796, 1);
@@ -68,20 +71,24 @@ impl ControllerFacts<'_> {
 
 /// The properties of a namespace that a host reads.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::nvme) struct NamespaceFacts {
+pub(in crate::nvme) struct NamespaceProperties {
     /// Bytes.
     pub(in crate::nvme) size: u64,
     /// Bytes of a logical block.
     pub(in crate::nvme) sector: u32,
     pub(in crate::nvme) read_only: bool,
     pub(in crate::nvme) identity: [u8; 16],
+    pub(in crate::nvme) atomic: AtomicLimits,
+    /// The most source ranges of a copy.
+    pub(in crate::nvme) copy_ranges: usize,
+    /// The most bytes of a copy.
+    pub(in crate::nvme) copy_max: u64,
 }
 
-/// Bytes of the blocks of a volume: the best unit of writes, and the unit that a crash leaves old
-/// or new.
+/// Bytes of the blocks of a volume: the best unit of writes.
 const BLOCK: u32 = 4096;
 
-impl NamespaceFacts {
+impl NamespaceProperties {
     /// The namespace data structure.
     pub(in crate::nvme) fn encode(&self) -> Vec<u8> {
         let blocks = self.size / u64::from(self.sector);
@@ -94,8 +101,17 @@ impl NamespaceFacts {
         // Deallocated blocks read as zeros, and zeroing can deallocate.
         data.u8(33, 1 | 1 << 3);
         let unit = (BLOCK.max(self.sector) / self.sector - 1) as u16;
-        // A write within a block of a volume is atomic, at a power failure as otherwise.
-        data.u16(34, unit).u16(36, unit).u16(40, unit).u16(44, unit);
+        let blocks_of = |bytes: u64| bytes / u64::from(self.sector);
+        let less_one = |blocks: u64| u16::try_from(blocks.saturating_sub(1)).unwrap_or(u16::MAX);
+        // Atomic writes at a power failure as otherwise, atomic comparisons, and the boundaries
+        // that they do not cross.
+        let (atomic, boundary) = (less_one(blocks_of(self.atomic.bytes.into())), self.atomic.boundary);
+        data.u16(34, atomic).u16(36, atomic).u16(38, atomic);
+        let boundary = boundary.map_or(0, |bytes| less_one(blocks_of(bytes)));
+        data.u16(40, boundary).u16(44, boundary);
+        // The limits of copies: one range, all ranges, and their number.
+        data.u16(74, u16::MAX).u32(76, u32::try_from(blocks_of(self.copy_max)).unwrap_or(u32::MAX));
+        data.u8(80, (self.copy_ranges - 1) as u8);
         for preferred in [64, 66, 68, 70] {
             data.u16(preferred, unit);
         }

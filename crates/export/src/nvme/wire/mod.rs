@@ -11,10 +11,10 @@ mod logs;
 mod pdu;
 mod status;
 
-pub(in crate::nvme) use bytes::{u32_at, u64_at};
-pub(in crate::nvme) use command::{COMMAND_BYTES, DataPlace, LogicalBlocks, NvmeCommand};
+pub(in crate::nvme) use bytes::{u16_at, u32_at, u64_at};
+pub(in crate::nvme) use command::{COMMAND_BYTES, DataLocation, Fuse, LogicalBlocks, NvmeCommand};
 pub(in crate::nvme) use connect::{ANY_CONTROLLER, CONNECT_BYTES, ConnectField, ConnectRequest, is_name};
-pub(in crate::nvme) use identify::{ControllerFacts, NamespaceFacts, namespace_list};
+pub(in crate::nvme) use identify::{ControllerProperties, NamespaceProperties, namespace_list};
 pub(in crate::nvme) use logs::{
     DiscoveryEntry, changed_log, discovery_log, effects_log, firmware_log, health_log, log,
 };

@@ -12,11 +12,15 @@ impl NvmeStatus {
     pub(in crate::nvme) const INVALID_OPCODE: Self = Self(0x01 | FINAL);
     pub(in crate::nvme) const INVALID_FIELD: Self = Self(0x02 | FINAL);
     pub(in crate::nvme) const ABORTED: Self = Self(0x07);
+    pub(in crate::nvme) const FAILED_FUSED: Self = Self(0x09);
+    pub(in crate::nvme) const MISSING_FUSED: Self = Self(0x0a | FINAL);
     pub(in crate::nvme) const INVALID_NAMESPACE: Self = Self(0x0b | FINAL);
     pub(in crate::nvme) const SEQUENCE: Self = Self(0x0c | FINAL);
     pub(in crate::nvme) const SGL_LENGTH: Self = Self(0x0f | FINAL);
     pub(in crate::nvme) const SGL_TYPE: Self = Self(0x11 | FINAL);
     pub(in crate::nvme) const SGL_OFFSET: Self = Self(0x16 | FINAL);
+    /// A fused write exceeds the atomic unit of the namespace.
+    pub(in crate::nvme) const ATOMIC_UNIT: Self = Self(0x14 | FINAL);
     pub(in crate::nvme) const WRITE_PROTECTED: Self = Self(0x20 | FINAL);
     pub(in crate::nvme) const TRANSPORT: Self = Self(0x22);
     pub(in crate::nvme) const BEYOND_END: Self = Self(0x80 | FINAL);
@@ -32,6 +36,7 @@ impl NvmeStatus {
     pub(in crate::nvme) const CONNECT_UNAVAILABLE: Self = Self(0x182);
     pub(in crate::nvme) const CONNECT_PARAMETERS: Self = Self(0x182 | FINAL);
     pub(in crate::nvme) const CONNECT_HOST: Self = Self(0x184 | FINAL);
+    pub(in crate::nvme) const COPY_SIZE: Self = Self(0x183 | FINAL);
     pub(in crate::nvme) const WRITE_FAULT: Self = Self(0x280);
     pub(in crate::nvme) const UNREADABLE: Self = Self(0x281 | FINAL);
     pub(in crate::nvme) const COMPARE: Self = Self(0x285 | FINAL);
