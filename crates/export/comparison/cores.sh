@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What a read and a write of 4 KiB take with more and more disks, each on a shard and a core of its own, as valgrind counts it: instructions, and those
-# among them that lock a line of the cache against the other cores. See README.md beside this file.
+# Instructions of a 4 KiB read and write by number of disks, each on its own shard and core, counted by
+# valgrind: all instructions, and the atomic ones, which lock a cache line against the other cores.
+# README.md in this directory describes the method.
 set -euo pipefail
 gabion=target/release/gabion counts="1 4 16"
 usage() {

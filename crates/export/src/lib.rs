@@ -22,6 +22,7 @@ mod memory;
 pub mod nbd;
 pub mod nvme;
 mod poll_then_spawn;
+mod reservation;
 mod reserve;
 mod select;
 mod stop;
@@ -39,5 +40,6 @@ pub use frontend::{
 };
 pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemorySource, MemoryVolume};
+pub use reservation::{ReservationRegistry, ReservationStore, StoredReservations};
 pub use stop::Stop;
 pub use volume::{AtomicLimits, Comparison, Extent, Volume, VolumeError, VolumeErrorKind};

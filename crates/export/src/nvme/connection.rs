@@ -9,27 +9,26 @@ use super::disconnect::QueueCloseReason;
 use super::handshake::{OpenedQueue, open_queue, send};
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::PduReader;
-use super::queue_identity::LocalAddress;
 use super::session::NvmeSession;
 use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{AdmittedConnection, Progress};
+use crate::transport::{AdmittedConnection, LocalAddress, Progress};
 
 /// Time for a host to close a connection after our last message. Closing it at once, with requests
 /// unread, would make the kernel drop messages that the host has not received yet.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves a connection that arrived at `place` on the current reactor until it ends, and logs the reason.
+/// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the reason.
 pub(super) async fn serve_connection<S: VolumeSource>(
     stream: Stream,
-    place: LocalAddress,
+    address: LocalAddress,
     shared: &Rc<ServerShared<S>>,
     admitted: &AdmittedConnection,
 ) {
     let (peer, stream) = (stream.peer(), Rc::new(stream));
     let mut reader = PduReader::new(stream.clone(), TRANSFER_MAX as usize);
-    let opened = open_in_time(&stream, &mut reader, place, shared, admitted).await;
+    let opened = open_in_time(&stream, &mut reader, address, shared, admitted).await;
     let OpenedQueue { identity, encoder } = match opened {
         Ok(opened) => opened,
         Err(end) => {
@@ -62,12 +61,12 @@ pub(super) async fn serve_connection<S: VolumeSource>(
 async fn open_in_time<S: VolumeSource>(
     stream: &Stream,
     reader: &mut PduReader,
-    place: LocalAddress,
+    address: LocalAddress,
     shared: &ServerShared<S>,
     admitted: &AdmittedConnection,
 ) -> Result<OpenedQueue<S>, QueueCloseReason> {
     let closed = select(shared.stop.raised(), admitted.displaced());
-    let opening = open_queue(stream, reader, &shared.target, place);
+    let opening = open_queue(stream, reader, &shared.target, address);
     let in_time = select(opening, Reactor::current().sleep(shared.limits.handshake));
     match select(closed, in_time).await {
         Either::Left(Either::Left(())) => Err(QueueCloseReason::Stopped),

@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicU64;
 use reactor::{Handle, Reactor};
 
 use super::limits::{NAMESPACES, NvmeLimits};
-use super::listeners::{NvmeListeners, NvmeServers};
 use super::server::NvmeServer;
 use super::target::{DISCOVERY_NAME, NvmeNamespace, NvmeTarget, Subsystem};
 use super::wire::is_name;
 use crate::context::{call_object, check_no_queues};
+use crate::listen::ListenLabel;
+use crate::transport::{Servers, TcpListeners, acquire_all, close_listeners, network_uris, release_all};
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
@@ -29,8 +30,8 @@ pub struct NvmeConfig {
 
 /// NVMe/TCP on all reactors.
 pub struct NvmeFrontend<S: VolumeSource> {
-    servers: NvmeServers<S>,
-    listeners: Handle<NvmeListeners<S>>,
+    servers: Servers<NvmeServer<S>>,
+    listeners: Handle<TcpListeners<NvmeServer<S>>>,
     target: Arc<NvmeTarget<S>>,
     listen: Vec<SocketAddr>,
 }
@@ -53,45 +54,19 @@ impl<S: VolumeSource> NvmeFrontend<S> {
                 move || async move { Handle::register(&Reactor::current(), NvmeServer::new(target, limits)) };
             servers.push(remote.call(start).await?);
         }
-        let servers: NvmeServers<S> = servers.into();
+        let servers: Servers<NvmeServer<S>> = servers.into();
         let Some(first) = context.reactors.all().first() else {
             unreachable!("a set has at least one reactor");
         };
-        let (all, platform) = (servers.clone(), context.reactors.platform_of_thread());
-        let listen =
-            move || async move { Handle::register(&Reactor::current(), NvmeListeners::new(all, platform)) };
-        let listeners = first.call(listen).await?;
+        let platform = context.reactors.platform_of_thread();
+        let label = ListenLabel { protocol: "NVMe/TCP", setting: "--listen" };
+        let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
         Ok(Self { servers, listeners, target, listen: config.listen })
     }
 
     /// The addresses of an export.
     fn addresses<'a>(&'a self, network: &'a NetworkConfig) -> &'a [SocketAddr] {
         if network.listen.is_empty() { &self.listen } else { &network.listen }
-    }
-
-    /// Listens on these addresses for one more export. Returns them with the ports in use.
-    async fn acquire_all(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, ExportError> {
-        let mut acquired = Vec::new();
-        for address in addresses.iter().copied() {
-            let acquire =
-                move |listeners: Rc<NvmeListeners<S>>| async move { listeners.acquire(address).await };
-            match call_object(&self.listeners, acquire).await? {
-                Ok(address) => acquired.push(address),
-                Err(error) => {
-                    release_all(&self.listeners, &acquired).await;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(acquired)
-    }
-}
-
-async fn release_all<S: VolumeSource>(listeners: &Handle<NvmeListeners<S>>, addresses: &[SocketAddr]) {
-    for address in addresses.iter().copied() {
-        let release = move |listeners: Rc<NvmeListeners<S>>| async move { listeners.release(address) };
-        // A reactor that has shut down listens on nothing.
-        let _ = call_object(listeners, release).await;
     }
 }
 
@@ -106,15 +81,7 @@ fn default_name(identity: [u8; 16]) -> String {
 
 /// The URIs of a namespace's subsystem.
 fn uris(addresses: &[SocketAddr], target: Option<&str>) -> Vec<String> {
-    let Some(target) = target else { return Vec::new() };
-    let uri = |address: &SocketAddr| {
-        if address.ip().is_unspecified() {
-            let host = rustix::system::uname();
-            return format!("nvme+tcp://{}:{}/{target}", host.nodename().to_string_lossy(), address.port());
-        }
-        format!("nvme+tcp://{address}/{target}")
-    };
-    addresses.iter().map(uri).collect()
+    target.map(|target| network_uris("nvme+tcp", addresses, target)).unwrap_or_default()
 }
 
 impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
@@ -180,7 +147,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             if self.target.has(&subsystem, unit) {
                 return Err(taken());
             }
-            let addresses = self.acquire_all(self.addresses(&network)).await?;
+            let addresses = acquire_all(&self.listeners, self.addresses(&network)).await?;
             let leases: Arc<AtomicU64> = Arc::default();
             let namespace = NvmeNamespace {
                 id: unit,
@@ -214,9 +181,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
 
     fn shut_down(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move {
-            let close = |listeners: Rc<NvmeListeners<S>>| async move { listeners.close() };
-            // A reactor that has shut down accepts nothing.
-            let _ = call_object(&self.listeners, close).await;
+            close_listeners(&self.listeners).await;
             for server in &*self.servers {
                 let shut = |server: Rc<NvmeServer<S>>| async move { server.shut_down().await };
                 if let Ok(left @ 1..) = call_object(server, shut).await {
@@ -234,8 +199,8 @@ struct NvmeExport<S: VolumeSource> {
     unit: u32,
     leases: Arc<AtomicU64>,
     addresses: Vec<SocketAddr>,
-    servers: NvmeServers<S>,
-    listeners: Handle<NvmeListeners<S>>,
+    servers: Servers<NvmeServer<S>>,
+    listeners: Handle<TcpListeners<NvmeServer<S>>>,
 }
 
 impl<S: VolumeSource> RunningExport for NvmeExport<S> {

@@ -10,13 +10,13 @@ use reactor::{Buffer, Stream};
 use super::disconnect::QueueCloseReason;
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::{HostPdu, PduReader};
-use super::queue_identity::{ConnectRefusal, LocalAddress, QueueIdentity};
+use super::queue_identity::{ConnectRefusal, QueueIdentity};
 use super::target::NvmeTarget;
 use super::wire::{
     CONNECT_BYTES, ConnectRequest, DataLocation, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus,
     PduEncoder,
 };
-use crate::transport::ReplyHead;
+use crate::transport::{LocalAddress, ReplyHead};
 
 /// The opcode of fabrics commands.
 pub(super) const FABRICS: u8 = 0x7f;
@@ -34,7 +34,7 @@ pub(super) async fn open_queue<S>(
     stream: &Stream,
     reader: &mut PduReader,
     target: &Arc<NvmeTarget<S>>,
-    place: LocalAddress,
+    address: LocalAddress,
 ) -> Result<OpenedQueue<S>, QueueCloseReason> {
     let request = reader.connection_request().await?;
     send(stream, &request.accept(TRANSFER_MAX)).await?;
@@ -43,7 +43,7 @@ pub(super) async fn open_queue<S>(
         return Err(FatalError::Sequence.into());
     };
     let connected = match receive_request(reader, &command, &frame).await? {
-        Ok(request) => QueueIdentity::connect(target, &request, place),
+        Ok(request) => QueueIdentity::connect(target, &request, address),
         Err(refusal) => Err(refusal),
     };
     let (status, result) = match &connected {

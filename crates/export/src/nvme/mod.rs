@@ -23,7 +23,6 @@ mod handshake;
 mod inquiry;
 mod io;
 mod limits;
-mod listeners;
 mod opcodes;
 mod open_volumes;
 mod pdu_reader;

@@ -15,6 +15,7 @@ use super::limits::QUEUE_ENTRIES;
 use super::queue_control::QueueControl;
 use super::target::{DISCOVERY_NAME, NvmeTarget, Subsystem};
 use super::wire::{ANY_CONTROLLER, ConnectField, ConnectRequest, NvmeStatus};
+use crate::transport::LocalAddress;
 
 /// A connected queue.
 pub(super) struct QueueIdentity<S> {
@@ -34,15 +35,6 @@ pub(super) struct QueueIdentity<S> {
     pub(super) reached: SocketAddr,
 }
 
-/// The address at which a connection arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LocalAddress {
-    /// The address of the listener, as it was configured.
-    pub(super) listener: SocketAddr,
-    /// The address that the host used.
-    pub(super) reached: SocketAddr,
-}
-
 /// The status and the result of a refused connect command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectRefusal {
@@ -56,17 +48,17 @@ fn refusal(status: NvmeStatus, field: ConnectField, reason: &'static str) -> Con
 }
 
 impl<S> QueueIdentity<S> {
-    /// Connects a queue that a host has asked for at `place`, on the reactor of this thread.
+    /// Connects a queue that a host has asked for at `address`, on the reactor of this thread.
     pub(super) fn connect(
         target: &Arc<NvmeTarget<S>>,
         request: &ConnectRequest,
-        place: LocalAddress,
+        address: LocalAddress,
     ) -> Result<Self, ConnectRefusal> {
         let parameters = |field, reason| refusal(NvmeStatus::CONNECT_PARAMETERS, field, reason);
         if request.entries > QUEUE_ENTRIES.into() {
             return Err(parameters(ConnectField::SIZE, "the queue is too large"));
         }
-        let subsystem = find(target, request, place.listener)?;
+        let subsystem = find(target, request, address.listener)?;
         let owner = subsystem.as_deref().unwrap_or(&target.discovery);
         let controller = match request.queue {
             0 => new_controller(owner, request)?,
@@ -99,7 +91,7 @@ impl<S> QueueIdentity<S> {
             id: request.queue,
             entries: request.entries,
             flow_control: !request.no_flow_control,
-            reached: place.reached,
+            reached: address.reached,
         })
     }
 

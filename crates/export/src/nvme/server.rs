@@ -11,11 +11,11 @@ use reactor::{Reactor, Stream, WaitList};
 
 use super::connection::serve_connection;
 use super::limits::NvmeLimits;
-use super::queue_identity::LocalAddress;
 use super::shared::ServerShared;
 use super::target::NvmeTarget;
 use crate::VolumeSource;
 use crate::select::select;
+use crate::transport::{ConnectionServer, LocalAddress};
 
 /// Serves connections on the reactor of the thread that created it.
 pub(super) struct NvmeServer<S: VolumeSource> {
@@ -30,9 +30,21 @@ impl<S: VolumeSource> NvmeServer<S> {
         Rc::new(Self { shared, connections: Cell::new(0), closed: WaitList::default() })
     }
 
-    /// Serves a connection that arrived at `place` in a task of its own. Closes it at once if there
+    /// Lets connections complete the requests that were received, and closes them. Returns the
+    /// number of connections with requests that the volume has not completed in time.
+    pub(super) async fn shut_down(&self) -> usize {
+        self.shared.stop.raise();
+        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
+        let time = self.shared.limits.drain + Duration::from_secs(2);
+        select(all_closed, Reactor::current().sleep(time)).await;
+        self.connections.get()
+    }
+}
+
+impl<S: VolumeSource> ConnectionServer for NvmeServer<S> {
+    /// Serves a connection that arrived at `address` in a task of its own. Closes it at once if there
     /// is no slot for it, or the server was stopped.
-    pub(super) fn serve(self: &Rc<Self>, stream: Stream, place: LocalAddress) {
+    fn serve(self: Rc<Self>, stream: Stream, address: LocalAddress) {
         let shared = self.shared.clone();
         if shared.stop.is_raised() {
             return;
@@ -44,22 +56,12 @@ impl<S: VolumeSource> NvmeServer<S> {
             }
             return;
         };
-        let counted = CountedQueue::new(self);
+        let counted = CountedQueue::new(&self);
         let task = async move {
-            serve_connection(stream, place, &shared, &admitted).await;
+            serve_connection(stream, address, &shared, &admitted).await;
             drop(counted);
         };
         Reactor::current().spawn(task).detach();
-    }
-
-    /// Lets connections complete the requests that were received, and closes them. Returns the
-    /// number of connections with requests that the volume has not completed in time.
-    pub(super) async fn shut_down(&self) -> usize {
-        self.shared.stop.raise();
-        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
-        let time = self.shared.limits.drain + Duration::from_secs(2);
-        select(all_closed, Reactor::current().sleep(time)).await;
-        self.connections.get()
     }
 }
 

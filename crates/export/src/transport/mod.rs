@@ -1,5 +1,5 @@
 //! The parts of a network protocol that do not depend on the protocol: receive buffer, send queue,
-//! memory budget, admission of connections, completion of split requests.
+//! memory budget, listeners and admission of connections, completion of split requests.
 //!
 //! Always true: the memory of a connection is bounded by its budget; a client that stalls affects
 //! its own connection alone.
@@ -11,6 +11,7 @@ mod budget;
 mod completion;
 mod recv_buffer;
 mod send_queue;
+mod tcp_listeners;
 #[cfg(test)]
 mod testing;
 
@@ -19,3 +20,7 @@ pub(crate) use budget::{Budget, Charge, OWN_BYTES};
 pub(crate) use completion::{CompletionGroup, CompletionGuard};
 pub(crate) use recv_buffer::{Payload, Progress, RecvBuffer, RecvError};
 pub(crate) use send_queue::{QueuedReply, ReplyHead, SendQueue};
+pub(crate) use tcp_listeners::{
+    ConnectionServer, LocalAddress, Servers, TcpListeners, acquire_all, close_listeners, network_uris,
+    release_all,
+};
