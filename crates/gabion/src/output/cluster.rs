@@ -107,7 +107,8 @@ pub(crate) fn cluster_status(status: &ClusterStatus) -> String {
     line("manager", status.manager.clone().unwrap_or_else(|| "none".into()));
     if status.capacity > 0 {
         line("space", format!("{} of {} free, before protection", Size(status.free), Size(status.capacity)));
-        line("volumes", format!("{} stored in {} pools", Size(status.stored), status.pools));
+        let pools = if status.pools == 1 { "pool" } else { "pools" };
+        line("volumes", format!("{} stored in {} {pools}", Size(status.stored), status.pools));
     }
     if !status.placement_groups.is_empty() {
         let groups: Vec<String> =
