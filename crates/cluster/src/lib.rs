@@ -1,4 +1,4 @@
-//! Ceph clusters: deployment in stages from a policy, status, and images as volumes.
+//! Ceph clusters: deployment in stages from a policy, and status.
 //!
 //! Owns the policy, proposals and plan of a cluster, the scripts on its hosts, and the connection
 //! to it. Always true: nothing of another cluster on a host is changed: every file is below the
