@@ -14,9 +14,9 @@ pub(crate) enum FileSystem {
     Ext4,
 }
 
-/// The form in which a container gets a volume.
+/// The mode in which a container accesses a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum VolumeForm {
+pub(crate) enum VolumeMode {
     /// A raw block device.
     Block,
     /// A mounted file system. Without a kind, the volume's parameter or the default decides.
@@ -26,9 +26,9 @@ pub(crate) enum VolumeForm {
 /// A checked capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeUse {
-    /// Its form.
-    pub(crate) form: VolumeForm,
-    /// True if nobody writes.
+    /// Its mode.
+    pub(crate) mode: VolumeMode,
+    /// True for read-only access.
     pub(crate) read_only: bool,
     /// True if containers of several nodes may write.
     pub(crate) shared: bool,
@@ -75,28 +75,29 @@ impl VolumeUse {
     pub(crate) fn parse(capability: Option<&VolumeCapability>) -> Result<Self, Status> {
         const FIELD: &str = "volume_capability";
         let capability = capability.ok_or_else(|| invalid(FIELD, "is required"))?;
-        let form = match &capability.access_type {
-            Some(AccessType::Block(_)) => VolumeForm::Block,
-            Some(AccessType::Mount(mount)) => VolumeForm::Mounted {
+        let mode = match &capability.access_type {
+            Some(AccessType::Block(_)) => VolumeMode::Block,
+            Some(AccessType::Mount(mount)) => VolumeMode::Mounted {
                 kind: FileSystem::parse("volume_capability.mount.fs_type", &mount.fs_type)?,
                 options: mount.mount_flags.clone(),
             },
             None => return Err(invalid(FIELD, "must be 'block' or 'mount'")),
         };
-        let mode = capability.access_mode.as_ref().map_or(Mode::Unknown, |access| access.mode());
-        let is_block = form == VolumeForm::Block;
-        let (read_only, shared, single_container) = match mode {
+        let access_mode = capability.access_mode.as_ref().map_or(Mode::Unknown, |access| access.mode());
+        let is_block = mode == VolumeMode::Block;
+        let (read_only, shared, single_container) = match access_mode {
             Mode::Unknown => return Err(invalid("volume_capability.access_mode", "is required")),
             Mode::SingleNodeWriter | Mode::SingleNodeMultiWriter => (false, false, false),
             Mode::SingleNodeSingleWriter => (false, false, true),
             Mode::SingleNodeReaderOnly | Mode::MultiNodeReaderOnly => (true, false, false),
             Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter if is_block => (false, true, false),
             Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter => {
-                let problem = format!("{} needs a raw block volume (volumeMode: Block)", mode.as_str_name());
+                let problem =
+                    format!("{} needs a raw block volume (volumeMode: Block)", access_mode.as_str_name());
                 return Err(invalid("volume_capability.access_mode", problem));
             }
         };
-        Ok(Self { form, read_only, shared, single_container })
+        Ok(Self { mode, read_only, shared, single_container })
     }
 
     /// Checks a list of capabilities that a volume must have together.

@@ -20,7 +20,7 @@ pub(crate) const FORMAT_SNAPSHOT: &str = "csi-tmp-format";
 
 /// Returns the name in a pool for the name that the cluster suggests: the same name if it is valid,
 /// else its valid characters and a hash.
-pub(crate) fn in_pool(suggested: &str) -> String {
+pub(crate) fn pool_name_for(suggested: &str) -> String {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let fits = suggested.len() <= NAME_MAX
         && suggested.chars().all(is_valid)
@@ -77,20 +77,20 @@ mod tests {
 
     #[test]
     fn valid_names_stay_and_others_are_hashed() {
-        assert_eq!(in_pool("pvc-0815"), "pvc-0815");
+        assert_eq!(pool_name_for("pvc-0815"), "pvc-0815");
         let long = "x".repeat(128);
         let cases = [long.as_str(), "", "ä ö", "-x", ".x", "a/b", "csi-tmp-format"];
         let mut seen = std::collections::HashSet::new();
         for name in cases {
-            let mapped = in_pool(name);
+            let mapped = pool_name_for(name);
             assert!(
                 mapped.len() <= NAME_MAX && mapped.starts_with("n-") && !is_temporary(&mapped),
                 "{mapped}"
             );
-            assert_eq!(in_pool(name), mapped);
+            assert_eq!(pool_name_for(name), mapped);
             assert!(seen.insert(mapped));
         }
-        assert_eq!(in_pool("a b"), format!("n-ab{:032x}", hash("a b")));
+        assert_eq!(pool_name_for("a b"), format!("n-ab{:032x}", hash("a b")));
         assert!(clone_snapshot(&long).len() <= NAME_MAX && is_temporary(&clone_snapshot(&long)));
     }
 

@@ -1,4 +1,4 @@
-//! The process of the driver: its sockets and services, until it is told to stop.
+//! The process of the driver: its sockets and services, until it is stopped.
 
 use std::future::Future;
 use std::io;

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::context::ControllerContext;
 use super::size::SizeRange;
-use crate::capability::{FileSystem, VolumeForm, VolumeUse};
+use crate::capability::{FileSystem, VolumeMode, VolumeUse};
 use crate::daemon::snapshot_name;
 use crate::names;
 use crate::parameters::{CreateParameters, FS_TYPE};
@@ -65,7 +65,7 @@ impl VolumeOrigin {
 
 impl VolumeRequest {
     fn parse(request: &CreateVolumeRequest) -> Result<Self, Status> {
-        let name = names::in_pool(required("name", &request.name)?);
+        let name = names::pool_name_for(required("name", &request.name)?);
         let uses = VolumeUse::parse_all(&request.volume_capabilities)?;
         let parameters = CreateParameters::parse(&request.parameters, &request.mutable_parameters)?;
         let sizes = SizeRange::parse(request.capacity_range.as_ref())?;
@@ -90,7 +90,7 @@ impl VolumeRequest {
 fn file_system(uses: &[VolumeUse], parameter: Option<FileSystem>) -> Result<Option<FileSystem>, Status> {
     let mut chosen = None;
     for each in uses {
-        let VolumeForm::Mounted { kind, .. } = &each.form else { continue };
+        let VolumeMode::Mounted { kind, .. } = &each.mode else { continue };
         if let (Some(one), Some(other)) = (*kind, chosen.or(parameter))
             && one != other
         {

@@ -34,7 +34,7 @@ impl ControllerContext {
         request: CreateSnapshotRequest,
     ) -> Result<CreateSnapshotResponse, Status> {
         let source = required("source_volume_id", &request.source_volume_id)?;
-        let name = names::in_pool(required("name", &request.name)?);
+        let name = names::pool_name_for(required("name", &request.name)?);
         if let Some(parameter) = request.parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/"))
         {
             return Err(invalid(parameter, "unknown parameter; snapshots have none"));

@@ -10,9 +10,9 @@ use super::error::HostError;
 /// Longest output in an error message, in bytes.
 const OUTPUT_MAX: usize = 2000;
 
-/// The end of a program.
+/// The output of a program that has ended.
 #[derive(Debug)]
-pub(crate) struct ProgramEnd {
+pub(crate) struct ProgramOutput {
     command: String,
     status: ExitStatus,
     /// Standard output.
@@ -21,7 +21,7 @@ pub(crate) struct ProgramEnd {
     errors: String,
 }
 
-impl ProgramEnd {
+impl ProgramOutput {
     /// Returns the exit status; -1 after a signal.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or(-1)
@@ -39,13 +39,13 @@ impl ProgramEnd {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) async fn run(program: &str, arguments: &[&OsStr]) -> Result<ProgramEnd, HostError> {
+pub(crate) async fn run(program: &str, arguments: &[&OsStr]) -> Result<ProgramOutput, HostError> {
     let shown: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let command = format!("{program} {}", shown.join(" "));
     tracing::debug!(command, "running");
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().await;
     let output = output.map_err(|error| HostError::Start { program: program.to_owned(), error })?;
-    Ok(ProgramEnd {
+    Ok(ProgramOutput {
         command,
         status: output.status,
         output: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::context::{NodeContext, path, staged_device};
 use super::stage::create_file;
-use crate::capability::{VolumeForm, VolumeUse};
+use crate::capability::{VolumeMode, VolumeUse};
 use crate::host::device::DeviceNumber;
 use crate::host::error::HostError;
 use crate::host::mounts::{self, MountEntry};
@@ -29,7 +29,7 @@ impl NodeContext {
         let staging = path("staging_target_path", &request.staging_target_path)?;
         let _lock = self.locks.lock(id)?;
         self.daemon.get(&name).await?;
-        let is_block = wanted.form == VolumeForm::Block;
+        let is_block = wanted.mode == VolumeMode::Block;
         if is_block && request.readonly && !wanted.read_only {
             let problem = "a raw block volume is read-only by its access mode ReadOnlyMany only";
             return Err(invalid("readonly", problem));
@@ -74,7 +74,7 @@ impl NodeContext {
     }
 }
 
-/// Returns the other mounts of what is mounted at `source`.
+/// Returns the other mounts of the file system at `source`.
 fn published(staged: &MountEntry, source: &Path) -> Result<Vec<MountEntry>, Status> {
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     let is_other = |mount: &MountEntry| {

@@ -7,7 +7,7 @@ use api::types::Volume;
 use tonic::Status;
 
 use super::context::{NodeContext, path, staged_device};
-use crate::capability::{FileSystem, VolumeForm, VolumeUse};
+use crate::capability::{FileSystem, VolumeMode, VolumeUse};
 use crate::host::device::DeviceNumber;
 use crate::host::error::HostError;
 use crate::host::{filesystem, mounts};
@@ -32,9 +32,9 @@ impl NodeContext {
         let _lock = self.locks.lock(id)?;
         let volume = self.daemon.get(&name).await?;
         std::fs::create_dir_all(&staging).map_err(HostError::at(&staging, "create the directory"))?;
-        match &wanted.form {
-            VolumeForm::Block => self.stage_block(&name, &volume, &wanted, &staging).await?,
-            VolumeForm::Mounted { kind, options } => {
+        match &wanted.mode {
+            VolumeMode::Block => self.stage_block(&name, &volume, &wanted, &staging).await?,
+            VolumeMode::Mounted { kind, options } => {
                 let kind = kind.or(of_class).unwrap_or(FileSystem::Xfs);
                 self.stage_mounted(&name, &volume, &wanted, kind, options, &staging).await?;
             }
