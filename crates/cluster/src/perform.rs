@@ -25,8 +25,8 @@ const QUORUM_WAIT: Duration = Duration::from_secs(60);
 const HEALTH_WAIT: Duration = Duration::from_secs(180);
 /// Limit of a monitor command in seconds.
 pub(crate) const COMMAND_TIMEOUT: u32 = 20;
-/// Pause between two looks at a condition.
-const LOOK_AGAIN: Duration = Duration::from_millis(300);
+/// Pause between two checks of a condition.
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The cluster that steps change.
 pub(crate) struct Deployment {
@@ -250,7 +250,7 @@ impl Deployment {
     fn wait_for_quorum(&self) -> Result<bool> {
         let needed = self.model.with_role("mon").count() / 2 + 1;
         // A client with a short limit, because monitors that start do not answer.
-        let look = || {
+        let check = || {
             let quorum = RadosClient::connect(&self.options(2)).and_then(|client| {
                 client.monitor_json(&json!({"prefix": "quorum_status", "format": "json"}))
             });
@@ -265,18 +265,18 @@ impl Deployment {
             })
         };
         let start = Instant::now();
-        wait(QUORUM_WAIT, look).map_err(|reason| {
+        wait(QUORUM_WAIT, check).map_err(|reason| {
             Error::new(ErrorKind::Unreachable, format!("the monitors form no quorum: {reason}"))
                 .hint("the logs are in the directory of each host, hosts/HOST/log")
         })?;
-        Ok(start.elapsed() > LOOK_AGAIN)
+        Ok(start.elapsed() > CHECK_INTERVAL)
     }
 
     fn wait_for_health(&self) -> Result<bool> {
         let client = self.client()?;
         let start = Instant::now();
         let osds: usize = self.model.hosts.iter().map(|host| host.osds.len()).sum();
-        let look = || {
+        let check = || {
             let status = client.monitor_json(&json!({"prefix": "status", "format": "json"}))?;
             let up = status.pointer("/osdmap/num_up_osds").and_then(Value::as_u64).unwrap_or(0);
             let has_manager = status.pointer("/mgrmap/available").and_then(Value::as_bool) == Some(true);
@@ -292,11 +292,11 @@ impl Deployment {
             let waiting = || format!("{up} of {osds} OSDs are up, {health} {}", names.join(", "));
             Ok((missing || unclean || !has_manager || health != "HEALTH_OK").then(waiting))
         };
-        wait(HEALTH_WAIT, look).map_err(|reason| {
+        wait(HEALTH_WAIT, check).map_err(|reason| {
             Error::new(ErrorKind::Io, format!("the cluster is not healthy: {reason}"))
                 .hint(format!("'gabion cluster status {}' shows the problems", self.cluster))
         })?;
-        Ok(start.elapsed() > LOOK_AGAIN)
+        Ok(start.elapsed() > CHECK_INTERVAL)
     }
 }
 
@@ -309,14 +309,17 @@ fn configure(model: &ClusterModel, host: &ModelHost, daemons: &HostDaemons) -> R
     Ok(true)
 }
 
-/// Waits until `look` returns nothing. Returns its last answer at the end of the time.
-fn wait(limit: Duration, mut look: impl FnMut() -> Result<Option<String>>) -> Result<(), Error> {
+/// Polls `check` until it returns `None`.
+///
+/// # Errors
+/// `Io` with the last reason that `check` returned, after `limit`.
+fn wait(limit: Duration, mut check: impl FnMut() -> Result<Option<String>>) -> Result<(), Error> {
     let start = Instant::now();
     loop {
-        let Some(reason) = look()? else { return Ok(()) };
+        let Some(reason) = check()? else { return Ok(()) };
         if start.elapsed() > limit {
             return Err(Error::new(ErrorKind::Io, reason));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }

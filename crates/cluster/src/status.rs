@@ -172,7 +172,7 @@ fn add_missing_monitors(status: &mut ClusterStatus) {
     if missing.is_empty() || is_known {
         return;
     }
-    let (consequence, action) = meaning("MON_DOWN", &status.name);
+    let (consequence, action) = consequence_and_action("MON_DOWN", &status.name);
     let message = format!("monitors outside of the quorum: {}", missing.join(", "));
     let check = Some("MON_DOWN".to_owned());
     status.problems.push(ClusterProblem { check, message, consequence: consequence.into(), action });
@@ -212,14 +212,14 @@ fn problems(cluster: &str, health: &Value) -> Vec<ClusterProblem> {
         } else {
             format!("{summary}: {}", details.join("; "))
         };
-        let (consequence, action) = meaning(name, cluster);
+        let (consequence, action) = consequence_and_action(name, cluster);
         ClusterProblem { check: Some(name.clone()), message, consequence: consequence.into(), action }
     };
     checks.map(problem).collect()
 }
 
 /// Returns the consequence of a health check for data, and an action.
-fn meaning(check: &str, cluster: &str) -> (&'static str, String) {
+fn consequence_and_action(check: &str, cluster: &str) -> (&'static str, String) {
     let deploy = || format!("restart stopped daemons with 'gabion cluster deploy {cluster}'");
     let replace = || {
         format!(
