@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Failed attempts without a delay.
-const FREE_ATTEMPTS: u32 = 5;
+const UNDELAYED_ATTEMPTS: u32 = 5;
 /// Longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Time without failed attempts after which a sender is forgotten.
 const MEMORY: Duration = Duration::from_secs(600);
-/// Most senders that are remembered. Of more, the one with the oldest failure is forgotten.
+/// Most senders that are remembered; beyond it, the sender with the oldest failure is evicted.
 const SENDERS_MAX: usize = 10_000;
 
 struct Failures {
@@ -27,7 +27,7 @@ struct Failures {
 impl Failures {
     /// Returns the time from the last failure until the next attempt is accepted.
     fn delay(&self) -> Duration {
-        match self.count.checked_sub(FREE_ATTEMPTS) {
+        match self.count.checked_sub(UNDELAYED_ATTEMPTS) {
             None => Duration::ZERO,
             Some(more) => Duration::from_secs(1 << more.min(6)).min(DELAY_MAX),
         }
@@ -96,7 +96,7 @@ mod tests {
     fn failures_delay_their_sender_only() {
         let (limiter, start) = (AttemptLimiter::default(), Instant::now());
         let (bad, good): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        for _ in 0..FREE_ATTEMPTS {
+        for _ in 0..UNDELAYED_ATTEMPTS {
             limiter.check(bad, start).unwrap();
             limiter.failed(bad, start);
         }

@@ -1,4 +1,4 @@
-//! Access to the API: who a client is, and what it may do.
+//! Authentication and authorisation of API clients.
 //!
 //! Owns tokens, sessions of browsers, the limit on failed attempts, and the audit log. Invariants:
 //! no secret is stored, logged or shown after its creation; only hashes are compared; all state of
