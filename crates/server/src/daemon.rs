@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
 use crate::http::{self, ApiSocket, CertificateFiles, CertificateStore, RemoteSockets};
-use crate::image::ImageTasks;
+use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
 use crate::live_status;
 use crate::notify::notify;
@@ -141,7 +141,7 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
         "serving"
     );
     let runtime = config.socket.parent().map(std::path::Path::to_owned).unwrap_or_default();
-    let images = Arc::new(ImageTasks::new(pools.clone(), reactors.clone(), state.clone(), runtime));
+    let images = Arc::new(ImageOperations::new(pools.clone(), reactors.clone(), state.clone(), runtime));
     let services = Services {
         pools,
         exports,

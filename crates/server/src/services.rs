@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::access::AccessControl;
 use crate::exports::Exports;
 use crate::http::CertificateStore;
-use crate::image::ImageTasks;
+use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
 use crate::objects::ObjectServices;
 use crate::operations::Operations;
@@ -21,7 +21,7 @@ pub(crate) struct Services {
     pub(crate) pools: Arc<Pools>,
     pub(crate) exports: Arc<Exports>,
     pub(crate) objects: Arc<ObjectServices>,
-    pub(crate) images: Arc<ImageTasks>,
+    pub(crate) images: Arc<ImageOperations>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) reactors: Arc<Reactors>,
     pub(crate) access: AccessControl,

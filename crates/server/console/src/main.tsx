@@ -4,13 +4,13 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, identity, may, whoAmI, type Identity } from "./api";
 import { connect, connected, disconnect, live } from "./live";
-import { Audit, Drives, Events, Exports, Health, Pools, Tasks, Tokens, Volumes } from "./pages";
+import { Audit, Drives, Events, Exports, Health, Pools, Operations, Tokens, Volumes } from "./pages";
 import { Dialog, Notice, notice, question } from "./ui";
 import "./style.css";
 
 const PAGES = [
   ["health", "Health", Health], ["pools", "Pools", Pools], ["drives", "Drives", Drives], ["volumes", "Volumes", Volumes],
-  ["exports", "Exports", Exports], ["tasks", "Tasks", Tasks], ["events", "Events", Events],
+  ["exports", "Exports", Exports], ["operations", "Operations", Operations], ["events", "Events", Events],
 ] as const;
 const ADMIN_PAGES = [["tokens", "Tokens", Tokens], ["audit", "Audit", Audit]] as const;
 

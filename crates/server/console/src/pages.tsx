@@ -32,7 +32,7 @@ export function Health() {
         : <ul class="problems">{problems.map((problem) => (
             <li key={problem.pool + problem.message}><strong>{problem.pool}:</strong> {problem.message}<br />
               <span class="fix">To solve it: {problem.action}</span></li>))}</ul>}
-      {failed.length > 0 && <><h2>Failed tasks</h2><ul class="problems">{failed.map((operation) => (
+      {failed.length > 0 && <><h2>Failed operations</h2><ul class="problems">{failed.map((operation) => (
         <li key={operation.id}><strong>{words(operation.kind)} {operation.target}:</strong> {operation.error?.message}
           {operation.error?.hint && <><br /><span class="fix">{operation.error.hint}</span></>}</li>))}</ul></>}
       <div class="cards">{pools().map((pool) => (
@@ -277,18 +277,18 @@ export function Exports() {
   );
 }
 
-export function Tasks() {
+export function Operations() {
   const all = [...(live.value?.operations ?? [])].reverse();
   return (
     <>
-      <h1>Tasks</h1>
-      <Table label="Tasks" head={[">Task", "Kind", "Object", "State", "Step", "Progress", ">Seconds"]} empty="No tasks since the start of the daemon.">
-        {all.map((task) => (
-          <tr key={task.id}>
-            <th scope="row" class="number">{task.id}</th><td>{words(task.kind)}</td><td>{task.target}</td><td><Badge state={task.state} /></td>
-            <td>{task.error ? task.error.message : task.step}{task.error?.hint && <small>{task.error.hint}</small>}</td>
-            <td>{task.total ? <progress max={task.total} value={task.done ?? 0} aria-label={`Progress of task ${task.id}`} /> : "-"}</td>
-            <td class="number">{task.seconds.toFixed(1)}</td>
+      <h1>Operations</h1>
+      <Table label="Operations" head={[">Operation", "Kind", "Object", "State", "Step", "Progress", ">Seconds"]} empty="No operations since the start of the daemon.">
+        {all.map((operation) => (
+          <tr key={operation.id}>
+            <th scope="row" class="number">{operation.id}</th><td>{words(operation.kind)}</td><td>{operation.target}</td><td><Badge state={operation.state} /></td>
+            <td>{operation.error ? operation.error.message : operation.step}{operation.error?.hint && <small>{operation.error.hint}</small>}</td>
+            <td>{operation.total ? <progress max={operation.total} value={operation.done ?? 0} aria-label={`Progress of operation ${operation.id}`} /> : "-"}</td>
+            <td class="number">{operation.seconds.toFixed(1)}</td>
           </tr>))}
       </Table>
     </>

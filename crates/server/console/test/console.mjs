@@ -57,7 +57,7 @@ await page.getByRole("row", { name: /fast-2.drive online/ }).waitFor();
 await page.keyboard.press("1");
 await page.getByText("No problems in 1 pool.").waitFor();
 await page.screenshot({ path: dir + "/health.png" });
-for (const name of ["Exports", "Tasks", "Events", "Tokens", "Audit"]) {
+for (const name of ["Exports", "Operations", "Events", "Tokens", "Audit"]) {
   await page.getByRole("link", { name }).click();
   await page.waitForTimeout(700);
   await page.screenshot({ path: `${dir}/${name.toLowerCase()}.png` });

@@ -11,8 +11,8 @@ mod copy;
 mod counters;
 mod extents;
 mod nbd;
+mod operations;
 mod qemu_img;
-mod tasks;
 #[cfg(test)]
 mod tests;
 mod volume_io;
@@ -26,7 +26,7 @@ use api::types::ImageFormat;
 
 pub use atomic_file::AtomicFile;
 pub use extents::{BLOCK, CHUNK, nonzero_ranges};
-pub(crate) use tasks::ImageTasks;
+pub(crate) use operations::ImageOperations;
 
 /// The format that is copied without another program.
 const RAW: &str = "raw";

@@ -25,7 +25,7 @@ const VOLUME_UNIT: u64 = 4096;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Performs the copies between images and volumes.
-pub(crate) struct ImageTasks {
+pub(crate) struct ImageOperations {
     pools: Arc<Pools>,
     reactors: Arc<Reactors>,
     state: Arc<State>,
@@ -33,7 +33,7 @@ pub(crate) struct ImageTasks {
     runtime_directory: PathBuf,
 }
 
-impl ImageTasks {
+impl ImageOperations {
     pub(crate) fn new(
         pools: Arc<Pools>,
         reactors: Arc<Reactors>,
@@ -51,8 +51,8 @@ impl ImageTasks {
             let found = self.pools.volume(pool, &record.volume).await;
             if found.is_ok_and(|volume| volume.id == record.id) {
                 tracing::warn!(pool, volume = record.volume, "deleting an incomplete copy of an image");
-                let (tasks, target) = (self.clone(), format!("{pool}/{}", record.volume));
-                let delete = |progress| async move { tasks.delete(&record, &progress).await };
+                let (images, target) = (self.clone(), format!("{pool}/{}", record.volume));
+                let delete = |progress| async move { images.delete(&record, &progress).await };
                 if let Err(error) = operations.start(OperationKind::VolumeDelete, &target, delete) {
                     tracing::warn!(pool, %error, "an incomplete copy of an image is not deleted yet");
                 }
