@@ -77,18 +77,6 @@ impl ColumnSet {
         self.0 == 0
     }
 
-    /// Returns the columns that are in either set.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns the columns that are in both sets.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
     /// Returns the columns of this set that are not in `other`.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {

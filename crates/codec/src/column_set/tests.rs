@@ -41,8 +41,6 @@ proptest! {
     #[test]
     fn set_operations_match_bit_operations(a: u32, b: u32) {
         let (x, y) = (ColumnSet::from_bits(a), ColumnSet::from_bits(b));
-        prop_assert_eq!(x.union(y).bits(), a | b);
-        prop_assert_eq!(x.intersection(y).bits(), a & b);
         prop_assert_eq!(x.difference(y).bits(), a & !b);
         prop_assert_eq!(x.iter().collect::<ColumnSet>(), x);
         prop_assert_eq!(x.iter().len(), usize::from(x.len()));
