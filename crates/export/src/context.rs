@@ -4,13 +4,13 @@
 //! blocks, unless the configuration of the export names others, so that requests need no message to
 //! another reactor.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_channel::oneshot;
-use reactor::{Access, Backend, Handle, Platform, ReactorGone, Remote};
+pub(crate) use reactor::call_object;
+use reactor::{Access, Backend, Platform, Remote};
 
 use crate::{ExportConfig, ExportError, ExportErrorKind, VolumeSource};
 
@@ -140,30 +140,6 @@ pub(crate) fn check_no_queues(config: &ExportConfig) -> Result<(), ExportError> 
         return Ok(());
     }
     Err(ExportError::new(ExportErrorKind::Invalid, "only exports by vhost-user and ublk have queues"))
-}
-
-/// Runs `work` with an object of a reactor, for a caller on any thread. The future can move between
-/// threads.
-///
-/// # Errors
-/// When the reactor has shut down or the object is gone.
-pub(crate) async fn call_object<T, R, F>(
-    handle: &Handle<T>,
-    work: impl FnOnce(Rc<T>) -> F + Send + 'static,
-) -> Result<R, ReactorGone>
-where
-    T: 'static,
-    F: Future<Output = R> + 'static,
-    R: Send + 'static,
-{
-    let inside = handle.clone();
-    let work = move || async move {
-        match inside.local() {
-            Some(object) => Some(work(object).await),
-            None => None,
-        }
-    };
-    handle.remote().call(work).await?.ok_or(ReactorGone)
 }
 
 /// Runs `work`, which may block, on a thread of its own. The work is finished even if the future is

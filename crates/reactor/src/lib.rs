@@ -13,6 +13,7 @@
 mod adaptive_poll;
 mod buffer;
 mod call;
+mod call_object;
 mod clock;
 mod coalescer;
 mod command;
@@ -48,6 +49,7 @@ mod uring;
 pub use adaptive_poll::AdaptivePoll;
 pub use buffer::{ALIGNMENT, Buffer, Span};
 pub use call::ReactorGone;
+pub use call_object::call_object;
 pub use clock::{Clock, Instant, SystemClock};
 pub use coalescer::Coalescer;
 pub use command::{LONG_COMMAND_BYTES, run_long_command};

@@ -5,7 +5,6 @@
 //! recover.
 
 use std::cell::RefCell;
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -13,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use reactor::{Backend, Clock, Handle, Platform, PlatformError, Reactor, ReactorGone, Remote, SystemClock};
+pub(crate) use reactor::call_object;
+use reactor::{Backend, Clock, Platform, PlatformError, Reactor, Remote, SystemClock};
 
 thread_local! {
     static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
@@ -33,29 +33,6 @@ pub(crate) fn platform() -> Rc<Platform> {
 /// Returns true on a reactor thread.
 pub(crate) fn is_reactor_thread() -> bool {
     PLATFORM.with_borrow(Option::is_some)
-}
-
-/// Runs `work` with an object of a reactor, for a caller on another thread.
-///
-/// # Errors
-/// When the reactor has shut down or the object is unregistered.
-pub(crate) async fn call_object<T, R, F>(
-    handle: &Handle<T>,
-    work: impl FnOnce(Rc<T>) -> F + Send + 'static,
-) -> Result<R, ReactorGone>
-where
-    T: 'static,
-    F: Future<Output = R> + 'static,
-    R: Send + 'static,
-{
-    let local = handle.clone();
-    let work = move || async move {
-        match local.local() {
-            Some(object) => Some(work(object).await),
-            None => None,
-        }
-    };
-    handle.remote().call(work).await?.ok_or(ReactorGone)
 }
 
 /// The settings of the reactor threads.
