@@ -34,6 +34,7 @@ mod request;
 pub mod salvage;
 mod services;
 mod state;
+mod unix_time;
 mod version;
 
 pub use daemon::serve;

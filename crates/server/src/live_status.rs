@@ -1,17 +1,17 @@
 //! Collection of the live status.
 //!
-//! Invariant: the status is collected at most once per interval, however many clients there are, and
-//! not at all without clients.
+//! Invariant: the status is collected at most once per interval, however many clients there are,
+//! and not at all without clients.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::types::{Export, ExportIo, LiveStatus};
 
-use crate::access::unix_time;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::IoSums;
 use crate::services::Services;
+use crate::unix_time::unix_time;
 
 /// Interval of snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);

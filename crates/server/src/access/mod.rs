@@ -12,11 +12,12 @@ mod tokens;
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use api::types::{AuditRecord, CreateToken, CreatedToken, Identity, Role, Token};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::unix_time::unix_time;
 use attempts::AttemptLimiter;
 use audit::AuditLog;
 pub(crate) use sessions::SESSION_TIME;
@@ -155,7 +156,3 @@ pub(crate) fn unauthenticated(reason: &str) -> Error {
         .hint("create a token on the daemon's host with 'gabion token create NAME --role viewer'")
 }
 
-/// Returns the time in seconds since 1970.
-pub(crate) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}

@@ -16,9 +16,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::sender::Sender;
-use crate::access::{check_role, unauthenticated, unix_time};
+use crate::access::{check_role, unauthenticated};
 use crate::error::{Error, ErrorKind, Result};
 use crate::services::Services;
+use crate::unix_time::unix_time;
 
 /// Name of the cookie of a session.
 pub(super) const SESSION_COOKIE: &str = "gabion_session";

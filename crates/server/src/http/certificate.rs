@@ -161,7 +161,7 @@ fn make(names: Vec<String>) -> Result<(String, String), rcgen::Error> {
     let key = rcgen::KeyPair::generate()?;
     let mut parameters = rcgen::CertificateParams::new(names)?;
     parameters.distinguished_name.push(rcgen::DnType::CommonName, "Gabion");
-    let year = i32::try_from(crate::access::unix_time() / SECONDS_PER_YEAR).unwrap_or(0) + 1970;
+    let year = i32::try_from(crate::unix_time::unix_time() / SECONDS_PER_YEAR).unwrap_or(0) + 1970;
     parameters.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
     parameters.not_after = rcgen::date_time_ymd(year + VALID_YEARS, 1, 1);
     parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];

@@ -240,7 +240,7 @@ impl ObjectServices {
     /// # Errors
     /// For an invalid name or a name in use.
     pub(crate) async fn create_bucket(&self, pool: &str, name: &str) -> Result<Bucket> {
-        let now_ms = crate::pools::now_seconds() * 1000;
+        let now_ms = crate::unix_time::unix_time() * 1000;
         let change = Change::CreateBucket { name: name.to_owned(), now_ms };
         self.store(pool)?.store.commit(change).await.map_err(convert)?;
         self.bucket(pool, name).await

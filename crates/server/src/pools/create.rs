@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use engine::CreateOptions;
 use format::Scheme;
@@ -18,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{self, Inspection, Openers, PoolDrives};
 use crate::operations::Progress;
 use crate::request;
+use crate::unix_time::unix_time;
 use api::types::{CreatePool, FileDrives};
 
 /// Smallest number of segments per shard: with fewer, the reserves of the shards would be a large
@@ -108,7 +108,7 @@ impl Pools {
         progress.step(format!("writing superblocks to {} drives", drives.len()));
         let mut entropy = [0; 32];
         request::fill_random(&mut entropy)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = unix_time();
         let shards = request.shards.unwrap_or_else(|| self.shards_for(scheme, drives));
         let options =
             CreateOptions { name: request.name.clone(), scheme, shards, zone_bytes: None, now, entropy };

@@ -37,7 +37,7 @@ use crate::state::State;
 use api::types;
 use slot::{Slot, Status};
 pub(crate) use status::{drive_state_of, lost_range};
-pub(crate) use volumes::{OBJECTS_VOLUME, now as now_seconds};
+pub(crate) use volumes::OBJECTS_VOLUME;
 
 /// The pools, by name.
 pub(crate) struct Pools {

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use engine::OpenOptions;
 
 use super::find::{FoundDrives, PoolSelector, SearchPaths, find};
 use super::newest::NewestStates;
 use super::slot::{Status, Transition};
-use super::volumes::now;
 use super::watch::SpaceLevel;
 use super::{OpenPool, Pools};
 use crate::drives::{OpenDrive, as_sources};
@@ -17,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inspect;
 use crate::operations::Progress;
 use crate::request;
+use crate::unix_time::unix_time;
 use api::types;
 
 /// Pause between two searches for missing drives.
@@ -182,7 +182,7 @@ impl Pools {
         progress: &Progress,
     ) -> Result<OpenPool> {
         progress.step("reading the pool's state and replaying its log");
-        let (started, time) = (Instant::now(), SystemTime::now());
+        let (started, time) = (Instant::now(), unix_time());
         let reactors = self.reactors.next_first();
         let Some(home) = reactors.first().cloned() else {
             return Err(Error::new(ErrorKind::ShuttingDown, "the daemon is shutting down"));
@@ -191,7 +191,7 @@ impl Pools {
             tuning: self.tuning,
             reactors,
             nonce: request::random()?,
-            now: Arc::new(now),
+            now: Arc::new(unix_time),
             state_store: Some(Arc::new(NewestStates(self.state.clone()))),
             accept_stale,
         };
@@ -210,7 +210,7 @@ impl Pools {
             "pool opened"
         );
         let report = types::OpenReport {
-            time: time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            time,
             seconds,
             clean: report.clean,
             replayed: report.replayed as u64,

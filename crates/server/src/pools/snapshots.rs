@@ -1,8 +1,9 @@
 //! Snapshots, clones and rollback in open pools.
 
 use super::Pools;
-use super::volumes::{explain, now};
+use super::volumes::explain;
 use crate::error::Result;
+use crate::unix_time::unix_time;
 use api::types::{DiffRange, Volume, VolumeDiff, VolumeUsage};
 
 /// Bytes of a volume that are counted in one step; its reactor does other work between steps.
@@ -20,7 +21,7 @@ impl Pools {
     pub(crate) async fn create_snapshot(&self, pool: &str, name: &str) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, name.split_once('@').map_or(name, |(volume, _)| volume)).await?;
-        let (wanted, now) = (name.to_owned(), now());
+        let (wanted, now) = (name.to_owned(), unix_time());
         let taken = open.call(move |pool| async move { pool.snapshot_volume(&wanted, now).await }).await;
         taken.map_err(|error| explain(error, pool, name))?;
         tracing::info!(pool, snapshot = name, "snapshot created");
@@ -34,7 +35,7 @@ impl Pools {
     pub(crate) async fn clone_snapshot(&self, pool: &str, snapshot: &str, name: &str) -> Result<Volume> {
         let open = self.get(pool)?;
         self.volume(pool, snapshot).await?;
-        let (from, to, now) = (snapshot.to_owned(), name.to_owned(), now());
+        let (from, to, now) = (snapshot.to_owned(), name.to_owned(), unix_time());
         let cloned = open.call(move |pool| async move { pool.clone_volume(&from, &to, now).await }).await;
         cloned.map_err(|error| explain(error, pool, name))?;
         tracing::info!(pool, snapshot, volume = name, "snapshot cloned");
@@ -47,7 +48,7 @@ impl Pools {
     /// When there is no such snapshot, or the pool is full.
     pub(crate) async fn roll_back(&self, pool: &str, snapshot: &str) -> Result<Volume> {
         let open = self.get(pool)?;
-        let (wanted, now) = (snapshot.to_owned(), now());
+        let (wanted, now) = (snapshot.to_owned(), unix_time());
         let back = open.call(move |pool| async move { pool.roll_back_volume(&wanted, now).await }).await;
         back.map_err(|error| explain(error, pool, snapshot))?;
         tracing::info!(pool, snapshot, "volume rolled back");

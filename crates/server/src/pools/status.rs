@@ -132,7 +132,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Err(error) => return Err(error),
     };
     let space = space_of(&status, &volumes);
-    let problems = problems_of(&status, &open.report, &space, warn_at, super::volumes::now());
+    let problems = problems_of(&status, &open.report, &space, warn_at, crate::unix_time::unix_time());
     let health = if status.failure.is_some() {
         Health::Failed
     } else if !status.lost.is_empty() || status.lost_unlisted > 0 {

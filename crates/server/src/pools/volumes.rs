@@ -1,7 +1,7 @@
 //! Volumes of open pools.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use engine::{NewVolume, VolumeInfo};
 
@@ -9,6 +9,7 @@ use super::{OpenPool, Pools};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::Progress;
 use crate::request::shown;
+use crate::unix_time::unix_time;
 use api::Size;
 use api::types::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
@@ -52,7 +53,7 @@ impl Pools {
     /// For an invalid name or size, or a name in use.
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
-        let now = now();
+        let now = unix_time();
         let CreateVolume { name, size, sector, thick, shards } = request;
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
@@ -189,11 +190,6 @@ fn check_qos(qos: &QosLimits) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Returns the time in seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 async fn info(pool: &Arc<OpenPool>, name: &str) -> Result<Option<VolumeInfo>> {
