@@ -11,7 +11,7 @@ use reactor::{Drive, Io, Span};
 use crate::bad_reads::BadReads;
 use crate::in_flight::InFlight;
 
-/// Whether data on a drive can stay there.
+/// The use of a drive: whether its data can stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriveUse {
     /// Online; data stays on this drive.

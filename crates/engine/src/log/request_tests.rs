@@ -1,4 +1,4 @@
-//! Which requests go into one record, and when a mirror is chosen.
+//! Tests of the requests that go into one record, and of the choice of a mirror.
 
 use format::{LayerBlock, LayerId};
 use reactor::Buffer;

@@ -32,7 +32,7 @@ impl Journal {
     /// Finds the end of the log.
     ///
     /// # Errors
-    /// Those of reading the map.
+    /// Errors of map reads.
     pub(crate) async fn load(shard: Rc<Shard>, events: Arc<Events>) -> Result<Rc<Self>> {
         let journal = Self {
             shard,

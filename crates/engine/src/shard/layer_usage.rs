@@ -57,7 +57,7 @@ impl Shard {
     /// Counts blocks `from..end` of a layer.
     ///
     /// # Errors
-    /// Those of reading the map.
+    /// Errors of map reads.
     pub(crate) async fn layer_usage(
         &self,
         layer: LayerId,
@@ -156,7 +156,7 @@ impl Shard {
     /// two.
     ///
     /// # Errors
-    /// Those of reading the map.
+    /// Errors of map reads.
     pub(crate) async fn changed(
         &self,
         layer: LayerId,

@@ -243,7 +243,7 @@ impl Shard {
     /// Returns the first block from `from` on, below `end`, that a layer stores.
     ///
     /// # Errors
-    /// Those of reading the map.
+    /// Errors of map reads.
     pub(crate) async fn next_stored(&self, layer: LayerId, from: u64, end: u64) -> Result<Option<u64>> {
         let mut next = from;
         while let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? {
@@ -263,7 +263,7 @@ impl Shard {
     /// be stored.
     ///
     /// # Errors
-    /// Those of reading the map.
+    /// Errors of map reads.
     pub(crate) async fn extents(
         &self,
         volume: VolumeId,
