@@ -30,7 +30,7 @@ const NO_DRIVE: u16 = u16::MAX;
 
 const _: () = assert!(NODE_ENTRIES == 256 && LIVE_PER_BLOCK == 1024);
 
-/// Whether a segment still accepts records.
+/// The state of a segment: whether it still accepts records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
     /// More records may follow the last one.
@@ -101,7 +101,7 @@ pub struct SegmentRecord {
     pub scheme: Scheme,
     /// Its purpose.
     pub class: SegmentClass,
-    /// Whether it still accepts records.
+    /// Its state.
     pub state: SegmentState,
     /// Number of rows, if the segment is sealed.
     pub rows: u32,

@@ -66,7 +66,7 @@ pub struct VolumeRecord {
     pub id: VolumeId,
     /// Its name, unique among volumes (snapshots: `volume@snapshot`).
     pub name: String,
-    /// Whether it is a volume or a snapshot.
+    /// Its kind: volume or snapshot.
     pub kind: VolumeKind,
     /// Its lifecycle state.
     pub state: VolumeState,

@@ -30,7 +30,7 @@ pub struct Setup {
     pub spares: Vec<u64>,
     /// Sector sizes in bytes, assigned to the drives in rotation.
     pub sectors: Vec<u32>,
-    /// Whether each drive has a volatile cache. Spares always have one.
+    /// For each drive, true if it has a volatile cache. Spares always have one.
     pub volatile: Vec<bool>,
     /// Zone size in bytes.
     pub zone_bytes: u64,
@@ -93,7 +93,7 @@ pub struct Machine {
     pub absent: RefCell<Vec<bool>>,
     /// The newest pool state, stored outside the drives.
     pub state_store: Arc<StateStore>,
-    /// Whether the next openings accept a state older than the stored one.
+    /// True if the next openings accept a state older than the stored one.
     pub accept_stale: Cell<bool>,
 }
 
