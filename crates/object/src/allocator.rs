@@ -20,7 +20,7 @@ const GAPS_MAX: usize = 64;
 /// A gap of this many blocks is taken even for a larger body.
 const GAP_BLOCKS_MIN: u64 = 64;
 
-/// See the module.
+/// The allocator of the body region.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     free: BTreeMap<u64, u64>,

@@ -39,7 +39,7 @@ pub(crate) enum CommitRequest {
     Close,
 }
 
-/// See the module.
+/// The state of the thread that applies changes.
 pub(crate) struct Committer {
     pub(crate) database: Arc<Database>,
     pub(crate) space: Arc<BodySpace>,

@@ -15,7 +15,7 @@ use crate::types::{
 };
 use crate::upload::check_part_number;
 
-/// See the module.
+/// An object store in memory.
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<MemoryState>,

@@ -16,7 +16,7 @@ use crate::volume::{BLOCK, BlockVolume, each_block};
 /// Unwritten blocks after which they are written early.
 const PENDING_MAX: usize = 4096;
 
-/// See the module.
+/// A region of the volume.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexRegion {
     volume: Arc<dyn BlockVolume>,

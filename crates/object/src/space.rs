@@ -11,7 +11,7 @@ use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::segment::BodySegment;
 use crate::volume::{BLOCK, BlockVolume};
 
-/// See the module.
+/// The space of bodies on the volume.
 #[derive(Debug)]
 pub(crate) struct BodySpace {
     volume: Arc<dyn BlockVolume>,
@@ -168,7 +168,8 @@ impl BodySpace {
         }
     }
 
-    /// Waits until no freed run is left that could be reclaimed. Returns false if readers hold others.
+    /// Waits until no freed run is left that could be reclaimed. Returns false if readers hold
+    /// others.
     pub(crate) fn wait_for_reclaim(&self) -> bool {
         let is_busy = |state: &mut SpaceState| {
             !state.is_closed

@@ -19,7 +19,7 @@ pub struct Counters {
     pub bytes: u64,
 }
 
-/// Whether a bucket keeps the versions of its objects.
+/// The versioning of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Versioning {
     /// A put replaces the object.
@@ -38,7 +38,7 @@ pub struct BucketInfo {
     pub name: String,
     /// The time of creation in milliseconds since 1970.
     pub created_ms: u64,
-    /// Whether versions are kept.
+    /// The versioning.
     pub versioning: Versioning,
     /// The counts.
     pub counters: Counters,

@@ -9,8 +9,8 @@ pub(crate) const BLOCK: u64 = 4096;
 
 /// A sparse volume with blocking operations, usable from any thread.
 ///
-/// Bytes that were never written read as zeros. A write is durable after a later flush; without one,
-/// a power cut may lose any block of it.
+/// Bytes that were never written read as zeros. A write is durable after a later flush; without
+/// one, a power cut may lose any block of it.
 pub trait BlockVolume: Send + Sync + fmt::Debug + 'static {
     /// Returns the size in bytes.
     fn size(&self) -> u64;
@@ -41,8 +41,8 @@ pub trait BlockVolume: Send + Sync + fmt::Debug + 'static {
     /// When writes may be lost.
     fn flush(&self) -> io::Result<()>;
 
-    /// Frees the space of a range of whole blocks. It reads as zeros; before a flush, a power cut may
-    /// bring its old data back.
+    /// Frees the space of a range of whole blocks. It reads as zeros; before a flush, a power cut
+    /// may bring its old data back.
     ///
     /// # Errors
     /// When the volume failed.

@@ -21,7 +21,7 @@ const BLOCK: u64 = 4096;
 /// The largest write of one operation in bytes.
 const WRITE_MAX: usize = 1 << 20;
 
-/// See the module.
+/// A volume of a pool, as the object store uses it.
 pub(super) struct PoolBlocks {
     volume: engine::Volume,
     attached: Vec<Handle<AttachedVolume>>,
@@ -124,7 +124,8 @@ impl BlockVolume for PoolBlocks {
             }
         }
         drop(sender);
-        // All results are awaited, also after an error: no write may be in flight when this returns.
+        // All results are awaited, also after an error: no write may be in flight when this
+        // returns.
         let results: Vec<io::Result<()>> = receiver.iter().collect();
         results.into_iter().collect()
     }

@@ -32,7 +32,7 @@ const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const ACCESS_KEY_LENGTH: usize = 20;
 const SECRET_LENGTH: usize = 40;
 
-/// See the module.
+/// The access keys of S3 clients.
 pub(crate) struct KeyFile {
     directory: PathBuf,
     keys: Mutex<BTreeMap<String, OpenKey>>,

@@ -28,7 +28,7 @@ const VOLUME_SECTOR: u32 = 4096;
 /// The region of clients that the user does not choose.
 const REGION: &str = "us-east-1";
 
-/// See the module.
+/// The S3 services of the pools.
 pub(crate) struct ObjectServices {
     pools: Arc<Pools>,
     state: Arc<State>,
