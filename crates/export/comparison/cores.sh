@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Instructions of a 4 KiB read and write by number of disks, each on its own shard and core, counted by
-# valgrind: all instructions, and the atomic ones, which lock a cache line against the other cores.
-# README.md in this directory describes the method.
+# Instructions of a 4 KiB read and write by number of disks, each on its own shard and core, counted
+# by valgrind: all instructions, and the atomic ones, which lock a cache line against the other
+# cores. README.md in this directory describes the method.
 set -euo pipefail
 gabion=target/release/gabion counts="1 4 16"
 usage() {
@@ -26,8 +26,9 @@ trap 'rm -rf "$dir"' EXIT
 objdump -d --no-show-raw-insn "$gabion" |
   awk '$2 == "lock" || $2 == "xchg" && /\(/ { sub(":", "", $1); print "0x" $1 }' >"$dir/locks"
 
-# All instructions of a run of so many requests on each disk, what comes before them included, and those that lock. Valgrind has one thread run at a time, so
-# how many cores this machine has does not matter, nor which of them the reactors stay on; it lets them take turns in order, so that
+# All instructions of a run of so many requests on each disk, what comes before them included, and
+# those that lock. Valgrind has one thread run at a time, so how many cores this machine has does
+# not matter, nor which of them the reactors stay on; it lets them take turns in order, so that
 # nobody waits for long.
 count() { # requests disks read-percent
   local out="$dir/callgrind" cores core

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Instructions that a request of a machine's disk takes, as valgrind counts them: those of so many requests more, divided by their number.
-# See README.md beside this file.
+# Instructions that a request of a machine's disk takes, as valgrind counts them: those of so many
+# requests more, divided by their number. See README.md beside this file.
 set -euo pipefail
 gabion=target/release/gabion keep=
 usage() {
@@ -26,9 +26,10 @@ else
   trap 'rm -rf "$dir"' EXIT
 fi
 
-# Instructions of a run of so many requests, all that comes before them included: all, then those in functions of the load itself. It takes
-# turns with the pool on one thread, which never waits: nothing is counted that only passes the time. I/O is by threads, because
-# valgrind does not know that a thread sleeps in a ring.
+# Instructions of a run of so many requests, all that comes before them included: all, then those in
+# functions of the load itself. It takes turns with the pool on one thread, which never waits:
+# nothing is counted that only passes the time. I/O is by threads, because valgrind does not know
+# that a thread sleeps in a ring.
 count() { # requests options...
   local out="$dir/callgrind.$1.${*: -1}.$3"
   timeout -k 5 300 valgrind --tool=callgrind --callgrind-out-file="$out" "$gabion" bench vhost --on-reactors --io threads --size 64M \

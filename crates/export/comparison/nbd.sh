@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gabion's NBD export side by side with qemu-storage-daemon and nbdkit, by fio's nbd engine, interleaved.
-# See README.md beside this file.
+# Gabion's NBD export side by side with qemu-storage-daemon and nbdkit, by fio's nbd engine,
+# interleaved. See README.md beside this file.
 set -euo pipefail
 rounds=5 seconds=3 size=1G where=${TMPDIR:-/var/tmp} gabion=target/release/gabion
 usage() {

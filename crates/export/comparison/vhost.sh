@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gabion's vhost-user-blk export side by side with that of qemu-storage-daemon, by gabion's own load, interleaved.
-# See README.md beside this file.
+# Gabion's vhost-user-blk export side by side with that of qemu-storage-daemon, by gabion's own
+# load, interleaved. See README.md beside this file.
 set -euo pipefail
 rounds=5 seconds=1 where=/dev/shm gabion=target/release/gabion load_core=0 back_core=1 options=()
 usage() {

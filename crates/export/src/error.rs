@@ -1,6 +1,6 @@
-//! Why a volume cannot be exported, or an export cannot be stopped.
+//! Reasons why a volume cannot be exported, or an export cannot be stopped.
 
-/// Why a volume cannot be exported, for control flow.
+/// The reason why a volume cannot be exported, for control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExportErrorKind {
     /// The options are invalid.

@@ -54,7 +54,7 @@ impl<V: Volume> VolumeFile<V> {
     /// Reads up to `len` bytes from `offset` on; fewer at the end.
     ///
     /// # Errors
-    /// Those of the volume.
+    /// Errors of the volume.
     pub(super) async fn read(&self, offset: u64, len: u32) -> Result<ReadData, VolumeError> {
         let end = offset.saturating_add(len.into()).min(self.size());
         if offset >= end {
@@ -69,7 +69,7 @@ impl<V: Volume> VolumeFile<V> {
     /// Writes the part of `data` from `offset` on that lies within the file. Returns its length.
     ///
     /// # Errors
-    /// Those of the volume; `NoSpace` at or after its end.
+    /// Errors of the volume; `NoSpace` at or after its end.
     pub(super) async fn write(&self, offset: u64, data: &Span) -> Result<usize, VolumeError> {
         let room = length(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         if room == 0 {
@@ -113,7 +113,7 @@ impl<V: Volume> VolumeFile<V> {
     /// Makes completed writes durable.
     ///
     /// # Errors
-    /// Those of the volume.
+    /// Errors of the volume.
     pub(super) async fn flush(&self) -> Result<(), VolumeError> {
         self.volume.flush().await
     }
@@ -121,7 +121,7 @@ impl<V: Volume> VolumeFile<V> {
     /// Zeroes the part of a range that lies within the file, and frees its space.
     ///
     /// # Errors
-    /// Those of the volume.
+    /// Errors of the volume.
     pub(super) async fn zero(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
         let (sector, end) = (self.sector(), offset.saturating_add(len).min(self.size()));
         if offset >= end {
@@ -160,7 +160,7 @@ impl<V: Volume> VolumeFile<V> {
     /// counts as a hole. Returns `None` after the end, or if no data follows.
     ///
     /// # Errors
-    /// Those of the volume.
+    /// Errors of the volume.
     pub(super) async fn seek(&self, offset: u64, sought: SeekTarget) -> Result<Option<u64>, VolumeError> {
         let size = self.size();
         if offset >= size {

@@ -19,7 +19,8 @@ use crate::transport::{AdmittedConnection, LocalAddress, Progress};
 /// unread, would make the kernel drop messages that the host has not received yet.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the reason.
+/// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
+/// reason.
 pub(super) async fn serve_connection<S: VolumeSource>(
     stream: Stream,
     address: LocalAddress,

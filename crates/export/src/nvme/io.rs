@@ -1,7 +1,7 @@
 //! I/O commands: reads, writes, flushes, zeroing and deallocation.
 //!
-//! Always true: a command is checked before it reaches the volume; a durable write is flushed before
-//! its response.
+//! Always true: a command is checked before it reaches the volume; a durable write is flushed
+//! before its response.
 
 use std::rc::Rc;
 

@@ -120,7 +120,7 @@ impl EventQueue {
 pub(super) struct QueueControl {
     /// Closes the connection.
     pub(super) stop: Stop,
-    /// Why it is closed.
+    /// The reason why it is closed.
     pub(super) reason: Cell<Option<&'static str>>,
     /// For the admin queue.
     pub(super) events: EventQueue,

@@ -42,8 +42,8 @@ impl<S: VolumeSource> NvmeServer<S> {
 }
 
 impl<S: VolumeSource> ConnectionServer for NvmeServer<S> {
-    /// Serves a connection that arrived at `address` in a task of its own. Closes it at once if there
-    /// is no slot for it, or the server was stopped.
+    /// Serves a connection that arrived at `address` in a task of its own. Closes it at once if
+    /// there is no slot for it, or the server was stopped.
     fn serve(self: Rc<Self>, stream: Stream, address: LocalAddress) {
         let shared = self.shared.clone();
         if shared.stop.is_raised() {

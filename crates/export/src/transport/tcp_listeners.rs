@@ -66,8 +66,8 @@ impl<T: ConnectionServer> TcpListeners<T> {
         Ok(reactor.call(register).await?)
     }
 
-    /// Listens on an address for one more export. Returns the address, with the port that the system
-    /// chose if `address` has none.
+    /// Listens on an address for one more export. Returns the address, with the port that the
+    /// system chose if `address` has none.
     ///
     /// # Errors
     /// As [`listen_tcp`].

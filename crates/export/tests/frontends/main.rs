@@ -146,7 +146,7 @@ impl User for front_end::FrontEnd {
     }
 }
 
-/// Whether a device still answers messages.
+/// True if a device still answers messages.
 trait Connected {
     fn get_features_ok(&mut self) -> bool;
 }

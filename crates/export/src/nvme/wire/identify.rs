@@ -47,7 +47,8 @@ impl ControllerProperties<'_> {
         data.u8(261, 1 << 1 | 1 << 2);
         data.u16(320, self.keep_alive_units);
         data.u16(514, self.queue_entries);
-        // Descriptors without alignment; keyed and transport descriptors; data by offset in capsules.
+        // Descriptors without alignment; keyed and transport descriptors; data by offset in
+        // capsules.
         data.u32(536, 1 | 1 << 20 | 1 << 21);
         data.text(768, 256, self.subsystem, 0);
         if self.is_discovery {
