@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs in a clean root: the package works, an upgrade and a removal keep the pool, and a purge keeps the state.
+# Runs in a clean root: the package works, an upgrade and a removal keep the pool, and a purge keeps
+# the state.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dpkg -i /gabion.deb
