@@ -79,6 +79,7 @@ const WITHOUT_DAEMON: &[&str] = &[
     "commands/salvage.rs",
     "commands/serve.rs",
     "commands/version.rs",
+    "failure.rs",
     "image/salvage.rs",
     "quickstart/steps.rs",
     "reference/settings.rs",
