@@ -132,6 +132,11 @@ fn objects() {
 }
 
 #[test]
+fn metrics() {
+    check("docs/metrics.md");
+}
+
+#[test]
 fn exports() {
     check("docs/exports.md");
 }
@@ -144,7 +149,7 @@ fn salvage() {
 /// Every other page has no commands, or says why they are not run.
 #[test]
 fn no_page_is_left_out() {
-    let tested = ["getting-started", "drives", "volumes", "exports", "objects", "salvage"];
+    let tested = ["getting-started", "drives", "volumes", "exports", "objects", "metrics", "salvage"];
     for (path, text) in project::files() {
         let name = path.to_string_lossy().into_owned();
         let is_page = name.starts_with("docs/") && name.ends_with(".md");
