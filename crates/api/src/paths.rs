@@ -277,7 +277,8 @@ endpoints! {
 
     /// Cancels an operation, which then rolls its changes back.
     ///
-    /// Responds before the operation has ended. Only operations with `cancellable` can be cancelled.
+    /// Responds before the operation has ended. Only operations with `cancellable` can be
+    /// cancelled.
     CANCEL_OPERATION = operations cancel_operation: Delete "/v1/operations/{id}" ((), ()) -> 202 Operation;
 
     /// Lists the pools.

@@ -1,7 +1,7 @@
 //! Parses sizes such as `500G`, `1.5TiB` and `4096`, and formats them.
 //!
-//! `K`, `M`, `G`, `T`, `P` (with or without `iB`) are powers of 1024; `KB`, `MB`, `GB`, `TB`, `PB` are
-//! powers of 1000, as drive vendors use them. Formatted sizes always use IEC units (`GiB`).
+//! `K`, `M`, `G`, `T`, `P` (with or without `iB`) are powers of 1024; `KB`, `MB`, `GB`, `TB`, `PB`
+//! are powers of 1000, as drive vendors use them. Formatted sizes always use IEC units (`GiB`).
 
 use std::fmt;
 use std::str::FromStr;

@@ -187,8 +187,8 @@ impl Deployment {
 
     fn make_osd(&self, daemons: &HostDaemons, drive: &str, id: &str, uuid: &str, secret: &str) -> Result<()> {
         let drive_word = quote(drive);
-        // A drive that the inventory saw empty may have been filled since. Remains of an interrupted
-        // creation carry the identity of this OSD.
+        // A drive that the inventory saw empty may have been filled since. Remains of an
+        // interrupted creation carry the identity of this OSD.
         let script = format!(
             "umask 077; drive={drive_word}; new=$root/osd/{id}.new; rm -rf \"$new\"; mkdir -p \"$new\"\n\
              contents=$(blkid -p -o value -s TYPE \"$drive\" 2>/dev/null || true)\n\

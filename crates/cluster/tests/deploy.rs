@@ -114,7 +114,8 @@ fn a_cluster_is_deployed_repeated_resumed_and_removed() {
     assert_eq!((healthy.health, healthy.osds.len()), (ClusterHealth::Healthy, 3), "{healthy:?}");
     assert!(healthy.osds.iter().all(|osd| osd.state == "up" && osd.drive.is_some()), "{healthy:?}");
 
-    // A repetition changes nothing, and no daemon restarts. With the drive named again, its OSD stays.
+    // A repetition changes nothing, and no daemon restarts. With the drive named again, its OSD
+    // stays.
     let pids = |daemons: &[(&str, &str)]| {
         daemons.iter().map(|(host, name)| cluster.pid(host, name)).collect::<Vec<_>>()
     };

@@ -1,4 +1,5 @@
-//! The CSI driver: volumes for the containers of a cluster, by the Container Storage Interface 1.12.
+//! The CSI driver: volumes for the containers of a cluster, by the Container Storage Interface
+//! 1.12.
 //!
 //! Owns the services of the driver (Identity, Controller, Node), the registration with the kubelet,
 //! and the devices and mounts of volumes on this node. Always true: a call is idempotent after a

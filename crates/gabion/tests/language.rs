@@ -5,12 +5,12 @@
 mod project;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use project::{files, sources};
 
 /// Maximum columns of a comment line.
-const COMMENT_COLUMNS: usize = 110;
+const COMMENT_COLUMNS: usize = 100;
 /// Maximum columns of a line in a Markdown paragraph of several lines.
 const MARKDOWN_COLUMNS: usize = 100;
 /// Words of headless clauses.
@@ -18,7 +18,30 @@ const RARE_WORDS: [&str; 4] = ["what", "who", "one that", "those that"];
 /// Maximum number of these words per 1,000 words: their share in redb's comments.
 const RARE_WORDS_PER_1000: f64 = 1.1;
 /// Words that do not open a sentence, except a question.
-const HEADLESS: [&str; 8] = ["What", "Who", "Whoever", "Whose", "Whatever", "Those", "How", "As much as"];
+const HEADLESS: [&str; 12] = [
+    "What",
+    "Who",
+    "Whoever",
+    "Whose",
+    "Whatever",
+    "Whether",
+    "Why",
+    "Where",
+    "Which",
+    "Those",
+    "How",
+    "As much as",
+];
+/// Files other than sources whose comments are checked, by the end of their names, with the marks
+/// of their comments.
+const OTHER_FILES: [(&str, &[&str]); 6] = [
+    ("run", &["#"]),
+    (".toml", &["#"]),
+    (".sh", &["#"]),
+    (".service", &["#"]),
+    (".tsx", &["//"]),
+    (".ts", &["//"]),
+];
 
 /// A paragraph of comments or Markdown, with its place.
 struct Paragraph {
@@ -52,17 +75,38 @@ impl Paragraphs {
     }
 }
 
-/// Returns the comments of all sources without code blocks.
+/// Returns all files with comments, and the marks of their comments.
+fn commented_files() -> Vec<(PathBuf, String, &'static [&'static str])> {
+    let mut all: Vec<_> = sources().map(|(path, text)| (path, text, &["///", "//!", "//"][..])).collect();
+    for (path, text) in files() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_script = path.starts_with("deploy") && text.starts_with("#!");
+        let marks = OTHER_FILES.into_iter().find(|(end, _)| match end.starts_with('.') {
+            true => name.ends_with(end),
+            false => name == *end,
+        });
+        match marks {
+            Some((_, marks)) => all.push((path, text, marks)),
+            None if is_script => all.push((path, text, &["#"])),
+            None => {}
+        }
+    }
+    all
+}
+
+/// Returns the comments of all files without code blocks. A heading ends a paragraph.
 fn comments() -> Vec<Paragraph> {
     let mut paragraphs = Paragraphs::default();
-    for (path, text) in sources() {
+    for (path, text, marks) in commented_files() {
         let mut in_code = false;
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-            let comment = ["///", "//!", "//"].iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim);
+            let comment = marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim);
             let is_fence = comment.is_some_and(|comment| comment.starts_with("```"));
             in_code = comment.is_some() && in_code != is_fence;
             match comment {
-                Some(comment) if !in_code && !is_fence && !comment.is_empty() => {
+                Some(comment)
+                    if !in_code && !is_fence && !comment.is_empty() && !comment.starts_with("# ") =>
+                {
                     if comment.starts_with("- ") {
                         paragraphs.end();
                     }
@@ -160,8 +204,9 @@ fn rare_words_per_1000(paragraphs: &[Paragraph]) -> f64 {
 #[test]
 fn comment_lines_are_short() {
     let mut long = Vec::new();
-    for (path, text) in sources() {
-        let is_long = |line: &str| line.trim().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
+    for (path, text, marks) in commented_files() {
+        let is_comment = |line: &str| marks.iter().any(|mark| line.trim().starts_with(mark));
+        let is_long = |line: &str| is_comment(line) && line.chars().count() > COMMENT_COLUMNS;
         let lines = (1..).zip(text.lines()).filter(|(_, line)| is_long(line));
         long.extend(lines.map(|(number, _)| format!("{}:{number}", path.display())));
     }
@@ -193,6 +238,13 @@ fn no_sentence_opens_with_a_headless_clause() {
     let mut found = headless(&comments());
     found.extend(headless(&markdown()));
     assert!(found.is_empty(), "{} sentences: {found:#?}", found.len());
+}
+
+#[test]
+fn no_comment_only_refers_to_its_module() {
+    let refers = |paragraph: &Paragraph| paragraph.text.trim_end_matches('.') == "See the module";
+    let found: Vec<_> = comments().into_iter().filter(refers).map(|paragraph| paragraph.place).collect();
+    assert!(found.is_empty(), "comments that describe nothing: {found:#?}");
 }
 
 #[test]

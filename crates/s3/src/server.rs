@@ -1,7 +1,7 @@
 //! The HTTP server.
 //!
-//! Always true: the number of connections, the time for a request's headers, and the memory for each
-//! request are bounded; a stopped server has finished or dropped all of its connections.
+//! Always true: the number of connections, the time for a request's headers, and the memory for
+//! each request are bounded; a stopped server has finished or dropped all of its connections.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

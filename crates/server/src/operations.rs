@@ -177,7 +177,8 @@ impl Operations {
         }
     }
 
-    /// Requests the end of an operation, which rolls its changes back. Does nothing if it has ended.
+    /// Requests the end of an operation, which rolls its changes back. Does nothing if it has
+    /// ended.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if the operation cannot be cancelled.

@@ -1,5 +1,5 @@
-//! The client of the API: HTTP over the daemon's Unix socket, or HTTPS, with a typed method for each
-//! endpoint.
+//! The client of the API: HTTP over the daemon's Unix socket, or HTTPS, with a typed method for
+//! each endpoint.
 //!
 //! Invariant: every failure is an [`Error`] with a kind, a message that names the daemon or the
 //! object, and a hint where one is known; the daemon's own errors are returned unchanged.

@@ -9,8 +9,8 @@
 //!   system's workers) then share one budget.
 //! - v2: limits cannot be set on the root cgroup, but apply to a cgroup and its children. The lab
 //!   creates one cgroup, and measured processes move there. Kernel threads stay outside: operations
-//!   that a kernel file system submits from its workers are not throttled, and a run reports a drive
-//!   that exceeds its limit.
+//!   that a kernel file system submits from its workers are not throttled, and a run reports a
+//!   drive that exceeds its limit.
 
 use std::path::{Path, PathBuf};
 

@@ -109,7 +109,7 @@ pub struct Measured {
     pub instance_iops: Vec<f64>,
     /// Per-second results.
     pub seconds: Vec<Second>,
-    /// Whether it reached a steady state.
+    /// True if it reached a steady state.
     pub steady: Option<Steady>,
     /// Number of attempts.
     pub attempts: u32,

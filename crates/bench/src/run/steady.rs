@@ -1,8 +1,8 @@
 //! Steady-state detection.
 //!
 //! The criterion is that of SNIA's Solid State Storage Performance Test Specification (2.0.2,
-//! steady state): over the window, the highest and the lowest value differ by no more than 20 % of the
-//! mean, and a fitted line changes by no more than 10 % of the mean.
+//! steady state): over the window, the highest and the lowest value differ by no more than 20 % of
+//! the mean, and a fitted line changes by no more than 10 % of the mean.
 
 use serde::{Deserialize, Serialize};
 

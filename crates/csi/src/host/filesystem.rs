@@ -79,8 +79,8 @@ pub(crate) async fn check(device: &Path, file_system: &str) -> Result<(), HostEr
     if (0..=FSCK_REPAIRED).contains(&end.code()) { Ok(()) } else { Err(end.failure()) }
 }
 
-/// Grows the file system of a device that is not mounted, if it is smaller than the device. XFS grows
-/// only while it is mounted.
+/// Grows the file system of a device that is not mounted, if it is smaller than the device. XFS
+/// grows only while it is mounted.
 ///
 /// # Errors
 /// If a program fails.

@@ -287,8 +287,8 @@ pub(crate) struct FairnessArgs {
     /// Operations in flight of the busy volume
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: u32,
-    /// Target mean latency under contention, in percent of the uncontended latency, as '--latency-target'
-    /// of 'gabion serve'; 0 disables throttling
+    /// Target mean latency under contention, in percent of the uncontended latency, as
+    /// '--latency-target' of 'gabion serve'; 0 disables throttling
     #[arg(long, default_value_t = 200, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) latency_target: u32,
     /// Duration of each part in each round, in seconds

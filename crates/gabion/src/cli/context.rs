@@ -4,8 +4,8 @@ use clap::Subcommand;
 
 /// Manage named contexts: remote daemons with their tokens
 ///
-/// Contexts are in ~/.config/gabion/contexts.toml. The options --server, --token-file, --ca-file and
-/// --fingerprint describe the daemon of a new context.
+/// Contexts are in ~/.config/gabion/contexts.toml. The options --server, --token-file, --ca-file
+/// and --fingerprint describe the daemon of a new context.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ContextCommand {
     /// Add a context, or replace the one with its name

@@ -13,8 +13,8 @@ use csi::Endpoint;
 /// progress; volumes in use are not affected.
 ///
 /// With --node, the driver mounts volumes on this node, and must run as root. With --controller, it
-/// creates and deletes volumes and snapshots in the pools of this node's daemon. Both can run in one
-/// process. docs/kubernetes.md describes the installation in a cluster.
+/// creates and deletes volumes and snapshots in the pools of this node's daemon. Both can run in
+/// one process. docs/kubernetes.md describes the installation in a cluster.
 #[derive(Args, Debug, Clone)]
 #[command(after_long_help = "\
 Examples:

@@ -25,7 +25,8 @@ pub(crate) enum ExportCommand {
         /// Id of the export, as 'gabion export list' shows it; required if several exports match
         #[arg(long, value_name = "ID")]
         id: Option<String>,
-        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse, ublk or nvme-tcp
+        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse, ublk or
+        /// nvme-tcp
         #[arg(long, value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "id")]
         protocol: Option<Protocol>,
         /// Delete the export even if this host uses it. Data that is not written back is lost

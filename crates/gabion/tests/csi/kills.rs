@@ -105,7 +105,7 @@ impl KillingCluster<'_> {
         });
     }
 
-    /// Runs an action of a pod until it succeeds. Where the daemon was killed below its volume, the
+    /// Runs an action of a pod until it succeeds. If the daemon was killed below its volume, the
     /// pod is deleted and created again.
     fn pod(&mut self, id: &str, at: &Path, action: impl Fn(&Path) -> std::io::Result<()>) {
         let started = Instant::now();

@@ -170,7 +170,8 @@ fn data_is_never_formatted() {
     assert_eq!(std::fs::read_to_string(files.join("file")).unwrap(), "kept");
     driver.unmount(&other, &at);
 
-    // Formatting that was interrupted: the snapshot of the blank volume is left, and half a file system.
+    // Formatting that was interrupted: the snapshot of the blank volume is left, and half a file
+    // system.
     let third = driver.create(volume("third", GIB, &mounted("xfs")));
     daemon.ok(&["volume", "snapshot", "fast/third@csi-tmp-format"]);
     let device = driver.mount(&third, &at, &block());

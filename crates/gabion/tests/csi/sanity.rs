@@ -5,7 +5,8 @@ use std::process::Command;
 use super::driver::{CleanUp, Driver, is_possible, log, loops_below, mounts_below};
 use super::harness::DaemonHome;
 
-/// Returns the program `csi-sanity`, which `./run setup` installs next to cargo's build directories.
+/// Returns the program `csi-sanity`, which `./run setup` installs next to cargo's build
+/// directories.
 fn program() -> Option<std::path::PathBuf> {
     let built = std::path::Path::new(env!("CARGO_BIN_EXE_gabion"));
     let mut candidates = built.ancestors().map(|path| path.join("go/csi-sanity"));

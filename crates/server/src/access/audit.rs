@@ -1,8 +1,8 @@
 //! The audit log: every request that changed something or tried to, in files of the state
 //! directory.
 //!
-//! Invariants: a record is one line of JSON; the files hold no secret, because bodies and headers are
-//! not recorded and no path has one; their total size is bounded.
+//! Invariants: a record is one line of JSON; the files hold no secret, because bodies and headers
+//! are not recorded and no path has one; their total size is bounded.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

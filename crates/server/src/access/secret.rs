@@ -23,7 +23,8 @@ pub(super) fn new_secret() -> Result<String> {
     Ok(hex(&bytes))
 }
 
-/// Returns the hash of a secret. A fast hash is enough for 256 random bits, which cannot be guessed.
+/// Returns the hash of a secret. A fast hash is enough for 256 random bits, which cannot be
+/// guessed.
 pub(super) fn hash(secret: &str) -> String {
     hex(digest(&SHA256, secret.as_bytes()).as_ref())
 }

@@ -68,8 +68,8 @@ impl ReactorVolume {
     }
 }
 
-/// The limits of atomic writes to a volume of a pool. A write that is not aligned to blocks covers up
-/// to one block more than its length.
+/// The limits of atomic writes to a volume of a pool. A write that is not aligned to blocks covers
+/// up to one block more than its length.
 fn atomic_limits(volume: &engine::Volume) -> AtomicLimits {
     let (max, sector) = (volume.pool().atomic_write_bytes(), u64::from(volume.sector()));
     let aligned_only = sector >= BLOCK_BYTES;

@@ -1,7 +1,7 @@
 //! The files of the console, embedded in the program.
 //!
-//! Invariant: the pages load nothing from other hosts and run no inline scripts or styles, which the
-//! content security policy enforces.
+//! Invariant: the pages load nothing from other hosts and run no inline scripts or styles, which
+//! the content security policy enforces.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,

@@ -1,8 +1,8 @@
 //! The API's Unix socket.
 //!
-//! Invariants: only the daemon's user and the configured group can connect; a stale socket of a dead
-//! daemon is replaced, and a socket with a listening process is not; the file is removed when the
-//! daemon ends.
+//! Invariants: only the daemon's user and the configured group can connect; a stale socket of a
+//! dead daemon is replaced, and a socket with a listening process is not; the file is removed when
+//! the daemon ends.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
@@ -19,8 +19,9 @@ pub(crate) struct ApiSocket {
 }
 
 impl ApiSocket {
-    /// Listens at `path`, with access rights `access`. A new directory for the socket gets the access
-    /// rights `directory`, since sockets of exports can be in it as well. Needs a tokio runtime.
+    /// Listens at `path`, with access rights `access`. A new directory for the socket gets the
+    /// access rights `directory`, since sockets of exports can be in it as well. Needs a tokio
+    /// runtime.
     ///
     /// # Errors
     /// `Busy` if a daemon already serves there; another kind if the socket cannot be created.

@@ -1,6 +1,7 @@
 //! Inspection of a drive before it is used: its kind, its users and its contents.
 //!
-//! Owns all reasons to refuse a drive. Invariant: only [`wipe()`] writes. Must not know: how pools are opened.
+//! Owns all reasons to refuse a drive. Invariant: only [`wipe()`] writes. Must not know: how pools
+//! are opened.
 
 mod blkid;
 mod contents;
