@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::FlockOperation;
 
 use super::{Measured, Missing, RunError, RunPlan, SystemRecord};
-use crate::human::Utc;
 
 const PLAN: &str = "run.json";
 const RESULTS: &str = "results.jsonl";
@@ -26,8 +26,9 @@ pub struct Store {
 
 /// Returns a name for a new run: suite, date and time in UTC.
 pub fn new_id(suite: &str, seconds: u64) -> String {
-    let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
-    format!("{suite}-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+    // The library refuses times after the year 9999.
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    format!("{suite}-{}", time.unwrap_or(Timestamp::MAX).strftime("%Y%m%d-%H%M%S"))
 }
 
 impl Store {

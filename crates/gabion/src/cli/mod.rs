@@ -13,6 +13,7 @@ mod pool;
 mod quickstart;
 mod salvage;
 mod serve;
+mod time_span;
 mod token;
 mod vm;
 mod volume;

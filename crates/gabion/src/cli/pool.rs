@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use api::Size;
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::time_span::seconds;
+
 /// Create, open, close, monitor and destroy pools
 #[derive(Subcommand, Debug)]
 pub(crate) enum PoolCommand {
@@ -221,14 +223,13 @@ pub(crate) struct CreatePoolArgs {
     pub(crate) shards: Option<u16>,
 }
 
-/// Parses an interval in days; returns seconds, 0 for 'never'.
+/// Parses an interval of 1 to 3650 days; returns seconds, 0 for 'never'.
 fn days(text: &str) -> Result<u64, String> {
     if text == "never" {
         return Ok(0);
     }
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    match days {
-        Some(days @ 1..=3650) => Ok(days * 86_400),
+    match seconds(text) {
+        Ok(seconds @ 86_400..=315_360_000) => Ok(seconds),
         _ => Err("not an interval: give 1d to 3650d, or 'never'".into()),
     }
 }

@@ -3,6 +3,8 @@
 use api::types::Role;
 use clap::{Args, Subcommand};
 
+use super::time_span::seconds;
+
 /// Manage tokens, with which remote clients and the console use the daemon
 #[derive(Subcommand, Debug)]
 pub(crate) enum TokenCommand {
@@ -40,34 +42,4 @@ pub(crate) struct CreateTokenArgs {
     /// is valid until it is deleted
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) expires: Option<u64>,
-}
-
-/// Parses a time span into seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 5] = [("s", 1), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
-    let wrong = || format!("'{text}' is not a time: use, for example, 12h or 30d");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).ok_or_else(wrong)?;
-    let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1;
-    let seconds = number.parse().ok().and_then(|number: u64| number.checked_mul(factor));
-    seconds.filter(|seconds| *seconds > 0).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_a_number_and_a_unit() {
-        for (text, expected) in
-            [("90s", 90), ("30min", 1800), ("12h", 43_200), ("30d", 2_592_000), ("1w", 604_800)]
-        {
-            assert_eq!(seconds(text), Ok(expected));
-        }
-        for wrong in
-            ["", "d", "0d", "30", "30m", "-1d", "99999999999999999999d", "1e3s", "18446744073709551615w"]
-        {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,11 +1,12 @@
 //! Formatting of times and durations.
 
-use bench::human::Utc;
+use jiff::Timestamp;
 
 /// Formats seconds since 1970 as a UTC date and time.
 pub(super) fn utc(seconds: u64) -> String {
-    let Utc { year, month, day, hour, minute, second } = Utc::since_1970(seconds);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    // The library refuses times after the year 9999.
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// Formats a duration in seconds.

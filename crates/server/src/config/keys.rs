@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::{Config, LogFormat};
 use api::Size;
 
@@ -501,24 +503,30 @@ fn thresholds(text: &str) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-const DURATIONS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];
+/// Longest duration of a setting.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a duration: use, for example, 50us, 20ms, 30s or 2min");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).ok_or_else(wrong)?;
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let unit = DURATIONS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?.1;
-    let micros = number.checked_mul(unit).filter(|micros| *micros <= 86_400_000_000);
-    micros.map(Duration::from_micros).ok_or_else(|| format!("'{text}' is more than a day"))
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
+    if duration.subsec_nanos() % 1000 != 0 {
+        return Err(wrong());
+    }
+    if duration > DURATION_MAX {
+        return Err(format!("'{text}' is more than a day"));
+    }
+    Ok(duration)
 }
 
+/// Formats a duration with one unit, as the pages of the reference show it.
 fn show_duration(duration: Duration) -> String {
+    const UNITS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000)];
     let micros = duration.as_micros();
-    let unit = DURATIONS
+    let unit = UNITS
         .iter()
         .rev()
         .find(|(_, unit)| micros >= u128::from(*unit) && micros.is_multiple_of(u128::from(*unit)));

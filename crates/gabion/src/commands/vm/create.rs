@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use api::types::{CreateVolume, Export, ImportImage, Protocol};
 use api::{Error, ErrorKind, Size, VolumeName};
+use uuid::Uuid;
 use vm::{Boot, CloudInit, Disk, Mac, Machine, Memory, Seed};
 
 use super::super::calls::ExportOptions;
@@ -188,7 +189,7 @@ fn requested_disks(arguments: &CreateVmArgs) -> Result<Vec<DiskRequest>> {
 
 /// Returns the requested machine. The other fields of its disks are set later.
 fn machine(arguments: CreateVmArgs) -> Result<Machine> {
-    let uuid = uuid()?;
+    let uuid = Uuid::new_v4().to_string();
     let mac = match arguments.mac {
         Some(mac) => mac,
         None => Mac::with_qemu_prefix(tail(&uuid)?),
@@ -228,12 +229,6 @@ fn machine(arguments: CreateVmArgs) -> Result<Machine> {
 
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("'{}'", path.display()))
-}
-
-/// Returns a random UUID from the kernel.
-fn uuid() -> Result<String> {
-    let path = "/proc/sys/kernel/random/uuid";
-    Ok(std::fs::read_to_string(path).with_context(|| format!("'{path}'"))?.trim().to_owned())
 }
 
 /// Returns the last three bytes of a UUID.
