@@ -13,12 +13,12 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
-    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeRebuild, ChangeScrub, CloneSnapshot,
-    ClosePool, CreateBucket, CreateExport, CreatePool, CreateSession, CreateSnapshot, CreateToken,
-    CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery,
-    Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation,
-    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Service, StartS3,
-    Token, Volume, VolumeDiff, VolumeUsage,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
+    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
+    CreateSnapshot, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
+    ErrorResponse, Event, EventQuery, Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity,
+    ImportImage, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
+    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -161,12 +161,14 @@ bodies!(
     CreatedToken,
     Identity,
     Token,
+    ChangeBucket,
     ChangeRebuild,
     ChangeScrub,
     CloneSnapshot,
     ClosePool,
     CreateBucket,
     CreateExport,
+    CreateKey,
     CreatePool,
     CreateSnapshot,
     CreateVolume,
@@ -427,6 +429,9 @@ endpoints! {
     /// Creates a bucket.
     CREATE_BUCKET = s3 create_bucket: Post "/v1/pools/{pool}/buckets" ((), CreateBucket) -> 201 Bucket;
 
+    /// Changes the settings of a bucket.
+    CHANGE_BUCKET = s3 change_bucket: Patch "/v1/pools/{pool}/buckets/{bucket}" ((), ChangeBucket) -> 200 Bucket;
+
     /// Deletes an empty bucket.
     DELETE_BUCKET = s3 delete_bucket: Delete "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 204 ();
 
@@ -434,7 +439,7 @@ endpoints! {
     LIST_KEYS = s3 list_keys: Get "/v1/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;
 
     /// Creates an access key. Only this answer has its secret.
-    CREATE_KEY = s3 create_key: Post "/v1/keys" ((), ()) -> 201 AccessKey, Admin;
+    CREATE_KEY = s3 create_key: Post "/v1/keys" ((), CreateKey) -> 201 AccessKey, Admin;
 
     /// Deletes an access key. Requests with it fail from then on.
     DELETE_KEY = s3 delete_key: Delete "/v1/keys/{key}" ((), ()) -> 204 (), Admin;

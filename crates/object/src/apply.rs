@@ -9,14 +9,15 @@ use redb::ReadableTable;
 use crate::body::Body;
 use crate::conditions::check_conditions;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::index::{IndexTxn, failed};
+use crate::index::IndexTxn;
 use crate::keys;
+use crate::lock::check_retention;
 use crate::names::{check_bucket_name, check_key};
 use crate::record::{BucketRecord, VersionDetail, VersionRecord, VersionSummary};
 use crate::segment::BodySegment;
 use crate::types::{
-    BucketInfo, Change, Conditions, CopyObject, Counters, DeleteObject, ObjectRef, Outcome, PutObject,
-    Versioning,
+    BucketInfo, Change, Conditions, CopyObject, Counters, DeleteObject, ObjectLock, ObjectRef, Outcome,
+    PutObject, Versioning,
 };
 use crate::versions::{FoundVersion, find_version};
 
@@ -28,14 +29,28 @@ impl IndexTxn<'_> {
     /// aborted.
     pub(crate) fn apply(&mut self, change: Change) -> Result<Outcome> {
         match change {
-            Change::CreateBucket { name, now_ms } => self.create_bucket(&name, now_ms),
+            Change::CreateBucket { name, versioning, settings, now_ms } => {
+                self.create_bucket(name, versioning, settings, now_ms)
+            }
             Change::DeleteBucket { name } => self.delete_bucket(&name),
             Change::SetBucket { bucket, name, value } => self.set_bucket(&bucket, name, value),
             Change::SetVersioning { bucket, versioning } => self.set_versioning(&bucket, versioning),
+            Change::SetQuota { bucket, quota } => self.set_quota(&bucket, quota),
             Change::Put(put) => self.put(put),
             Change::Copy(copy) => self.copy(copy),
             Change::Delete(delete) => self.delete(&delete),
             Change::SetAttribute { object, name, value } => self.set_attribute(&object, name, value),
+            Change::SetRetention { object, retention, bypass_governance, now_ms } => {
+                self.set_lock(&object, |lock| {
+                    check_retention(lock.retention, retention, bypass_governance, now_ms, &object.key)?;
+                    lock.retention = retention;
+                    Ok(())
+                })
+            }
+            Change::SetLegalHold { object, legal_hold } => self.set_lock(&object, |lock| {
+                lock.legal_hold = legal_hold;
+                Ok(())
+            }),
             Change::CreateUpload { bucket, key, attributes, now_ms } => {
                 self.create_upload(&bucket, key, attributes, now_ms)
             }
@@ -46,21 +61,28 @@ impl IndexTxn<'_> {
                 parts,
                 etag,
                 attributes,
+                lock,
                 part_bytes_min,
                 conditions,
                 now_ms,
             } => {
                 let completion =
-                    crate::upload::Completion { parts, etag, attributes, part_bytes_min, now_ms };
+                    crate::upload::Completion { parts, etag, attributes, lock, part_bytes_min, now_ms };
                 self.complete_upload(&upload, completion, &conditions)
             }
             Change::AbortUpload { upload } => self.abort_upload(&upload),
         }
     }
 
-    fn create_bucket(&mut self, name: &str, now_ms: u64) -> Result<Outcome> {
-        check_bucket_name(name)?;
-        match self.bucket(name) {
+    fn create_bucket(
+        &mut self,
+        name: String,
+        versioning: Versioning,
+        settings: BTreeMap<String, String>,
+        now_ms: u64,
+    ) -> Result<Outcome> {
+        check_bucket_name(&name)?;
+        match self.bucket(&name) {
             Err(error) if error.kind() == ObjectErrorKind::NoSuchBucket => {}
             Err(error) => return Err(error),
             Ok(_) => {
@@ -69,11 +91,12 @@ impl IndexTxn<'_> {
             }
         }
         let info = BucketInfo {
-            name: name.to_owned(),
+            name,
             created_ms: now_ms,
-            versioning: Versioning::Off,
+            versioning,
             counters: Counters::default(),
-            settings: BTreeMap::new(),
+            quota: None,
+            settings,
         };
         let number = self.next_sequence()?;
         self.put_bucket(&BucketRecord { number, info })?;
@@ -83,15 +106,12 @@ impl IndexTxn<'_> {
     fn delete_bucket(&mut self, name: &str) -> Result<Outcome> {
         let bucket = self.bucket(name)?;
         let Counters { objects, versions, .. } = bucket.info.counters;
-        let start = keys::object_key(bucket.number, &[]);
-        let end = keys::object_key(bucket.number + 1, &[]);
-        let has_upload =
-            self.bucket_uploads.range(start.as_slice()..end.as_slice()).map_err(failed)?.next().is_some();
-        if objects > 0 || versions > 0 || has_upload {
-            let rest = if has_upload { " and uploads in progress" } else { "" };
-            let message = format!("bucket '{name}' holds {objects} objects, {versions} other versions{rest}");
+        if objects > 0 || versions > 0 {
+            let message = format!("bucket '{name}' holds {objects} objects and {versions} other versions");
             return Err(ObjectError::new(ObjectErrorKind::BucketNotEmpty, message));
         }
+        // Uploads in progress end with their bucket, as in S3.
+        self.abort_uploads(bucket.number)?;
         self.remove_bucket(name)?;
         Ok(Outcome::Done)
     }
@@ -114,27 +134,52 @@ impl IndexTxn<'_> {
         Ok(Outcome::Done)
     }
 
+    fn set_quota(&mut self, bucket: &str, quota: Option<u64>) -> Result<Outcome> {
+        let mut bucket = self.bucket(bucket)?;
+        bucket.info.quota = quota;
+        self.put_bucket(&bucket)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Checks that a bucket has room for a new version of a key.
+    pub(crate) fn check_quota(&self, bucket: &BucketRecord, key: &str, size: u64) -> Result<()> {
+        let Some(quota) = bucket.info.quota else { return Ok(()) };
+        let replaced = match bucket.info.versioning {
+            Versioning::Off => self.current(bucket.number, key)?.map_or(0, |record| record.summary.size),
+            _ => 0,
+        };
+        let after = bucket.info.counters.bytes.saturating_sub(replaced).saturating_add(size);
+        // An object may always be replaced by a smaller one.
+        if after > quota && size > replaced {
+            return Err(ObjectError::over_quota(&bucket.info.name, quota));
+        }
+        Ok(())
+    }
+
     fn put(&mut self, put: PutObject) -> Result<Outcome> {
-        let PutObject { bucket, key, body, etag, attributes, conditions, now_ms } = put;
+        let PutObject { bucket, key, body, size, etag, attributes, lock, conditions, now_ms } = put;
         check_key(&key)?;
         let bucket = self.bucket(&bucket)?;
         self.check_current(&bucket, &key, &conditions)?;
-        let size = body.len();
+        let size = size.unwrap_or(body.len());
+        self.check_quota(&bucket, &key, size)?;
         let body = self.add_body(body)?;
-        let detail = VersionDetail { attributes, parts: Vec::new(), body };
+        let detail = VersionDetail { attributes, parts: Vec::new(), lock, body };
         self.add_object(bucket, &key, size, etag, detail, now_ms)
     }
 
     fn copy(&mut self, copy: CopyObject) -> Result<Outcome> {
-        let CopyObject { source, source_conditions, bucket, key, attributes, conditions, now_ms } = copy;
+        let CopyObject { source, source_conditions, bucket, key, attributes, lock, conditions, now_ms } =
+            copy;
         check_key(&key)?;
         let found = self.find(&source)?.record;
-        check_conditions(Some(&found.summary), &source_conditions, &source.key)?;
+        check_conditions(Some(found.summary.state()), &source_conditions, &source.key)?;
         let bucket = self.bucket(&bucket)?;
         self.check_current(&bucket, &key, &conditions)?;
+        self.check_quota(&bucket, &key, found.summary.size)?;
         self.share(&found.detail.body)?;
         let attributes = attributes.unwrap_or(found.detail.attributes);
-        let detail = VersionDetail { attributes, parts: found.detail.parts, body: found.detail.body };
+        let detail = VersionDetail { attributes, parts: found.detail.parts, lock, body: found.detail.body };
         self.add_object(bucket, &key, found.summary.size, found.summary.etag, detail, now_ms)
     }
 
@@ -158,19 +203,19 @@ impl IndexTxn<'_> {
     }
 
     fn delete(&mut self, delete: &DeleteObject) -> Result<Outcome> {
-        let DeleteObject { object, conditions, now_ms } = delete;
+        let DeleteObject { object, conditions, bypass_governance, now_ms } = delete;
         let mut bucket = self.bucket(&object.bucket)?;
         match &object.version {
             None => self.check_current(&bucket, &object.key, conditions)?,
             Some(_) if *conditions == Conditions::default() => {}
-            Some(_) => {
-                let found = self.find(object)?.record;
-                check_conditions(Some(&found.summary), conditions, &object.key)?;
-            }
+            Some(version) => self.check_version(&bucket, &object.key, version, conditions)?,
         }
         let deletion = match &object.version {
             None => self.delete_current(&mut bucket, &object.key, *now_ms)?,
-            Some(version) => self.delete_version(&mut bucket, &object.key, version)?,
+            Some(version) => {
+                let rights = (*bypass_governance, *now_ms);
+                self.delete_version(&mut bucket, &object.key, version, rights)?
+            }
         };
         self.put_bucket(&bucket)?;
         Ok(Outcome::Deleted(deletion))
@@ -182,6 +227,30 @@ impl IndexTxn<'_> {
         set_entry(&mut found.record.detail.attributes, name, value);
         self.replace_version(bucket.number, &object.key, &found)?;
         Ok(Outcome::Object(found.record.info(&object.key, found.is_current)))
+    }
+
+    fn set_lock(
+        &mut self,
+        object: &ObjectRef,
+        change: impl FnOnce(&mut ObjectLock) -> Result<()>,
+    ) -> Result<Outcome> {
+        let bucket = self.bucket(&object.bucket)?;
+        let mut found = self.find(object)?;
+        change(&mut found.record.detail.lock)?;
+        self.replace_version(bucket.number, &object.key, &found)?;
+        Ok(Outcome::Object(found.record.info(&object.key, found.is_current)))
+    }
+
+    /// Checks the conditions on a version; a version that does not exist has none to check.
+    fn check_version(
+        &self,
+        bucket: &BucketRecord,
+        key: &str,
+        version: &str,
+        conditions: &Conditions,
+    ) -> Result<()> {
+        let found = find_version(&self.objects, &self.versions, bucket.number, key, version)?;
+        check_conditions(Some(found.record.summary.state()), conditions, key)
     }
 
     /// Returns the version that a request names. A delete marker is none.
@@ -201,7 +270,7 @@ impl IndexTxn<'_> {
             return Ok(());
         }
         let current = self.current(bucket.number, key)?;
-        check_conditions(current.as_ref().map(|record| &record.summary), conditions, key)
+        check_conditions(current.as_ref().map(|record| record.summary.state()), conditions, key)
     }
 
     /// Adds the runs of a body. Returns its segments.
@@ -231,10 +300,7 @@ pub(crate) fn find_readable<T: ReadableTable<&'static [u8], &'static [u8]>>(
         Some(version) => {
             let found = find_version(objects, versions, bucket, key, version)?;
             if found.record.summary.is_marker {
-                return Err(ObjectError::new(
-                    ObjectErrorKind::Invalid,
-                    format!("version '{version}' of object '{key}' is a delete marker"),
-                ));
+                return Err(ObjectError::is_marker(key));
             }
             Ok(found)
         }

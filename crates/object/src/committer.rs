@@ -4,6 +4,7 @@
 //! commit is durable; after a failed commit no change is applied.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use futures_channel::oneshot;
@@ -43,6 +44,8 @@ pub(crate) enum CommitRequest {
 pub(crate) struct Committer {
     pub(crate) database: Arc<Database>,
     pub(crate) space: Arc<BodySpace>,
+    /// The number of commits that changed buckets.
+    pub(crate) settings_epoch: Arc<AtomicU64>,
     /// The error of the commit that failed.
     pub(crate) failed: Option<ObjectError>,
 }
@@ -178,6 +181,7 @@ impl Committer {
         let transaction = self.database.begin_write().map_err(failed)?;
         let mut index = IndexTxn::open(&transaction)?;
         let mut results = Vec::with_capacity(changes.len());
+        let has_buckets = changes.iter().any(Change::is_of_bucket);
         for change in changes {
             let result = index.apply(change);
             if let Err(error) = &result
@@ -198,6 +202,9 @@ impl Committer {
             self.space.advance(frontier);
         }
         self.space.committed(freed);
+        if has_buckets {
+            self.settings_epoch.fetch_add(1, Ordering::Release);
+        }
         Ok(results)
     }
 

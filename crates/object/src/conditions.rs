@@ -1,34 +1,43 @@
-//! Conditions of requests on the ETags of objects.
+//! Conditions of requests on the objects that they read or replace.
 
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::record::VersionSummary;
 use crate::types::Conditions;
+
+/// The state of an object that conditions refer to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectState<'a> {
+    pub(crate) etag: &'a str,
+    pub(crate) size: u64,
+    pub(crate) modified_ms: u64,
+}
 
 /// Checks conditions on an object, or on the absence of one.
 pub(crate) fn check_conditions(
-    current: Option<&VersionSummary>,
+    current: Option<ObjectState<'_>>,
     conditions: &Conditions,
     key: &str,
 ) -> Result<()> {
-    check_etags(current.map(|summary| summary.etag.as_str()), conditions, key)
-}
-
-/// Checks conditions on the ETag of an object, or on the absence of one.
-pub(crate) fn check_etags(current: Option<&str>, conditions: &Conditions, key: &str) -> Result<()> {
     let refused = |condition: &str| {
         Err(ObjectError::new(
             ObjectErrorKind::PreconditionFailed,
             format!("the condition {condition} does not hold for object '{key}'"),
         ))
     };
-    if let Some(wanted) = &conditions.if_match {
-        let etag = current.ok_or_else(|| ObjectError::no_key(key))?;
-        if wanted != "*" && wanted != etag {
+    let Conditions { if_match, if_none_match, if_match_size, if_match_second } = conditions;
+    if if_match.is_some() || if_match_size.is_some() || if_match_second.is_some() {
+        let state = current.ok_or_else(|| ObjectError::no_key(key))?;
+        if if_match.as_deref().is_some_and(|wanted| wanted != "*" && wanted != state.etag) {
             return refused("If-Match");
         }
+        if if_match_size.is_some_and(|wanted| wanted != state.size) {
+            return refused("on the size");
+        }
+        if if_match_second.is_some_and(|wanted| wanted != state.modified_ms / 1000) {
+            return refused("on the time of the put");
+        }
     }
-    if let (Some(unwanted), Some(etag)) = (&conditions.if_none_match, current)
-        && (unwanted == "*" || unwanted == etag)
+    if let (Some(unwanted), Some(state)) = (if_none_match, current)
+        && (unwanted == "*" || unwanted == state.etag)
     {
         return refused("If-None-Match");
     }

@@ -26,6 +26,12 @@ pub enum ObjectErrorKind {
     InvalidPartOrder,
     /// A part other than the last one is smaller than the minimum.
     PartTooSmall,
+    /// The named version is a delete marker.
+    DeleteMarker,
+    /// The version is protected from deletion.
+    Locked,
+    /// The bucket would exceed its quota.
+    QuotaExceeded,
     /// A condition of the request does not hold.
     PreconditionFailed,
     /// The request is invalid.
@@ -67,6 +73,19 @@ impl ObjectError {
 
     pub(crate) fn no_version(key: &str, version: &str) -> Self {
         Self::new(ObjectErrorKind::NoSuchVersion, format!("object '{key}' has no version '{version}'"))
+    }
+
+    pub(crate) fn is_marker(key: &str) -> Self {
+        Self::new(ObjectErrorKind::DeleteMarker, format!("the version of object '{key}' is a delete marker"))
+    }
+
+    pub(crate) fn locked(key: &str) -> Self {
+        Self::new(ObjectErrorKind::Locked, format!("object '{key}' is protected by object lock"))
+    }
+
+    pub(crate) fn over_quota(bucket: &str, quota: u64) -> Self {
+        let message = format!("bucket '{bucket}' would exceed its quota of {quota} bytes");
+        Self::new(ObjectErrorKind::QuotaExceeded, message)
     }
 
     pub(crate) fn no_upload(upload: &str) -> Self {

@@ -13,7 +13,7 @@ use std::io;
 use crate::volume::{BLOCK, BlockVolume};
 
 const MAGIC: &[u8; 8] = b"GABIONOS";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The encoded fields and their checksum, in bytes.
 const FIELDS: usize = 8 + 4 + 4 + 8 + 8 + 8 + 8;
 const SECTOR: usize = 4096;

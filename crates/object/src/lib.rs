@@ -16,6 +16,7 @@ mod index;
 mod keys;
 mod layout;
 mod listing;
+mod lock;
 mod memory;
 mod names;
 mod record;
@@ -36,7 +37,8 @@ pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
 pub use store::{BodyReader, BodyWriter, ObjectStore, Pending};
 pub use types::{
     BucketInfo, Change, Conditions, CopyObject, CopyPart, Counters, DeleteObject, Deletion, ListPage,
-    ListQuery, ObjectInfo, ObjectRef, Outcome, PartInfo, PutObject, PutPart, UploadInfo, Versioning,
+    ListQuery, ObjectInfo, ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, PutPart, Retention,
+    RetentionMode, UploadInfo, Versioning,
 };
 pub use volume::{BlockVolume, MemoryBlocks};
 pub use volume_store::{StoreOptions, VolumeStore};

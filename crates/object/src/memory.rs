@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::body::Body;
-use crate::conditions::check_etags;
+use crate::conditions::{ObjectState, check_conditions};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::listing::{KeyPlace, place_of};
+use crate::lock::{check_deletion, check_retention};
 use crate::names::{check_bucket_name, check_key};
 use crate::store::{BodyReader, BodyWriter, ObjectStore, Pending};
 use crate::types::{
-    BucketInfo, Change, Conditions, Counters, Deletion, ListPage, ListQuery, ObjectInfo, ObjectRef, Outcome,
-    PartInfo, PutObject, UploadInfo, Versioning,
+    BucketInfo, Change, Conditions, Counters, DeleteObject, Deletion, ListPage, ListQuery, ObjectInfo,
+    ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, UploadInfo, Versioning,
 };
 use crate::upload::check_part_number;
 
@@ -24,6 +25,8 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct MemoryState {
     sequence: u64,
+    /// The number of changes of buckets so far.
+    settings_epoch: u64,
     buckets: BTreeMap<String, MemoryBucket>,
     uploads: BTreeMap<u64, MemoryUpload>,
 }
@@ -31,6 +34,7 @@ struct MemoryState {
 struct MemoryBucket {
     created_ms: u64,
     versioning: Versioning,
+    quota: Option<u64>,
     settings: BTreeMap<String, String>,
     /// The versions of each key, the newest last.
     keys: BTreeMap<String, Vec<MemoryVersion>>,
@@ -47,6 +51,11 @@ struct MemoryUpload {
     parts: BTreeMap<u16, (PartInfo, Vec<u8>)>,
 }
 
+/// The state of a version for conditions.
+fn state(info: &ObjectInfo) -> ObjectState<'_> {
+    ObjectState { etag: &info.etag, size: info.size, modified_ms: info.modified_ms }
+}
+
 fn refuse<T>(kind: ObjectErrorKind, message: &str) -> Result<T> {
     Err(ObjectError::new(kind, message))
 }
@@ -57,7 +66,21 @@ impl MemoryBucket {
     }
 
     fn check(&self, key: &str, conditions: &Conditions) -> Result<()> {
-        check_etags(self.current(key).map(|version| version.info.etag.as_str()), conditions, key)
+        check_conditions(self.current(key).map(|version| state(&version.info)), conditions, key)
+    }
+
+    fn check_quota(&self, name: &str, key: &str, size: u64) -> Result<()> {
+        let Some(quota) = self.quota else { return Ok(()) };
+        let replaced = match self.versioning {
+            Versioning::Off => self.current(key).map_or(0, |version| version.info.size),
+            _ => 0,
+        };
+        let after = self.info(name).counters.bytes - replaced + size;
+        if after > quota && size > replaced { Err(ObjectError::over_quota(name, quota)) } else { Ok(()) }
+    }
+
+    fn version(&self, key: &str, version: &str) -> Option<&MemoryVersion> {
+        self.keys.get(key)?.iter().find(|found| found.info.version == version)
     }
 
     fn find(&self, object: &ObjectRef) -> Result<MemoryVersion> {
@@ -69,7 +92,7 @@ impl MemoryBucket {
         let found = versions.iter().find(|version| version.info.version == *wanted);
         let found = found.ok_or_else(|| ObjectError::no_version(key, wanted))?;
         if found.info.is_marker {
-            return refuse(ObjectErrorKind::Invalid, "a delete marker");
+            return Err(ObjectError::is_marker(key));
         }
         let is_latest = versions.last().is_some_and(|last| last.info.version == *wanted);
         let info = ObjectInfo { is_latest, ..found.info.clone() };
@@ -92,12 +115,13 @@ impl MemoryBucket {
             counters.versions += versions.len() as u64 - u64::from(is_object);
             counters.bytes += versions.iter().map(|version| version.info.size).sum::<u64>();
         }
-        let MemoryBucket { created_ms, versioning, settings, .. } = self;
+        let MemoryBucket { created_ms, versioning, quota, settings, .. } = self;
         BucketInfo {
             name: name.to_owned(),
             created_ms: *created_ms,
             versioning: *versioning,
             counters,
+            quota: *quota,
             settings: settings.clone(),
         }
     }
@@ -125,7 +149,17 @@ impl MemoryState {
 
     fn apply(&mut self, change: Change) -> Result<Outcome> {
         match change {
-            Change::CreateBucket { name, now_ms } => self.create_bucket(&name, now_ms),
+            Change::CreateBucket { name, versioning, settings, now_ms } => {
+                check_bucket_name(&name)?;
+                if self.buckets.contains_key(&name) {
+                    return refuse(ObjectErrorKind::BucketExists, "the bucket exists");
+                }
+                self.next();
+                let keys = BTreeMap::new();
+                let bucket = MemoryBucket { created_ms: now_ms, versioning, quota: None, settings, keys };
+                self.buckets.insert(name, bucket);
+                Ok(Outcome::Done)
+            }
             Change::DeleteBucket { name } => self.delete_bucket(&name),
             Change::SetBucket { bucket, name, value } => {
                 set(&mut self.bucket_mut(&bucket)?.settings, name, value);
@@ -139,15 +173,21 @@ impl MemoryState {
                 bucket.versioning = versioning;
                 Ok(Outcome::Done)
             }
+            Change::SetQuota { bucket, quota } => {
+                self.bucket_mut(&bucket)?.quota = quota;
+                Ok(Outcome::Done)
+            }
             Change::Put(put) => self.put(put, Vec::new()),
             Change::Copy(copy) => {
                 check_key(&copy.key)?;
                 let found = self.bucket(&copy.source.bucket)?.find(&copy.source)?;
-                check_etags(Some(&found.info.etag), &copy.source_conditions, &copy.source.key)?;
+                check_conditions(Some(state(&found.info)), &copy.source_conditions, &copy.source.key)?;
                 let put = PutObject {
                     bucket: copy.bucket,
                     key: copy.key,
                     body: Body::Bytes(found.body),
+                    size: Some(found.info.size),
+                    lock: copy.lock,
                     etag: found.info.etag,
                     attributes: copy.attributes.unwrap_or(found.info.attributes),
                     conditions: copy.conditions,
@@ -155,7 +195,7 @@ impl MemoryState {
                 };
                 self.put(put, found.info.parts)
             }
-            Change::Delete(delete) => self.delete(&delete.object, &delete.conditions, delete.now_ms),
+            Change::Delete(delete) => self.delete(&delete),
             Change::SetAttribute { object, name, value } => {
                 let bucket = self.bucket_mut(&object.bucket)?;
                 let mut found = bucket.find(&object)?;
@@ -166,6 +206,15 @@ impl MemoryState {
                     }
                 }
                 Ok(Outcome::Object(found.info))
+            }
+            Change::SetRetention { object, retention, bypass_governance, now_ms } => {
+                let before = self.bucket(&object.bucket)?.find(&object)?.info.lock;
+                check_retention(before.retention, retention, bypass_governance, now_ms, &object.key)?;
+                self.set_lock(&object, ObjectLock { retention, ..before })
+            }
+            Change::SetLegalHold { object, legal_hold } => {
+                let before = self.bucket(&object.bucket)?.find(&object)?.info.lock;
+                self.set_lock(&object, ObjectLock { legal_hold, ..before })
             }
             Change::CreateUpload { bucket, key, attributes, now_ms } => {
                 check_key(&key)?;
@@ -181,7 +230,7 @@ impl MemoryState {
                 let bytes = bytes_of(part.body)?;
                 let info = PartInfo {
                     number: part.number,
-                    size: bytes.len() as u64,
+                    size: part.size.unwrap_or(bytes.len() as u64),
                     etag: part.etag,
                     modified_ms: part.now_ms,
                     attributes: part.attributes,
@@ -193,8 +242,8 @@ impl MemoryState {
                 check_part_number(part.number)?;
                 self.upload(&part.upload)?;
                 let found = self.bucket(&part.source.bucket)?.find(&part.source)?;
-                check_etags(Some(&found.info.etag), &part.source_conditions, &part.source.key)?;
-                let range = part.range.unwrap_or(0..found.info.size);
+                check_conditions(Some(state(&found.info)), &part.source_conditions, &part.source.key)?;
+                let range = part.range.unwrap_or(0..found.body.len() as u64);
                 let index = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
                 let Some(bytes) = found.body.get(index(range.start)..index(range.end)) else {
                     return refuse(ObjectErrorKind::Invalid, "beyond the end");
@@ -215,6 +264,7 @@ impl MemoryState {
                 parts,
                 etag,
                 attributes,
+                lock,
                 part_bytes_min,
                 conditions,
                 now_ms,
@@ -225,7 +275,9 @@ impl MemoryState {
                 all.extend(attributes);
                 let (bucket, key) = (found.info.bucket.clone(), found.info.key.clone());
                 let body = Body::Bytes(body);
-                let put = PutObject { bucket, key, body, etag, attributes: all, conditions, now_ms };
+                let size = Some(sizes.iter().sum());
+                let put =
+                    PutObject { bucket, key, body, size, etag, attributes: all, lock, conditions, now_ms };
                 let outcome = self.put(put, sizes)?;
                 self.uploads.retain(|_, other| other.info.id != upload);
                 Ok(outcome)
@@ -238,28 +290,13 @@ impl MemoryState {
         }
     }
 
-    fn create_bucket(&mut self, name: &str, now_ms: u64) -> Result<Outcome> {
-        check_bucket_name(name)?;
-        if self.buckets.contains_key(name) {
-            return refuse(ObjectErrorKind::BucketExists, "the bucket exists");
-        }
-        self.next();
-        let bucket = MemoryBucket {
-            created_ms: now_ms,
-            versioning: Versioning::Off,
-            settings: BTreeMap::new(),
-            keys: BTreeMap::new(),
-        };
-        self.buckets.insert(name.to_owned(), bucket);
-        Ok(Outcome::Done)
-    }
-
     fn delete_bucket(&mut self, name: &str) -> Result<Outcome> {
         let is_empty = self.bucket(name)?.keys.is_empty();
-        if !is_empty || self.uploads.values().any(|upload| upload.info.bucket == name) {
+        if !is_empty {
             return refuse(ObjectErrorKind::BucketNotEmpty, "the bucket is not empty");
         }
         self.buckets.remove(name);
+        self.uploads.retain(|_, upload| upload.info.bucket != name);
         Ok(Outcome::Done)
     }
 
@@ -269,28 +306,37 @@ impl MemoryState {
         bucket.check(&put.key, &put.conditions)?;
         let is_null = bucket.versioning != Versioning::Enabled;
         let body = bytes_of(put.body)?;
+        let size = put.size.unwrap_or(body.len() as u64);
+        bucket.check_quota(&put.bucket, &put.key, size)?;
         let sequence = self.next();
         let info = ObjectInfo {
             key: put.key,
             version: if is_null { "null".into() } else { format!("{sequence:016x}") },
             is_latest: true,
             is_marker: false,
-            size: body.len() as u64,
+            size,
             etag: put.etag,
             modified_ms: put.now_ms,
             attributes: put.attributes,
             parts,
+            lock: put.lock,
         };
         self.bucket_mut(&put.bucket)?.add(MemoryVersion { info: info.clone(), body });
         Ok(Outcome::Object(info))
     }
 
-    fn delete(&mut self, object: &ObjectRef, conditions: &Conditions, now_ms: u64) -> Result<Outcome> {
+    fn delete(&mut self, delete: &DeleteObject) -> Result<Outcome> {
+        let DeleteObject { object, conditions, bypass_governance, now_ms } = delete;
         let bucket = self.bucket(&object.bucket)?;
         let versioning = bucket.versioning;
         if let Some(version) = &object.version {
             if *conditions != Conditions::default() {
-                check_etags(Some(&bucket.find(object)?.info.etag), conditions, &object.key)?;
+                let found = bucket.version(&object.key, version);
+                let found = found.ok_or_else(|| ObjectError::no_version(&object.key, version))?;
+                check_conditions(Some(state(&found.info)), conditions, &object.key)?;
+            }
+            if let Some(found) = bucket.version(&object.key, version) {
+                check_deletion(&found.info.lock, *bypass_governance, *now_ms, &object.key)?;
             }
             return self.delete_version(object, version);
         }
@@ -311,12 +357,25 @@ impl MemoryState {
             is_marker: true,
             size: 0,
             etag: String::new(),
-            modified_ms: now_ms,
+            modified_ms: *now_ms,
             attributes: BTreeMap::new(),
             parts: Vec::new(),
+            lock: ObjectLock::default(),
         };
         self.bucket_mut(&object.bucket)?.add(MemoryVersion { info, body: Vec::new() });
         Ok(Outcome::Deleted(Deletion { version: Some(version), is_marker: true }))
+    }
+
+    fn set_lock(&mut self, object: &ObjectRef, lock: ObjectLock) -> Result<Outcome> {
+        let bucket = self.bucket_mut(&object.bucket)?;
+        let mut found = bucket.find(object)?;
+        found.info.lock = lock;
+        for version in bucket.keys.get_mut(&object.key).into_iter().flatten() {
+            if version.info.version == found.info.version {
+                version.info.lock = lock;
+            }
+        }
+        Ok(Outcome::Object(found.info))
     }
 
     fn delete_version(&mut self, object: &ObjectRef, version: &str) -> Result<Outcome> {
@@ -442,11 +501,17 @@ impl MemoryStore {
 
 impl ObjectStore for MemoryStore {
     fn commit(&self, change: Change) -> Pending {
-        Pending::ready(self.lock().apply(change))
+        let mut state = self.lock();
+        state.settings_epoch += u64::from(change.is_of_bucket());
+        Pending::ready(state.apply(change))
     }
 
     fn body_writer(&self, _: u64) -> Box<dyn BodyWriter> {
         Box::new(MemoryWriter(Vec::new()))
+    }
+
+    fn settings_epoch(&self) -> u64 {
+        self.lock().settings_epoch
     }
 
     fn buckets(&self) -> Result<Vec<BucketInfo>> {
@@ -495,14 +560,19 @@ impl ObjectStore for MemoryStore {
         Ok(found)
     }
 
-    fn upload(&self, upload: &str) -> Result<(UploadInfo, Vec<PartInfo>)> {
+    fn upload(&self, upload: &str) -> Result<UploadInfo> {
+        Ok(self.lock().upload(upload)?.info.clone())
+    }
+
+    fn parts(&self, upload: &str, after: u16, limit: usize) -> Result<Vec<PartInfo>> {
         let mut state = self.lock();
-        let found = state.upload(upload)?;
-        Ok((found.info.clone(), found.parts.values().map(|(info, _)| info.clone()).collect()))
+        let parts = state.upload(upload)?.parts.values().map(|(info, _)| info.clone());
+        Ok(parts.filter(|part| part.number > after).take(limit).collect())
     }
 }
 
 /// An entry of a listing, which has no attributes.
 fn shown(info: &ObjectInfo, is_latest: bool) -> ObjectInfo {
-    ObjectInfo { is_latest, attributes: BTreeMap::new(), parts: Vec::new(), ..info.clone() }
+    let lock = ObjectLock::default();
+    ObjectInfo { is_latest, attributes: BTreeMap::new(), parts: Vec::new(), lock, ..info.clone() }
 }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::conditions::ObjectState;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::segment::BodySegment;
-use crate::types::{BucketInfo, ObjectInfo};
+use crate::types::{BucketInfo, ObjectInfo, ObjectLock};
 
 /// A bucket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,6 +41,7 @@ pub(crate) struct VersionDetail {
     pub(crate) attributes: BTreeMap<String, String>,
     /// The sizes of the parts, for an object of a multipart upload.
     pub(crate) parts: Vec<u64>,
+    pub(crate) lock: ObjectLock,
     pub(crate) body: Vec<BodySegment>,
 }
 
@@ -71,6 +73,11 @@ pub(crate) struct PartRecord {
 }
 
 impl VersionSummary {
+    /// The state for conditions.
+    pub(crate) fn state(&self) -> ObjectState<'_> {
+        ObjectState { etag: &self.etag, size: self.size, modified_ms: self.modified_ms }
+    }
+
     /// The version as clients name it.
     pub(crate) fn version(&self) -> String {
         if self.is_null { NULL.to_owned() } else { format!("{:016x}", self.sequence) }
@@ -105,6 +112,7 @@ impl VersionRecord {
         ObjectInfo {
             attributes,
             parts: self.detail.parts.clone(),
+            lock: self.detail.lock,
             ..summary_info(&self.summary, key, is_latest)
         }
     }
@@ -122,6 +130,7 @@ pub(crate) fn summary_info(summary: &VersionSummary, key: &str, is_latest: bool)
         modified_ms: summary.modified_ms,
         attributes: BTreeMap::new(),
         parts: Vec::new(),
+        lock: ObjectLock::default(),
     }
 }
 

@@ -27,6 +27,10 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// `length` is the expected length in bytes, or an estimate of it.
     fn body_writer(&self, length: u64) -> Box<dyn BodyWriter>;
 
+    /// Returns a number that changes with every change of a bucket or its settings, before the
+    /// change is answered: for callers that keep settings in memory.
+    fn settings_epoch(&self) -> u64;
+
     /// Returns all buckets by name.
     ///
     /// # Errors
@@ -43,7 +47,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// `NoSuchBucket`; `NoSuchKey`, also if the current version is a delete marker;
-    /// `NoSuchVersion`; `Io`.
+    /// `NoSuchVersion`; `DeleteMarker` for the version of one; `Io`.
     fn object(&self, object: &ObjectRef) -> Result<ObjectInfo>;
 
     /// Opens an object. Its body remains readable until the reader is dropped, even if the object
@@ -71,11 +75,17 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// `NoSuchBucket`, `Io`.
     fn uploads(&self, bucket: &str) -> Result<Vec<UploadInfo>>;
 
-    /// Returns an upload and its parts by number.
+    /// Returns an upload.
     ///
     /// # Errors
     /// `NoSuchUpload`, `Io`.
-    fn upload(&self, upload: &str) -> Result<(UploadInfo, Vec<PartInfo>)>;
+    fn upload(&self, upload: &str) -> Result<UploadInfo>;
+
+    /// Returns up to `limit` parts of an upload by number, from the one after `after` on.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, `Io`.
+    fn parts(&self, upload: &str, after: u16, limit: usize) -> Result<Vec<PartInfo>>;
 }
 
 /// Stores a body while it arrives. Its space is freed if it is dropped before the end.

@@ -42,8 +42,37 @@ pub struct BucketInfo {
     pub versioning: Versioning,
     /// The counts.
     pub counters: Counters,
+    /// The largest size of all versions in bytes.
+    pub quota: Option<u64>,
     /// Settings of the protocol, by name.
     pub settings: BTreeMap<String, String>,
+}
+
+/// The strength of a retention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RetentionMode {
+    /// Requests with the right to bypass it may delete the version.
+    Governance,
+    /// No request may delete the version or shorten the retention.
+    Compliance,
+}
+
+/// The time during which a version cannot be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// The strength.
+    pub mode: RetentionMode,
+    /// The end in milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+/// The protection of a version from deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectLock {
+    /// The protection that ends at a time.
+    pub retention: Option<Retention>,
+    /// The protection that ends when it is removed.
+    pub legal_hold: bool,
 }
 
 /// An object or a version of one, without its body.
@@ -67,6 +96,8 @@ pub struct ObjectInfo {
     pub attributes: BTreeMap<String, String>,
     /// The sizes of the parts, for an object of a multipart upload.
     pub parts: Vec<u64>,
+    /// The protection from deletion.
+    pub lock: ObjectLock,
 }
 
 /// Conditions on the current object, by ETag. `*` matches any object.
@@ -76,6 +107,10 @@ pub struct Conditions {
     pub if_match: Option<String>,
     /// The object must not exist, or must have another ETag.
     pub if_none_match: Option<String>,
+    /// The object must exist and have this size in bytes.
+    pub if_match_size: Option<u64>,
+    /// The object must exist and have been put in this second since 1970.
+    pub if_match_second: Option<u64>,
 }
 
 /// Names an object or a version of it.
@@ -98,10 +133,15 @@ pub struct PutObject {
     pub key: String,
     /// The body.
     pub body: Body,
+    /// The size to show, for a body that is stored in another form; `None` for the length of the
+    /// body.
+    pub size: Option<u64>,
     /// The ETag, without quotes.
     pub etag: String,
     /// Attributes of the protocol, by name.
     pub attributes: BTreeMap<String, String>,
+    /// The protection from deletion.
+    pub lock: ObjectLock,
     /// Conditions on the object that is replaced.
     pub conditions: Conditions,
     /// The time in milliseconds since 1970.
@@ -121,6 +161,8 @@ pub struct CopyObject {
     pub key: String,
     /// The attributes of the copy; `None` takes those of the source.
     pub attributes: Option<BTreeMap<String, String>>,
+    /// The protection of the copy from deletion.
+    pub lock: ObjectLock,
     /// Conditions on the object that is replaced.
     pub conditions: Conditions,
     /// The time in milliseconds since 1970.
@@ -134,6 +176,8 @@ pub struct DeleteObject {
     pub object: ObjectRef,
     /// Conditions on the object.
     pub conditions: Conditions,
+    /// Deletes a version in spite of a governance retention.
+    pub bypass_governance: bool,
     /// The time in milliseconds since 1970.
     pub now_ms: u64,
 }
@@ -147,6 +191,9 @@ pub struct PutPart {
     pub number: u16,
     /// The body.
     pub body: Body,
+    /// The size to show, for a body that is stored in another form; `None` for the length of the
+    /// body.
+    pub size: Option<u64>,
     /// The ETag, without quotes.
     pub etag: String,
     /// Attributes of the protocol, by name.
@@ -181,6 +228,10 @@ pub enum Change {
     CreateBucket {
         /// The name.
         name: String,
+        /// The versioning.
+        versioning: Versioning,
+        /// Settings of the protocol, by name.
+        settings: BTreeMap<String, String>,
         /// The time in milliseconds since 1970.
         now_ms: u64,
     },
@@ -205,6 +256,13 @@ pub enum Change {
         /// The new state: not `Off`.
         versioning: Versioning,
     },
+    /// Sets or removes the largest size of all versions of a bucket.
+    SetQuota {
+        /// The bucket.
+        bucket: String,
+        /// The size in bytes.
+        quota: Option<u64>,
+    },
     /// Stores an object. Answers with it.
     Put(PutObject),
     /// Copies an object without copying its body. Answers with the copy.
@@ -219,6 +277,24 @@ pub enum Change {
         name: String,
         /// The value; `None` removes the attribute.
         value: Option<String>,
+    },
+    /// Sets or removes the retention of a version.
+    SetRetention {
+        /// The object or version.
+        object: ObjectRef,
+        /// The retention.
+        retention: Option<Retention>,
+        /// Shortens or removes a governance retention.
+        bypass_governance: bool,
+        /// The time in milliseconds since 1970.
+        now_ms: u64,
+    },
+    /// Sets or removes the legal hold of a version.
+    SetLegalHold {
+        /// The object or version.
+        object: ObjectRef,
+        /// True to set it.
+        legal_hold: bool,
     },
     /// Begins a multipart upload. Answers with its id.
     CreateUpload {
@@ -245,6 +321,8 @@ pub enum Change {
         etag: String,
         /// Attributes to add to those of the upload.
         attributes: BTreeMap<String, String>,
+        /// The protection from deletion.
+        lock: ObjectLock,
         /// The smallest size of all parts but the last one, in bytes.
         part_bytes_min: u64,
         /// Conditions on the object that is replaced.
@@ -257,6 +335,20 @@ pub enum Change {
         /// The upload.
         upload: String,
     },
+}
+
+impl Change {
+    /// True for a change of a bucket or its settings.
+    pub(crate) fn is_of_bucket(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateBucket { .. }
+                | Self::DeleteBucket { .. }
+                | Self::SetBucket { .. }
+                | Self::SetVersioning { .. }
+                | Self::SetQuota { .. }
+        )
+    }
 }
 
 /// The effect of a deletion.

@@ -12,8 +12,8 @@ use crate::index::{IndexTxn, failed};
 use crate::keys;
 use crate::names::check_key;
 use crate::record::{PartRecord, UploadRecord, VersionDetail, decode, encode};
-use crate::segment::slice;
-use crate::types::{Conditions, CopyPart, Outcome, PartInfo, PutPart, UploadInfo};
+use crate::segment::{BodySegment, slice};
+use crate::types::{Conditions, CopyPart, ObjectLock, Outcome, PartInfo, PutPart, UploadInfo};
 
 /// The largest number of a part, as in S3.
 const PARTS_MAX: u16 = 10_000;
@@ -23,6 +23,7 @@ pub(crate) struct Completion {
     pub(crate) parts: Vec<(u16, String)>,
     pub(crate) etag: String,
     pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) lock: ObjectLock,
     pub(crate) part_bytes_min: u64,
     pub(crate) now_ms: u64,
 }
@@ -52,10 +53,10 @@ impl IndexTxn<'_> {
     }
 
     pub(crate) fn put_part(&mut self, part: PutPart) -> Result<Outcome> {
-        let PutPart { upload, number, body, etag, attributes, now_ms } = part;
+        let PutPart { upload, number, body, size, etag, attributes, now_ms } = part;
         check_part_number(number)?;
         let upload = self.find_upload(&upload)?.0;
-        let size = body.len();
+        let size = size.unwrap_or(body.len());
         let body = self.add_body(body)?;
         self.replace_part(upload, number, &PartRecord { size, etag, modified_ms: now_ms, attributes, body })
     }
@@ -65,9 +66,10 @@ impl IndexTxn<'_> {
         check_part_number(number)?;
         let upload = self.find_upload(&upload)?.0;
         let found = self.find(&source)?.record;
-        check_conditions(Some(&found.summary), &source_conditions, &source.key)?;
-        let range = range.unwrap_or(0..found.summary.size);
-        if range.end > found.summary.size || range.start > range.end {
+        check_conditions(Some(found.summary.state()), &source_conditions, &source.key)?;
+        let stored: u64 = found.detail.body.iter().map(BodySegment::len).sum();
+        let range = range.unwrap_or(0..stored);
+        if range.end > stored || range.start > range.end {
             let message = format!("bytes {range:?} are beyond the end of object '{}'", source.key);
             return Err(ObjectError::new(ObjectErrorKind::Invalid, message));
         }
@@ -102,8 +104,13 @@ impl IndexTxn<'_> {
         let chosen = self.choose_parts(number, &completion)?;
         let bucket = self.bucket(&record.bucket_name)?;
         self.check_current(&bucket, &record.key, conditions)?;
+        self.check_quota(&bucket, &record.key, chosen.iter().map(|part| part.size).sum())?;
         // References of the object are added before those of the parts are dropped.
-        let mut detail = VersionDetail { attributes: record.attributes.clone(), ..VersionDetail::default() };
+        let mut detail = VersionDetail {
+            attributes: record.attributes.clone(),
+            lock: completion.lock,
+            ..VersionDetail::default()
+        };
         detail.attributes.extend(completion.attributes);
         for part in chosen {
             self.share(&part.body)?;
@@ -149,8 +156,21 @@ impl IndexTxn<'_> {
         Ok(Outcome::Done)
     }
 
+    /// Aborts all uploads of a bucket.
+    pub(crate) fn abort_uploads(&mut self, bucket: u64) -> Result<()> {
+        let (start, end) = (keys::object_key(bucket, &[]), keys::object_key(bucket + 1, &[]));
+        let mut numbers = Vec::new();
+        for row in self.bucket_uploads.range(start.as_slice()..end.as_slice()).map_err(failed)? {
+            numbers.push(keys::upload_number(row.map_err(failed)?.0.value()));
+        }
+        for number in numbers {
+            self.abort_upload(&upload_id(number))?;
+        }
+        Ok(())
+    }
+
     fn remove_upload(&mut self, number: u64, record: &UploadRecord) -> Result<()> {
-        for (row, part) in parts_of(&self.parts, number)? {
+        for (row, part) in parts_of(&self.parts, number, 0, usize::MAX)? {
             self.unshare(&part.body)?;
             self.parts.remove(keys::part_key(number, row).as_slice()).map_err(failed)?;
         }
@@ -181,14 +201,17 @@ pub(crate) fn find_upload(
     Ok((number, record))
 }
 
-/// Returns the parts of an upload by number.
+/// Returns up to `limit` parts of an upload by number, from the one after `after` on.
 pub(crate) fn parts_of(
     parts: &impl ReadableTable<&'static [u8], &'static [u8]>,
     upload: u64,
+    after: u16,
+    limit: usize,
 ) -> Result<Vec<(u16, PartRecord)>> {
-    let (first, last) = (keys::part_key(upload, 0), keys::part_key(upload, u16::MAX));
+    let first = keys::part_key(upload, after.saturating_add(1));
+    let last = keys::part_key(upload, u16::MAX);
     let mut found = Vec::new();
-    for row in parts.range(first.as_slice()..=last.as_slice()).map_err(failed)? {
+    for row in parts.range(first.as_slice()..=last.as_slice()).map_err(failed)?.take(limit) {
         let (key, value) = row.map_err(failed)?;
         found.push((keys::part_number(key.value()), decode(value.value())?));
     }

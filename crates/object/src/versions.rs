@@ -8,6 +8,7 @@ use redb::ReadableTable;
 use crate::error::{ObjectError, Result};
 use crate::index::{IndexTxn, failed, get_version};
 use crate::keys;
+use crate::lock::check_deletion;
 use crate::record::{BucketRecord, NULL, VersionDetail, VersionRecord, VersionSummary};
 use crate::types::{Deletion, Versioning};
 
@@ -127,12 +128,13 @@ impl IndexTxn<'_> {
     /// Deletes a version. The newest of the others becomes current unless it is a delete marker.
     ///
     /// # Errors
-    /// When the index fails. A version that does not exist is no error.
+    /// `Locked`; when the index fails. A version that does not exist is no error.
     pub(crate) fn delete_version(
         &mut self,
         bucket: &mut BucketRecord,
         key: &str,
         version: &str,
+        (bypass_governance, now_ms): (bool, u64),
     ) -> Result<Deletion> {
         let found = match find_version(&self.objects, &self.versions, bucket.number, key, version) {
             Ok(found) => found,
@@ -142,6 +144,7 @@ impl IndexTxn<'_> {
             Err(error) => return Err(error),
         };
         let FoundVersion { record, is_current } = found;
+        check_deletion(&record.detail.lock, bypass_governance, now_ms, key)?;
         if is_current {
             self.remove_current(bucket, key, &record)?;
         } else {

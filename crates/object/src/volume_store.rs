@@ -1,5 +1,6 @@
 //! The store on a volume.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -39,6 +40,7 @@ pub struct VolumeStore {
     database: Option<Arc<Database>>,
     space: Arc<BodySpace>,
     requests: Mutex<Sender<CommitRequest>>,
+    settings_epoch: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -57,13 +59,19 @@ impl VolumeStore {
         let space = Arc::new(open_space(&database, volume, index_end)?);
         region.mark_created()?;
         let (sender, receiver) = channel();
-        let committer = Committer { database: database.clone(), space: space.clone(), failed: None };
+        let settings_epoch = Arc::new(AtomicU64::new(0));
+        let committer = Committer {
+            database: database.clone(),
+            space: space.clone(),
+            settings_epoch: settings_epoch.clone(),
+            failed: None,
+        };
         let reclaimer = space.clone();
         let threads = vec![
             spawn("object-commit", move || committer.run(&receiver))?,
             spawn("object-reclaim", move || reclaimer.reclaim())?,
         ];
-        Ok(Self { database: Some(database), space, requests: Mutex::new(sender), threads })
+        Ok(Self { database: Some(database), space, requests: Mutex::new(sender), settings_epoch, threads })
     }
 
     fn snapshot(&self) -> Result<IndexSnapshot> {
@@ -130,6 +138,10 @@ impl ObjectStore for VolumeStore {
         Box::new(RunWriter::new(self.space.clone(), length, Box::new(advance)))
     }
 
+    fn settings_epoch(&self) -> u64 {
+        self.settings_epoch.load(Ordering::Acquire)
+    }
+
     fn buckets(&self) -> Result<Vec<BucketInfo>> {
         Ok(self.snapshot()?.buckets()?.into_iter().map(|bucket| bucket.info).collect())
     }
@@ -151,6 +163,7 @@ impl ObjectStore for VolumeStore {
         let (record, is_latest) = found?;
         let mut info = summary_info(&record.summary, &object.key, is_latest);
         (info.attributes, info.parts) = (record.detail.attributes, record.detail.parts);
+        info.lock = record.detail.lock;
         let reader = RunReader { space: self.space.clone(), body: record.detail.body, _hold: hold };
         Ok((info, Box::new(reader)))
     }
@@ -167,12 +180,16 @@ impl ObjectStore for VolumeStore {
         listing::list_uploads(&self.snapshot()?, bucket)
     }
 
-    fn upload(&self, upload: &str) -> Result<(UploadInfo, Vec<PartInfo>)> {
+    fn upload(&self, upload: &str) -> Result<UploadInfo> {
+        let (number, record) = find_upload(&self.snapshot()?.uploads()?, upload)?;
+        Ok(upload_info(number, record))
+    }
+
+    fn parts(&self, upload: &str, after: u16, limit: usize) -> Result<Vec<PartInfo>> {
         let snapshot = self.snapshot()?;
-        let (number, record) = find_upload(&snapshot.uploads()?, upload)?;
-        let parts = parts_of(&snapshot.table(PARTS)?, number)?;
-        let parts = parts.into_iter().map(|(number, part)| part_info(number, part)).collect();
-        Ok((upload_info(number, record), parts))
+        let (number, _) = find_upload(&snapshot.uploads()?, upload)?;
+        let parts = parts_of(&snapshot.table(PARTS)?, number, after, limit)?;
+        Ok(parts.into_iter().map(|(number, part)| part_info(number, part)).collect())
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use object::ObjectInfo;
-use s3s::S3Result;
-use s3s::dto::{ChecksumType, ETag, ETagCondition, Metadata, Timestamp, TimestampFormat};
+use object::{ObjectInfo, Versioning};
+use s3s::dto::{ChecksumType, ETag, ETagCondition, Metadata, StorageClass, Timestamp, TimestampFormat};
+use s3s::{S3Result, s3_error};
 
+use crate::acl::AccessList;
 use crate::errors::invalid;
+use crate::times::http_date;
 
 /// Attributes by name.
 pub(crate) type Attributes = BTreeMap<String, String>;
@@ -17,6 +19,9 @@ pub(crate) const CONTENT_DISPOSITION: &str = "content-disposition";
 pub(crate) const CONTENT_ENCODING: &str = "content-encoding";
 pub(crate) const CONTENT_LANGUAGE: &str = "content-language";
 const EXPIRES: &str = "expires";
+pub(crate) const REDIRECT: &str = "website-redirect-location";
+/// The access list in JSON, if it is not that of an object which the bucket's owner put.
+pub(crate) const ACL: &str = "acl";
 /// The tags, as in the query of a URL.
 pub(crate) const TAGS: &str = "tags";
 /// Starts the name of user metadata.
@@ -46,17 +51,39 @@ pub(crate) fn add_metadata(
 ) -> S3Result<()> {
     let metadata = metadata.unwrap_or_default();
     if metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > METADATA_MAX {
-        return Err(s3s::s3_error!(MetadataTooLarge, "the metadata has more than {METADATA_MAX} bytes"));
+        return Err(s3_error!(MetadataTooLarge, "the metadata has more than {METADATA_MAX} bytes"));
     }
     attributes.extend(metadata.into_iter().map(|(name, value)| (format!("{META}{name}"), value)));
     add(attributes, EXPIRES, expires.as_ref().and_then(http_date));
     Ok(())
 }
 
-fn http_date(time: &Timestamp) -> Option<String> {
-    let mut text = Vec::new();
-    time.format(TimestampFormat::HttpDate, &mut text).ok()?;
-    String::from_utf8(text).ok()
+/// The access list of an object.
+pub(crate) fn access_list(attributes: &Attributes, bucket_owner: &str) -> AccessList {
+    let stored = attributes.get(ACL).and_then(|text| serde_json::from_str(text).ok());
+    stored.unwrap_or_else(|| AccessList::private(bucket_owner))
+}
+
+/// Sets the access list of an object.
+pub(crate) fn set_access_list(attributes: &mut Attributes, list: &AccessList, bucket_owner: &str) {
+    if *list == AccessList::private(bucket_owner) {
+        attributes.remove(ACL);
+    } else if let Ok(text) = serde_json::to_string(list) {
+        attributes.insert(ACL.to_owned(), text);
+    }
+}
+
+/// Checks the storage class of a request. There is one class.
+///
+/// # Errors
+/// `InvalidStorageClass`.
+pub(crate) fn check_storage_class(class: Option<&StorageClass>) -> S3Result<()> {
+    match class.map(StorageClass::as_str) {
+        None | Some(StorageClass::STANDARD | StorageClass::REDUCED_REDUNDANCY) => Ok(()),
+        Some(other) => {
+            Err(s3_error!(InvalidStorageClass, "the storage class '{other}' does not exist: use STANDARD"))
+        }
+    }
 }
 
 /// The user metadata of an object.
@@ -97,8 +124,8 @@ pub(crate) fn etag(info: &ObjectInfo) -> Option<ETag> {
 }
 
 /// The version for answers, if the bucket keeps versions.
-pub(crate) fn version(info: &ObjectInfo) -> Option<String> {
-    (info.version != "null").then(|| info.version.clone())
+pub(crate) fn version(info: &ObjectInfo, versioning: Versioning) -> Option<String> {
+    (versioning != Versioning::Off || info.version != "null").then(|| info.version.clone())
 }
 
 /// The ETag of a condition, for the store.

@@ -1,5 +1,7 @@
 //! Errors of the store as S3 errors.
 
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, HeaderValue};
 use object::{ObjectError, ObjectErrorKind};
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
@@ -16,6 +18,9 @@ pub(crate) fn convert(error: ObjectError) -> S3Error {
         Kind::InvalidPart => S3ErrorCode::InvalidPart,
         Kind::InvalidPartOrder => S3ErrorCode::InvalidPartOrder,
         Kind::PartTooSmall => S3ErrorCode::EntityTooSmall,
+        Kind::DeleteMarker => S3ErrorCode::MethodNotAllowed,
+        Kind::Locked => S3ErrorCode::AccessDenied,
+        Kind::QuotaExceeded => S3ErrorCode::Custom("QuotaExceeded".into()),
         Kind::PreconditionFailed => S3ErrorCode::PreconditionFailed,
         Kind::Invalid => S3ErrorCode::InvalidArgument,
         Kind::NoSpace | Kind::Closed => S3ErrorCode::ServiceUnavailable,
@@ -24,7 +29,24 @@ pub(crate) fn convert(error: ObjectError) -> S3Error {
     if matches!(error.kind(), Kind::Io | Kind::NoSpace) {
         tracing::error!(%error, "a request failed");
     }
-    S3Error::with_message(code, error.to_string())
+    let mut converted = S3Error::with_message(code, error.to_string());
+    match error.kind() {
+        Kind::QuotaExceeded => converted.set_status_code(StatusCode::FORBIDDEN),
+        Kind::DeleteMarker => {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-amz-delete-marker", HeaderValue::from_static("true"));
+            converted.set_headers(headers);
+        }
+        _ => {}
+    }
+    converted
+}
+
+/// An error whose code the protocol library does not know.
+pub(crate) fn custom(code: &'static str, status: StatusCode, message: &str) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), message.to_owned());
+    error.set_status_code(status);
+    error
 }
 
 /// An error of the service itself.

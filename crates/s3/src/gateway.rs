@@ -7,25 +7,46 @@ use object::{Change, ObjectError, ObjectStore, Outcome};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 
-use crate::errors::{convert, internal};
+use crate::encryption::ServiceKeys;
+use crate::errors::{convert, internal, unexpected_outcome};
+use crate::settings::{BucketSettings, SettingsCache};
 
-/// The access keys.
+/// The access keys and their users.
 pub trait KeyStore: Send + Sync + 'static {
     /// Returns the secret of an access key.
     fn secret(&self, access_key: &str) -> Option<String>;
+
+    /// Returns the user of an access key.
+    fn user(&self, access_key: &str) -> Option<String>;
+
+    /// True if a user has an access key.
+    fn has_user(&self, user: &str) -> bool;
 }
 
 /// Executes operations on a store.
 #[derive(Clone)]
 pub(crate) struct Gateway {
     pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) keys: Arc<dyn KeyStore>,
+    pub(crate) service_keys: ServiceKeys,
     pub(crate) region: Arc<str>,
+    pub(crate) settings: Arc<SettingsCache>,
+    /// The length of a day of lifecycle rules.
+    pub(crate) lifecycle_day: Duration,
 }
 
 impl Gateway {
     /// Applies a change.
     pub(crate) async fn commit(&self, change: Change) -> S3Result<Outcome> {
         self.store.commit(change).await.map_err(convert)
+    }
+
+    /// Applies a change whose answer is an object.
+    pub(crate) async fn commit_object(&self, change: Change) -> S3Result<object::ObjectInfo> {
+        match self.commit(change).await? {
+            Outcome::Object(info) => Ok(info),
+            _ => Err(unexpected_outcome()),
+        }
     }
 
     /// Reads from the store, on a thread that may block.
@@ -35,6 +56,23 @@ impl Gateway {
     ) -> S3Result<T> {
         let store = self.store.clone();
         blocking(move || work(&*store)).await?.map_err(convert)
+    }
+
+    /// Returns the settings of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`.
+    pub(crate) async fn settings(&self, bucket: &str) -> S3Result<Arc<BucketSettings>> {
+        // The epoch is read first: settings that change meanwhile are read again.
+        let epoch = self.store.settings_epoch();
+        if let Some(settings) = self.settings.get(bucket, epoch) {
+            return Ok(settings);
+        }
+        let name = bucket.to_owned();
+        let info = self.read(move |store| store.bucket(&name)).await?;
+        let settings = Arc::new(BucketSettings::new(info));
+        self.settings.put(epoch, &settings);
+        Ok(settings)
     }
 }
 

@@ -1,24 +1,47 @@
 //! The S3 protocol over an object store.
 //!
 //! Owns the operations, the checks of requests, and the HTTP server. Always true: a request is
-//! executed only with a valid signature of version 4 that covers all of its `x-amz-` headers;
+//! executed only with a valid signature of version 4 that covers all of its `x-amz-` headers, or
+//! without one if the bucket allows that;
 //! bodies use bounded memory. Must not know: pools, how objects are stored.
 
+mod access;
+mod acl;
 mod attributes;
 mod buckets;
+mod checksums;
 mod chunk_limit;
+mod config;
 mod copies;
+mod cors;
+mod delete;
+mod encryption;
 mod errors;
+mod forms;
+mod front;
 mod gateway;
+mod get;
+mod lifecycle;
 mod listings;
+mod locks;
 mod multipart;
-mod objects;
+mod object_attributes;
 mod operations;
+mod patterns;
+mod policy;
+mod policy_conditions;
+mod put;
 mod receive;
+mod request_body;
 mod request_check;
+mod sealed;
 mod send;
 mod server;
+mod settings;
 mod tagging;
+mod times;
+mod uploads;
 
 pub use gateway::KeyStore;
 pub use server::{S3Options, S3Server};
+pub use settings::DEFAULT_USER;

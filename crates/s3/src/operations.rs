@@ -5,187 +5,91 @@ use s3s::{S3, S3Request, S3Response, S3Result};
 
 use crate::gateway::Gateway;
 
-#[async_trait::async_trait]
-impl S3 for Gateway {
-    async fn list_buckets(
-        &self,
-        _: S3Request<dto::ListBucketsInput>,
-    ) -> S3Result<S3Response<dto::ListBucketsOutput>> {
-        Gateway::list_buckets(self).await
-    }
+/// Connects operations of the protocol with the methods that execute them.
+macro_rules! operations {
+    ($($operation:ident => $method:ident: $input:ident -> $output:ident;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for Gateway {
+            $(
+                async fn $operation(
+                    &self,
+                    request: S3Request<dto::$input>,
+                ) -> S3Result<S3Response<dto::$output>> {
+                    Gateway::$method(self, request).await
+                }
+            )*
+        }
+    };
+}
 
-    async fn create_bucket(
-        &self,
-        request: S3Request<dto::CreateBucketInput>,
-    ) -> S3Result<S3Response<dto::CreateBucketOutput>> {
-        Gateway::create_bucket(self, request).await
-    }
-
-    async fn delete_bucket(
-        &self,
-        request: S3Request<dto::DeleteBucketInput>,
-    ) -> S3Result<S3Response<dto::DeleteBucketOutput>> {
-        Gateway::delete_bucket(self, request).await
-    }
-
-    async fn head_bucket(
-        &self,
-        request: S3Request<dto::HeadBucketInput>,
-    ) -> S3Result<S3Response<dto::HeadBucketOutput>> {
-        Gateway::head_bucket(self, request).await
-    }
-
-    async fn get_bucket_location(
-        &self,
-        request: S3Request<dto::GetBucketLocationInput>,
-    ) -> S3Result<S3Response<dto::GetBucketLocationOutput>> {
-        Gateway::bucket_location(self, request).await
-    }
-
-    async fn get_bucket_versioning(
-        &self,
-        request: S3Request<dto::GetBucketVersioningInput>,
-    ) -> S3Result<S3Response<dto::GetBucketVersioningOutput>> {
-        Gateway::bucket_versioning(self, request).await
-    }
-
-    async fn put_bucket_versioning(
-        &self,
-        request: S3Request<dto::PutBucketVersioningInput>,
-    ) -> S3Result<S3Response<dto::PutBucketVersioningOutput>> {
-        Gateway::set_bucket_versioning(self, request).await
-    }
-
-    async fn put_object(
-        &self,
-        request: S3Request<dto::PutObjectInput>,
-    ) -> S3Result<S3Response<dto::PutObjectOutput>> {
-        Gateway::put(self, request).await
-    }
-
-    async fn get_object(
-        &self,
-        request: S3Request<dto::GetObjectInput>,
-    ) -> S3Result<S3Response<dto::GetObjectOutput>> {
-        Gateway::get(self, request).await
-    }
-
-    async fn head_object(
-        &self,
-        request: S3Request<dto::HeadObjectInput>,
-    ) -> S3Result<S3Response<dto::HeadObjectOutput>> {
-        Gateway::head(self, request).await
-    }
-
-    async fn delete_object(
-        &self,
-        request: S3Request<dto::DeleteObjectInput>,
-    ) -> S3Result<S3Response<dto::DeleteObjectOutput>> {
-        Gateway::delete(self, request).await
-    }
-
-    async fn delete_objects(
-        &self,
-        request: S3Request<dto::DeleteObjectsInput>,
-    ) -> S3Result<S3Response<dto::DeleteObjectsOutput>> {
-        Gateway::delete_many(self, request).await
-    }
-
-    async fn copy_object(
-        &self,
-        request: S3Request<dto::CopyObjectInput>,
-    ) -> S3Result<S3Response<dto::CopyObjectOutput>> {
-        Gateway::copy(self, request).await
-    }
-
-    async fn list_objects(
-        &self,
-        request: S3Request<dto::ListObjectsInput>,
-    ) -> S3Result<S3Response<dto::ListObjectsOutput>> {
-        Gateway::list_v1(self, request).await
-    }
-
-    async fn list_objects_v2(
-        &self,
-        request: S3Request<dto::ListObjectsV2Input>,
-    ) -> S3Result<S3Response<dto::ListObjectsV2Output>> {
-        Gateway::list_v2(self, request).await
-    }
-
-    async fn list_object_versions(
-        &self,
-        request: S3Request<dto::ListObjectVersionsInput>,
-    ) -> S3Result<S3Response<dto::ListObjectVersionsOutput>> {
-        Gateway::list_versions(self, request).await
-    }
-
-    async fn create_multipart_upload(
-        &self,
-        request: S3Request<dto::CreateMultipartUploadInput>,
-    ) -> S3Result<S3Response<dto::CreateMultipartUploadOutput>> {
-        Gateway::create_upload(self, request).await
-    }
-
-    async fn upload_part(
-        &self,
-        request: S3Request<dto::UploadPartInput>,
-    ) -> S3Result<S3Response<dto::UploadPartOutput>> {
-        Gateway::put_part(self, request).await
-    }
-
-    async fn upload_part_copy(
-        &self,
-        request: S3Request<dto::UploadPartCopyInput>,
-    ) -> S3Result<S3Response<dto::UploadPartCopyOutput>> {
-        Gateway::copy_part(self, request).await
-    }
-
-    async fn complete_multipart_upload(
-        &self,
-        request: S3Request<dto::CompleteMultipartUploadInput>,
-    ) -> S3Result<S3Response<dto::CompleteMultipartUploadOutput>> {
-        Gateway::complete_upload(self, request).await
-    }
-
-    async fn abort_multipart_upload(
-        &self,
-        request: S3Request<dto::AbortMultipartUploadInput>,
-    ) -> S3Result<S3Response<dto::AbortMultipartUploadOutput>> {
-        Gateway::abort_upload(self, request).await
-    }
-
-    async fn list_parts(
-        &self,
-        request: S3Request<dto::ListPartsInput>,
-    ) -> S3Result<S3Response<dto::ListPartsOutput>> {
-        Gateway::list_parts(self, request).await
-    }
-
-    async fn list_multipart_uploads(
-        &self,
-        request: S3Request<dto::ListMultipartUploadsInput>,
-    ) -> S3Result<S3Response<dto::ListMultipartUploadsOutput>> {
-        Gateway::list_uploads(self, request).await
-    }
-
-    async fn get_object_tagging(
-        &self,
-        request: S3Request<dto::GetObjectTaggingInput>,
-    ) -> S3Result<S3Response<dto::GetObjectTaggingOutput>> {
-        Gateway::tags(self, request).await
-    }
-
-    async fn put_object_tagging(
-        &self,
-        request: S3Request<dto::PutObjectTaggingInput>,
-    ) -> S3Result<S3Response<dto::PutObjectTaggingOutput>> {
-        Gateway::set_tags(self, request).await
-    }
-
-    async fn delete_object_tagging(
-        &self,
-        request: S3Request<dto::DeleteObjectTaggingInput>,
-    ) -> S3Result<S3Response<dto::DeleteObjectTaggingOutput>> {
-        Gateway::delete_tags(self, request).await
-    }
+operations! {
+    list_buckets => list_buckets: ListBucketsInput -> ListBucketsOutput;
+    create_bucket => create_bucket: CreateBucketInput -> CreateBucketOutput;
+    delete_bucket => delete_bucket: DeleteBucketInput -> DeleteBucketOutput;
+    head_bucket => head_bucket: HeadBucketInput -> HeadBucketOutput;
+    get_bucket_location => bucket_location: GetBucketLocationInput -> GetBucketLocationOutput;
+    get_bucket_versioning => bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput;
+    put_bucket_versioning => set_bucket_versioning: PutBucketVersioningInput -> PutBucketVersioningOutput;
+    get_bucket_acl => bucket_acl: GetBucketAclInput -> GetBucketAclOutput;
+    put_bucket_acl => set_bucket_acl: PutBucketAclInput -> PutBucketAclOutput;
+    get_bucket_policy => policy: GetBucketPolicyInput -> GetBucketPolicyOutput;
+    put_bucket_policy => set_policy: PutBucketPolicyInput -> PutBucketPolicyOutput;
+    delete_bucket_policy => delete_policy: DeleteBucketPolicyInput -> DeleteBucketPolicyOutput;
+    get_bucket_policy_status => policy_status: GetBucketPolicyStatusInput -> GetBucketPolicyStatusOutput;
+    get_public_access_block => public_access: GetPublicAccessBlockInput -> GetPublicAccessBlockOutput;
+    put_public_access_block => set_public_access: PutPublicAccessBlockInput -> PutPublicAccessBlockOutput;
+    delete_public_access_block => delete_public_access:
+        DeletePublicAccessBlockInput -> DeletePublicAccessBlockOutput;
+    get_bucket_cors => cors: GetBucketCorsInput -> GetBucketCorsOutput;
+    put_bucket_cors => set_cors: PutBucketCorsInput -> PutBucketCorsOutput;
+    delete_bucket_cors => delete_cors: DeleteBucketCorsInput -> DeleteBucketCorsOutput;
+    get_bucket_lifecycle_configuration => lifecycle:
+        GetBucketLifecycleConfigurationInput -> GetBucketLifecycleConfigurationOutput;
+    put_bucket_lifecycle_configuration => set_lifecycle:
+        PutBucketLifecycleConfigurationInput -> PutBucketLifecycleConfigurationOutput;
+    delete_bucket_lifecycle => delete_lifecycle: DeleteBucketLifecycleInput -> DeleteBucketLifecycleOutput;
+    get_bucket_encryption => encryption: GetBucketEncryptionInput -> GetBucketEncryptionOutput;
+    put_bucket_encryption => set_encryption: PutBucketEncryptionInput -> PutBucketEncryptionOutput;
+    delete_bucket_encryption => delete_encryption: DeleteBucketEncryptionInput -> DeleteBucketEncryptionOutput;
+    get_bucket_ownership_controls => ownership:
+        GetBucketOwnershipControlsInput -> GetBucketOwnershipControlsOutput;
+    put_bucket_ownership_controls => set_ownership:
+        PutBucketOwnershipControlsInput -> PutBucketOwnershipControlsOutput;
+    delete_bucket_ownership_controls => delete_ownership:
+        DeleteBucketOwnershipControlsInput -> DeleteBucketOwnershipControlsOutput;
+    get_bucket_tagging => bucket_tags: GetBucketTaggingInput -> GetBucketTaggingOutput;
+    put_bucket_tagging => set_bucket_tags: PutBucketTaggingInput -> PutBucketTaggingOutput;
+    delete_bucket_tagging => delete_bucket_tags: DeleteBucketTaggingInput -> DeleteBucketTaggingOutput;
+    get_bucket_request_payment => request_payment: GetBucketRequestPaymentInput -> GetBucketRequestPaymentOutput;
+    get_object_lock_configuration => lock_configuration:
+        GetObjectLockConfigurationInput -> GetObjectLockConfigurationOutput;
+    put_object_lock_configuration => set_lock_configuration:
+        PutObjectLockConfigurationInput -> PutObjectLockConfigurationOutput;
+    get_object_retention => retention: GetObjectRetentionInput -> GetObjectRetentionOutput;
+    put_object_retention => set_retention: PutObjectRetentionInput -> PutObjectRetentionOutput;
+    get_object_legal_hold => legal_hold: GetObjectLegalHoldInput -> GetObjectLegalHoldOutput;
+    put_object_legal_hold => set_legal_hold: PutObjectLegalHoldInput -> PutObjectLegalHoldOutput;
+    put_object => put: PutObjectInput -> PutObjectOutput;
+    get_object => get: GetObjectInput -> GetObjectOutput;
+    head_object => head: HeadObjectInput -> HeadObjectOutput;
+    get_object_attributes => object_attributes: GetObjectAttributesInput -> GetObjectAttributesOutput;
+    get_object_acl => object_acl: GetObjectAclInput -> GetObjectAclOutput;
+    put_object_acl => set_object_acl: PutObjectAclInput -> PutObjectAclOutput;
+    delete_object => delete: DeleteObjectInput -> DeleteObjectOutput;
+    delete_objects => delete_many: DeleteObjectsInput -> DeleteObjectsOutput;
+    copy_object => copy: CopyObjectInput -> CopyObjectOutput;
+    list_objects => list_v1: ListObjectsInput -> ListObjectsOutput;
+    list_objects_v2 => list_v2: ListObjectsV2Input -> ListObjectsV2Output;
+    list_object_versions => list_versions: ListObjectVersionsInput -> ListObjectVersionsOutput;
+    create_multipart_upload => create_upload: CreateMultipartUploadInput -> CreateMultipartUploadOutput;
+    upload_part => put_part: UploadPartInput -> UploadPartOutput;
+    upload_part_copy => copy_part: UploadPartCopyInput -> UploadPartCopyOutput;
+    complete_multipart_upload => complete_upload:
+        CompleteMultipartUploadInput -> CompleteMultipartUploadOutput;
+    abort_multipart_upload => abort_upload: AbortMultipartUploadInput -> AbortMultipartUploadOutput;
+    list_parts => list_parts: ListPartsInput -> ListPartsOutput;
+    list_multipart_uploads => list_uploads: ListMultipartUploadsInput -> ListMultipartUploadsOutput;
+    get_object_tagging => tags: GetObjectTaggingInput -> GetObjectTaggingOutput;
+    put_object_tagging => set_tags: PutObjectTaggingInput -> PutObjectTaggingOutput;
+    delete_object_tagging => delete_tags: DeleteObjectTaggingInput -> DeleteObjectTaggingOutput;
 }

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::StreamExt;
-use object::Body;
+use object::{Body, BodyWriter, ObjectError, ObjectStore};
 use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::crypto::{Checksum, Md5};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
 
 use crate::attributes::{Attributes, CHECKSUM};
-use crate::errors::convert;
+use crate::checksums::{ALGORITHMS, Checksums, hasher};
+use crate::encryption::Encryption;
+use crate::errors::{convert, custom};
 use crate::gateway::{Gateway, blocking};
+use crate::sealed::Sealer;
 
 /// The bytes of a piece. Smaller bodies stay in memory.
 const PIECE: usize = 1 << 20;
@@ -24,17 +27,12 @@ const BODY_MAX: u64 = 5 << 30;
 /// A client that sends nothing for this time is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The algorithms by the names of their headers.
-pub(crate) const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
-
-/// Checksums that a client sent, in base64, by algorithm.
-pub(crate) type SentChecksums = [Option<String>; 5];
-
 /// The claims of a request about its body.
+#[derive(Default)]
 pub(crate) struct BodyClaims {
     pub(crate) length: Option<i64>,
     pub(crate) md5: Option<String>,
-    pub(crate) checksums: SentChecksums,
+    pub(crate) checksums: Checksums,
     /// The algorithm of the checksum to compute, in any case.
     pub(crate) algorithm: Option<String>,
     /// The names of trailing headers, as the request announces them.
@@ -42,10 +40,19 @@ pub(crate) struct BodyClaims {
     pub(crate) trailers: Option<TrailingHeaders>,
 }
 
+/// The form in which a body is stored.
+#[derive(Clone, Default)]
+pub(crate) struct BodyForm {
+    pub(crate) encryption: Option<Encryption>,
+    /// Leaves the MD5 out: the ETag is a random number.
+    pub(crate) has_fast_etag: bool,
+}
+
 /// A received body.
 pub(crate) struct ReceivedBody {
     pub(crate) body: Body,
-    /// The MD5 in hexadecimal digits.
+    /// The length before encryption.
+    pub(crate) size: u64,
     pub(crate) etag: String,
     /// The checksums as attributes.
     pub(crate) checksums: Attributes,
@@ -60,14 +67,15 @@ impl Gateway {
         &self,
         stream: Option<StreamingBlob>,
         claims: BodyClaims,
+        form: BodyForm,
     ) -> S3Result<ReceivedBody> {
-        let mut digests = Digests::new(&claims);
+        check_claims(&claims)?;
         let length = claims.length.map(|length| u64::try_from(length).unwrap_or(0));
         if length.is_some_and(|length| length > BODY_MAX) {
             return Err(s3_error!(EntityTooLarge, "the body is larger than {BODY_MAX} bytes"));
         }
+        let mut sink = BodySink::new(self.store.clone(), &claims, &form, length.unwrap_or(0))?;
         let mut piece = BytesMut::new();
-        let mut writer = None;
         let mut received = 0;
         let mut stream = stream;
         while let Some(source) = &mut stream {
@@ -82,43 +90,105 @@ impl Gateway {
             piece.extend_from_slice(&bytes);
             while piece.len() > PIECE {
                 let full = piece.split_to(PIECE).freeze();
-                let mut open = match writer.take() {
-                    Some(open) => open,
-                    None => self.store.body_writer(length.unwrap_or(0)),
-                };
-                let mut hashing = digests;
-                let (open, hashing) = blocking(move || {
-                    hashing.update(&full);
-                    open.write(&full).map(|()| (open, hashing))
-                })
-                .await?
-                .map_err(convert)?;
-                (writer, digests) = (Some(open), hashing);
+                sink = blocking(move || sink.push(&full).map(|()| sink)).await?.map_err(convert)?;
             }
         }
         if length.is_some_and(|length| length != received) {
             return Err(s3_error!(IncompleteBody, "the body has {received} bytes, not those of its header"));
         }
         let rest = piece.freeze();
-        let body = match writer {
-            None => {
-                digests.update(&rest);
-                Body::Bytes(rest.to_vec())
+        let finished = if sink.writer.is_none() && sink.sealer.is_none() {
+            sink.finish(&rest)
+        } else {
+            blocking(move || sink.finish(&rest)).await?
+        };
+        let (body, digests) = finished.map_err(convert)?;
+        let (etag, checksums) = digests.verify(claims)?;
+        Ok(ReceivedBody { body, size: received, etag, checksums })
+    }
+}
+
+/// Checks the form of the claims before the body is received.
+fn check_claims(claims: &BodyClaims) -> S3Result<()> {
+    if let Some(md5) = &claims.md5 {
+        let decoded = base64_simd::STANDARD.decode_to_vec(md5);
+        if decoded.is_ok_and(|bytes| bytes.len() == 16) {
+            return Ok(());
+        }
+        return Err(s3_error!(InvalidDigest, "Content-MD5 is not the base64 of 16 bytes"));
+    }
+    for (name, claimed) in ALGORITHMS.iter().zip(&claims.checksums) {
+        let bytes = [4, 4, 8, 20, 32];
+        let index = ALGORITHMS.iter().position(|other| other == name).unwrap_or(0);
+        if let Some(claimed) = claimed {
+            let decoded = base64_simd::STANDARD.decode_to_vec(claimed);
+            if !decoded.is_ok_and(|decoded| Some(&decoded.len()) == bytes.get(index)) {
+                return Err(s3_error!(InvalidRequest, "Value for x-amz-checksum-{name} header is invalid."));
             }
-            Some(mut writer) => {
-                let mut hashing = digests;
-                let (body, hashing) = blocking(move || {
-                    hashing.update(&rest);
-                    writer.write(&rest)?;
-                    Ok((writer.finish()?, hashing))
-                })
-                .await?
-                .map_err(convert)?;
-                digests = hashing;
-                body
+        }
+    }
+    Ok(())
+}
+
+/// The destination of a body: digests, encryption, and the store.
+struct BodySink {
+    store: std::sync::Arc<dyn ObjectStore>,
+    digests: Digests,
+    sealer: Option<Sealer>,
+    writer: Option<Box<dyn BodyWriter>>,
+    expected: u64,
+}
+
+impl BodySink {
+    fn new(
+        store: std::sync::Arc<dyn ObjectStore>,
+        claims: &BodyClaims,
+        form: &BodyForm,
+        expected: u64,
+    ) -> S3Result<Self> {
+        let sealer = form.encryption.as_ref().map(|encryption| Sealer::new(&encryption.root)).transpose();
+        let digests = Digests::new(claims, form.has_fast_etag);
+        Ok(Self { store, digests, sealer: sealer.map_err(convert)?, writer: None, expected })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+        let (store, expected) = (&self.store, self.expected);
+        self.writer.get_or_insert_with(|| store.body_writer(expected)).write(bytes)
+    }
+
+    /// Takes a piece of the body.
+    fn push(&mut self, piece: &[u8]) -> Result<(), ObjectError> {
+        self.digests.update(piece);
+        let Some(sealer) = &mut self.sealer else { return self.write(piece) };
+        sealer.push(piece)?;
+        if sealer.sealed.len() > PIECE {
+            let rest = sealer.sealed.split_off(PIECE);
+            let full = std::mem::replace(&mut sealer.sealed, rest);
+            self.write(&full)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the last piece of the body.
+    fn finish(mut self, piece: &[u8]) -> Result<(Body, Digests), ObjectError> {
+        self.digests.update(piece);
+        let sealed = match &mut self.sealer {
+            None => None,
+            Some(sealer) => {
+                sealer.push(piece)?;
+                sealer.finish()?;
+                Some(std::mem::take(&mut sealer.sealed))
             }
         };
-        digests.verify(claims, body)
+        let rest = sealed.unwrap_or_else(|| piece.to_vec());
+        let body = match self.writer.take() {
+            None => Body::Bytes(rest),
+            Some(mut writer) => {
+                writer.write(&rest)?;
+                writer.finish()?
+            }
+        };
+        Ok((body, self.digests))
     }
 }
 
@@ -132,53 +202,52 @@ fn body_error(error: &(dyn std::error::Error + 'static)) -> s3s::S3Error {
         return s3_error!(InvalidRequest, "{text}");
     }
     if text.to_ascii_lowercase().contains("checksum") {
-        return s3_error!(BadDigest, "the body does not match x-amz-content-sha256");
+        let message = "the body does not match x-amz-content-sha256";
+        return custom("XAmzContentSHA256Mismatch", hyper::StatusCode::BAD_REQUEST, message);
     }
     s3_error!(IncompleteBody, "the body ended early or is malformed: {text}")
 }
 
 /// The digests of a body.
 struct Digests {
-    md5: Md5,
+    md5: Option<Md5>,
     others: ChecksumHasher,
 }
 
 impl Digests {
-    fn new(claims: &BodyClaims) -> Self {
+    fn new(claims: &BodyClaims, has_fast_etag: bool) -> Self {
         let announced = claims.announced.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let wanted = |index: usize| {
-            let name = ALGORITHMS.get(index).copied().unwrap_or_default();
+        let wanted = |name: &str| {
+            let index = ALGORITHMS.iter().position(|other| *other == name).unwrap_or(0);
             claims.checksums.get(index).is_some_and(Option::is_some)
                 || claims.algorithm.as_deref().is_some_and(|wanted| wanted.eq_ignore_ascii_case(name))
                 || announced.split(',').any(|header| header.trim() == format!("x-amz-checksum-{name}"))
         };
-        let others = ChecksumHasher {
-            crc32: wanted(0).then(Crc32::new),
-            crc32c: wanted(1).then(Crc32c::new),
-            crc64nvme: wanted(2).then(Crc64Nvme::new),
-            sha1: wanted(3).then(Sha1::new),
-            sha256: wanted(4).then(Sha256::new),
-        };
-        Self { md5: Md5::new(), others }
+        let leaves_md5_out = has_fast_etag && claims.md5.is_none();
+        Self { md5: (!leaves_md5_out).then(Md5::new), others: hasher(wanted) }
     }
 
     fn update(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
         self.others.update(bytes);
     }
 
-    fn verify(self, claims: BodyClaims, body: Body) -> S3Result<ReceivedBody> {
-        let md5 = self.md5.finalize();
-        if let Some(claimed) = &claims.md5 {
-            let decoded = base64_simd::STANDARD.decode_to_vec(claimed);
-            let decoded = decoded.map_err(|_| s3_error!(InvalidDigest, "Content-MD5 is not base64"))?;
-            if decoded.len() != 16 {
-                return Err(s3_error!(InvalidDigest, "Content-MD5 has {} bytes", decoded.len()));
+    /// Compares the digests with the claims. Returns the ETag and the checksums.
+    fn verify(self, claims: BodyClaims) -> S3Result<(String, Attributes)> {
+        let etag = match self.md5 {
+            Some(md5) => {
+                let md5 = md5.finalize();
+                if let Some(claimed) = &claims.md5
+                    && *claimed != base64_simd::STANDARD.encode_to_string(md5)
+                {
+                    return Err(s3_error!(BadDigest, "the body does not match Content-MD5"));
+                }
+                hex(md5.as_slice())
             }
-            if decoded != md5.as_slice() {
-                return Err(s3_error!(BadDigest, "the body does not match Content-MD5"));
-            }
-        }
+            None => random_etag()?,
+        };
         let found = self.others.finalize();
         let found = [
             found.checksum_crc32,
@@ -200,13 +269,22 @@ impl Digests {
             }
             checksums.insert(format!("{CHECKSUM}{name}"), found);
         }
-        Ok(ReceivedBody { body, etag: hex(md5.as_slice()), checksums })
+        Ok((etag, checksums))
     }
+}
+
+/// An ETag that is no MD5. Clients recognise it by the hyphen, as that of an upload of parts.
+fn random_etag() -> S3Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| s3_error!(InternalError, "no random numbers"))?;
+    Ok(format!("{}-1", hex(&bytes)))
 }
 
 /// Bytes in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| DIGITS.get(usize::from(value)).map_or('0', |digit| char::from(*digit));
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The MD5 of bytes in hexadecimal digits.

@@ -4,7 +4,7 @@
 //! signature covers all of its `x-amz-` headers. Without that, the holder of a presigned URL could
 //! add a header, and turn an upload into a copy of another object.
 
-use hyper::{Method, Request};
+use hyper::Request;
 use s3s::{S3Error, s3_error};
 
 /// The largest validity of a presigned URL in seconds, as in S3.
@@ -28,11 +28,6 @@ pub(crate) fn check_request<B>(request: &Request<B>, region: &str) -> Result<(),
         || parameter("AWSAccessKeyId").is_some();
     if is_version_2 {
         return Err(s3_error!(InvalidRequest, "signatures of version 2 are refused: use AWS4-HMAC-SHA256"));
-    }
-    let is_form = header("content-type")
-        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"));
-    if request.method() == Method::POST && is_form {
-        return Err(s3_error!(NotImplemented, "PostObject, the upload by an HTML form, is not implemented"));
     }
     if authorization.is_some() && parameter("X-Amz-Signature").is_some() {
         return Err(s3_error!(InvalidRequest, "the request has two signatures: in a header and in the URL"));
@@ -95,7 +90,7 @@ fn check_signed_headers<B>(request: &Request<B>, signed: &str) -> Result<(), S3E
 }
 
 /// The parameters of a query, decoded.
-fn parse_query(query: &str) -> Vec<(String, String)> {
+pub(crate) fn parse_query(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {
@@ -105,8 +100,13 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Decodes the percent encoding.
+/// Decodes the percent encoding of a query, in which a plus stands for a space.
 pub(crate) fn decode(text: &str) -> String {
+    decode_path(&text.replace('+', " "))
+}
+
+/// Decodes the percent encoding.
+pub(crate) fn decode_path(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -118,7 +118,7 @@ pub(crate) fn decode(text: &str) -> String {
                 at += 3;
             }
             None => {
-                decoded.push(if *byte == b'+' { b' ' } else { *byte });
+                decoded.push(*byte);
                 at += 1;
             }
         }

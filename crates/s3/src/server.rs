@@ -7,19 +7,18 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use object::ObjectStore;
-use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::S3ServiceBuilder;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::chunk_limit::ChunkLimit;
+use crate::encryption::ServiceKeys;
+use crate::front::{BucketHost, FrontService};
 use crate::gateway::{Gateway, KeyAuth, KeyStore};
-use crate::request_check::check_request;
 
 /// The largest number of connections. Others wait in the queue of the socket.
 const CONNECTIONS_MAX: usize = 4096;
@@ -29,21 +28,49 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// The time that requests have to finish when the server is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Uploads by HTML forms at the same time, and the largest file and fields of one in bytes: they
+/// are held in memory.
+const FORMS_MAX: usize = 8;
+const FORM_FILE_MAX: u64 = 64 << 20;
+const FORM_FIELDS_MAX: usize = 1 << 20;
+/// The largest document of a request in bytes.
+const XML_MAX: usize = 4 << 20;
+/// The time between two applications of lifecycle rules.
+const LIFECYCLE_PERIOD_MIN: Duration = Duration::from_secs(1);
+const LIFECYCLE_PERIOD_MAX: Duration = Duration::from_secs(3600);
 /// Threads that may block, for reads and large bodies.
 const BLOCKING_THREADS: usize = 64;
 
 /// Settings of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct S3Options {
     /// The region that clients must use.
     pub region: String,
     /// The number of threads for connections.
     pub threads: usize,
+    /// The domain of addresses in which the bucket is the first label of the host.
+    pub domain: Option<String>,
+    /// The key that encrypts the data keys of SSE-S3 and SSE-KMS.
+    pub encryption_key: Option<[u8; 32]>,
+    /// The length of a day of lifecycle rules.
+    pub lifecycle_day: Duration,
+}
+
+impl std::fmt::Debug for S3Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("S3Options").field("region", &self.region).finish_non_exhaustive()
+    }
 }
 
 impl Default for S3Options {
     fn default() -> Self {
-        Self { region: "us-east-1".to_owned(), threads: 2 }
+        Self {
+            region: "us-east-1".to_owned(),
+            threads: 2,
+            domain: None,
+            encryption_key: None,
+            lifecycle_day: Duration::from_secs(24 * 3600),
+        }
     }
 }
 
@@ -74,13 +101,32 @@ impl S3Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let region: Arc<str> = options.region.as_str().into();
-        let mut builder = S3ServiceBuilder::new(Gateway { store, region: region.clone() });
+        let gateway = Gateway {
+            store,
+            keys: keys.clone(),
+            service_keys: ServiceKeys { root: options.encryption_key },
+            region: region.clone(),
+            settings: Arc::default(),
+            lifecycle_day: options.lifecycle_day,
+        };
+        let mut builder = S3ServiceBuilder::new(gateway.clone());
         builder.set_auth(KeyAuth(keys));
-        let front = FrontService { service: builder.build(), region };
+        builder.set_access(gateway.clone());
+        builder.set_host(BucketHost { domain: options.domain.clone() });
+        let mut config = S3Config::default();
+        config.post_object_max_file_size = FORM_FILE_MAX;
+        config.form_max_fields_size = FORM_FIELDS_MAX;
+        config.xml_max_body_size = XML_MAX;
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        let forms = Arc::new(Semaphore::new(FORMS_MAX));
+        let domain = options.domain.as_deref().map(Arc::from);
+        let front =
+            FrontService { service: builder.build(), gateway: gateway.clone(), region, domain, forms };
         let (stop, stopped) = watch::channel(false);
         let guard = runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
         drop(guard);
+        runtime.spawn(apply_lifecycle(gateway, stopped.clone()));
         runtime.spawn(accept(listener, front, stopped));
         Ok(Self { address, stop, runtime: Some(runtime) })
     }
@@ -120,8 +166,8 @@ async fn accept(listener: tokio::net::TcpListener, front: FrontService, mut stop
             accepted = listener.accept() => accepted,
             () = wait_for_stop(&mut stopped) => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -132,7 +178,7 @@ async fn accept(listener: tokio::net::TcpListener, front: FrontService, mut stop
         let _ = stream.set_nodelay(true);
         let (front, stopped) = (front.clone(), stopped.clone());
         tokio::spawn(async move {
-            serve_connection(stream, front, stopped).await;
+            serve_connection(stream, peer, front, stopped).await;
             drop(permit);
         });
     }
@@ -140,12 +186,13 @@ async fn accept(listener: tokio::net::TcpListener, front: FrontService, mut stop
 
 async fn serve_connection(
     stream: tokio::net::TcpStream,
+    peer: SocketAddr,
     front: FrontService,
     mut stopped: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request| {
         let front = front.clone();
-        async move { front.call(request).await }
+        async move { front.call(request, peer).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -162,6 +209,25 @@ async fn serve_connection(
     }
 }
 
+/// Applies lifecycle rules from time to time until the server stops.
+async fn apply_lifecycle(gateway: Gateway, mut stopped: watch::Receiver<bool>) {
+    let day = gateway.lifecycle_day;
+    let period = (day / 10).clamp(LIFECYCLE_PERIOD_MIN, LIFECYCLE_PERIOD_MAX);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(period) => {}
+            () = wait_for_stop(&mut stopped) => return,
+        }
+        let store = gateway.store.clone();
+        match tokio::task::spawn_blocking(move || crate::lifecycle::apply(&store, day)).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(deleted)) => tracing::info!(deleted, "lifecycle rules were applied"),
+            Ok(Err(error)) => tracing::warn!(%error, "lifecycle rules could not be applied"),
+            Err(error) => tracing::error!(%error, "lifecycle rules could not be applied"),
+        }
+    }
+}
+
 async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
     // An error means that the server is gone.
     let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -170,30 +236,5 @@ async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
 fn log_end(result: hyper::Result<()>) {
     if let Err(error) = result {
         tracing::debug!(%error, "an S3 connection ended with an error");
-    }
-}
-
-/// Checks requests and passes them on to the protocol library.
-#[derive(Clone)]
-struct FrontService {
-    service: S3Service,
-    region: Arc<str>,
-}
-
-impl FrontService {
-    async fn call(&self, request: Request<Incoming>) -> Result<Response<s3s::Body>, s3s::HttpError> {
-        if let Err(error) = check_request(&request, &self.region) {
-            return error.to_http_response().map_err(|error| s3s::HttpError::new(Box::new(error)));
-        }
-        let is_signed_stream = request
-            .headers()
-            .get("x-amz-content-sha256")
-            .is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD"));
-        let request = request.map(s3s::Body::from);
-        let request = match is_signed_stream {
-            true => request.map(|body| s3s::Body::http_body(ChunkLimit::new(body))),
-            false => request,
-        };
-        self.service.call(request).await
     }
 }

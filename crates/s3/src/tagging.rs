@@ -4,7 +4,8 @@ use object::{Change, ObjectInfo, ObjectRef, Outcome};
 use s3s::dto;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::attributes::{TAGS, get, version};
+use crate::access::scope;
+use crate::attributes::{Attributes, TAGS, get, version};
 use crate::errors::unexpected_outcome;
 use crate::gateway::Gateway;
 use crate::request_check::decode;
@@ -20,40 +21,36 @@ impl Gateway {
         &self,
         request: S3Request<dto::GetObjectTaggingInput>,
     ) -> S3Result<S3Response<dto::GetObjectTaggingOutput>> {
+        let versioning = scope(&request.extensions).bucket()?.info.versioning;
         let input = request.input;
         let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
         let info = self.read(move |store| store.object(&object)).await?;
-        let tags = parse(&get(&info, TAGS).unwrap_or_default());
-        let tag_set = tags.into_iter().map(|(key, value)| dto::Tag { key: Some(key), value: Some(value) });
-        Ok(S3Response::new(dto::GetObjectTaggingOutput {
-            tag_set: tag_set.collect(),
-            version_id: version(&info),
-        }))
+        let tag_set = to_wire(tags_of(&info.attributes));
+        Ok(S3Response::new(dto::GetObjectTaggingOutput { tag_set, version_id: version(&info, versioning) }))
     }
 
     pub(crate) async fn set_tags(
         &self,
         request: S3Request<dto::PutObjectTaggingInput>,
     ) -> S3Result<S3Response<dto::PutObjectTaggingOutput>> {
+        let versioning = scope(&request.extensions).bucket()?.info.versioning;
         let input = request.input;
-        let tags = input.tagging.tag_set.into_iter();
-        let tags: Vec<_> =
-            tags.map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default())).collect();
-        check(&tags)?;
+        let tags = check_set(input.tagging.tag_set, TAGS_MAX)?;
         let value = (!tags.is_empty()).then(|| write(&tags));
         let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
         let info = self.set_tag_attribute(object, value).await?;
-        Ok(S3Response::new(dto::PutObjectTaggingOutput { version_id: version(&info) }))
+        Ok(S3Response::new(dto::PutObjectTaggingOutput { version_id: version(&info, versioning) }))
     }
 
     pub(crate) async fn delete_tags(
         &self,
         request: S3Request<dto::DeleteObjectTaggingInput>,
     ) -> S3Result<S3Response<dto::DeleteObjectTaggingOutput>> {
+        let versioning = scope(&request.extensions).bucket()?.info.versioning;
         let input = request.input;
         let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
         let info = self.set_tag_attribute(object, None).await?;
-        Ok(S3Response::new(dto::DeleteObjectTaggingOutput { version_id: version(&info) }))
+        Ok(S3Response::new(dto::DeleteObjectTaggingOutput { version_id: version(&info, versioning) }))
     }
 
     async fn set_tag_attribute(&self, object: ObjectRef, value: Option<String>) -> S3Result<ObjectInfo> {
@@ -72,7 +69,7 @@ impl Gateway {
 pub(crate) fn check_header(tags: Option<String>) -> S3Result<Option<String>> {
     let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
     let parsed = parse(&tags);
-    check(&parsed)?;
+    check(&parsed, TAGS_MAX)?;
     Ok(Some(write(&parsed)))
 }
 
@@ -82,9 +79,30 @@ pub(crate) fn count(info: &ObjectInfo) -> Option<i32> {
     i32::try_from(parse(&tags).len()).ok()
 }
 
-fn check(tags: &[(String, String)]) -> S3Result<()> {
-    if tags.len() > TAGS_MAX {
-        return Err(s3_error!(InvalidTag, "an object has at most {TAGS_MAX} tags"));
+/// The tags of an object.
+pub(crate) fn tags_of(attributes: &Attributes) -> Vec<(String, String)> {
+    attributes.get(TAGS).map(|tags| parse(tags)).unwrap_or_default()
+}
+
+/// Checks the tags of a document.
+///
+/// # Errors
+/// `InvalidTag`.
+pub(crate) fn check_set(tags: Vec<dto::Tag>, max: usize) -> S3Result<Vec<(String, String)>> {
+    let tags = tags.into_iter();
+    let tags: Vec<_> = tags.map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default())).collect();
+    check(&tags, max)?;
+    Ok(tags)
+}
+
+/// Tags for answers.
+pub(crate) fn to_wire(tags: Vec<(String, String)>) -> Vec<dto::Tag> {
+    tags.into_iter().map(|(key, value)| dto::Tag { key: Some(key), value: Some(value) }).collect()
+}
+
+fn check(tags: &[(String, String)], max: usize) -> S3Result<()> {
+    if tags.len() > max {
+        return Err(s3_error!(InvalidTag, "there are more than {max} tags"));
     }
     for (index, (key, value)) in tags.iter().enumerate() {
         if key.is_empty() || key.chars().count() > KEY_MAX || value.chars().count() > VALUE_MAX {
@@ -100,7 +118,8 @@ fn check(tags: &[(String, String)]) -> S3Result<()> {
     Ok(())
 }
 
-fn parse(tags: &str) -> Vec<(String, String)> {
+/// The tags in the form of a query.
+pub(crate) fn parse(tags: &str) -> Vec<(String, String)> {
     let pairs = tags.split('&').filter(|pair| !pair.is_empty());
     let decoded = pairs.map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -109,7 +128,8 @@ fn parse(tags: &str) -> Vec<(String, String)> {
     decoded.collect()
 }
 
-fn write(tags: &[(String, String)]) -> String {
+/// The form of a query of tags.
+pub(crate) fn write(tags: &[(String, String)]) -> String {
     let encode = |text: &str| {
         text.bytes()
             .map(|byte| match byte {

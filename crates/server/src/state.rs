@@ -60,6 +60,12 @@ pub(crate) struct S3Record {
     pub(crate) listen: String,
     /// Region that clients must use.
     pub(crate) region: String,
+    /// Domain of addresses in which the bucket is part of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) domain: Option<String>,
+    /// Length of a day of lifecycle rules in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lifecycle_day: Option<u64>,
 }
 
 /// The stamp of a pool state.

@@ -5,12 +5,12 @@ use crate::error::{ErrorKind, Result};
 use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
-    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeRebuild, ChangeScrub, CloneSnapshot,
-    ClosePool, CreateBucket, CreateExport, CreatePool, CreateSnapshot, CreateToken, CreateVolume,
-    CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, ExportImage,
-    IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation, OperationQuery, Pool,
-    QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff,
-    VolumeUsage,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
+    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSnapshot, CreateToken,
+    CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export,
+    ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation, OperationQuery,
+    Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service, StartS3, Token, Volume,
+    VolumeDiff, VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -237,6 +237,11 @@ impl Client {
         self.call(&paths::CREATE_BUCKET, &[pool], &(), request).await
     }
 
+    /// Changes the settings of a bucket.
+    pub async fn change_bucket(&self, name: &VolumeName, request: &ChangeBucket) -> Result<Bucket> {
+        self.call(&paths::CHANGE_BUCKET, &[&name.pool, &name.volume], &(), request).await
+    }
+
     /// Deletes an empty bucket.
     pub async fn delete_bucket(&self, name: &VolumeName) -> Result<()> {
         self.call(&paths::DELETE_BUCKET, &[&name.pool, &name.volume], &(), &()).await
@@ -248,8 +253,8 @@ impl Client {
     }
 
     /// Creates an access key.
-    pub async fn create_key(&self) -> Result<AccessKey> {
-        self.call(&paths::CREATE_KEY, &[], &(), &()).await
+    pub async fn create_key(&self, request: &CreateKey) -> Result<AccessKey> {
+        self.call(&paths::CREATE_KEY, &[], &(), request).await
     }
 
     /// Deletes an access key.

@@ -30,7 +30,9 @@ pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
-pub use objects::{AccessKey, Bucket, CreateBucket, S3Service, S3State, StartS3};
+pub use objects::{
+    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, EtagKind, S3Service, S3State, StartS3,
+};
 pub use operation::{Operation, OperationKind, OperationQuery, OperationState};
 pub use pool::{
     ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,

@@ -22,6 +22,8 @@ pub struct S3Service {
     pub listen: String,
     /// Region that clients must use.
     pub region: String,
+    /// Domain of addresses in which the bucket is part of the host.
+    pub domain: Option<String>,
     /// State of the service.
     pub state: S3State,
     /// Reason why it is not active.
@@ -36,6 +38,10 @@ pub struct StartS3 {
     pub listen: String,
     /// Region that clients must use; `us-east-1` if absent.
     pub region: Option<String>,
+    /// Domain of addresses in which the bucket is part of the host: `BUCKET.DOMAIN`.
+    pub domain: Option<String>,
+    /// Length of a day of lifecycle rules in seconds, for tests; 86,400 if absent.
+    pub lifecycle_day: Option<u64>,
 }
 
 /// A bucket.
@@ -51,8 +57,42 @@ pub struct Bucket {
     pub versions: u64,
     /// Size of all versions in bytes.
     pub bytes: u64,
+    /// Largest size of all versions in bytes.
+    pub quota: Option<u64>,
+    /// Computation of the ETags of new objects.
+    pub etag: EtagKind,
+    /// User that owns the bucket.
+    pub owner: String,
     /// Versioning: `off`, `enabled` or `suspended`.
     pub versioning: String,
+}
+
+/// Computation of ETags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EtagKind {
+    /// The MD5 of the body, as clients expect.
+    Md5,
+    /// A random number, which saves the MD5.
+    Fast,
+}
+
+/// Request to change a bucket. Absent fields stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeBucket {
+    /// Largest size of all versions in bytes; 0 removes the quota.
+    pub quota: Option<u64>,
+    /// Computation of the ETags of new objects.
+    pub etag: Option<EtagKind>,
+}
+
+/// Request to create an access key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateKey {
+    /// User of the key; the administrator of all buckets if absent.
+    pub user: Option<String>,
 }
 
 /// Request to create a bucket.
@@ -70,6 +110,8 @@ pub struct AccessKey {
     pub access_key: String,
     /// Time of its creation.
     pub created: u64,
+    /// User of the key.
+    pub user: String,
     /// Secret of the key; only in the answer to its creation.
     pub secret: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use api::VolumeName;
+use api::{Size, VolumeName};
 
 /// Serve objects of a pool over S3
 #[derive(Subcommand, Debug)]
@@ -24,6 +24,12 @@ Examples:
         /// Region that clients must use [default: us-east-1]
         #[arg(long, value_name = "REGION")]
         region: Option<String>,
+        /// Domain of addresses in which the bucket is part of the host, BUCKET.DOMAIN
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+        /// Length of a day of lifecycle rules in seconds, for tests [default: 86400]
+        #[arg(long, value_name = "SECONDS")]
+        lifecycle_day: Option<u64>,
     },
     /// Stop S3 on a pool. Its objects stay
     Stop {
@@ -54,6 +60,18 @@ pub(crate) enum BucketCommand {
         #[arg(value_name = "POOL/BUCKET")]
         name: VolumeName,
     },
+    /// Change the settings of a bucket
+    Set {
+        /// Name of the pool and of the bucket
+        #[arg(value_name = "POOL/BUCKET")]
+        name: VolumeName,
+        /// Largest size of all versions; 0 removes the quota
+        #[arg(long, value_name = "SIZE")]
+        quota: Option<Size>,
+        /// ETags of new objects: the MD5 of the body, or a random number, which saves the MD5
+        #[arg(long, value_name = "KIND", value_parser = ["md5", "fast"])]
+        etag: Option<String>,
+    },
     /// Delete an empty bucket
     Delete {
         /// Name of the pool and of the bucket
@@ -64,11 +82,17 @@ pub(crate) enum BucketCommand {
 
 /// Manage the access keys of S3 clients
 ///
-/// A key gives access to all buckets of all pools that this daemon serves.
+/// A key without a user gives access to all buckets of all pools that this daemon serves. A key of a
+/// user gives access to the buckets that the user has created, and to those whose policy or ACL
+/// permits it.
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// Create an access key. Its secret is shown only now
-    Create,
+    Create {
+        /// User of the key [default: the administrator of all buckets]
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+    },
     /// List the access keys
     List,
     /// Delete an access key. Requests with it fail from then on

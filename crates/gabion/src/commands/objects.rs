@@ -1,7 +1,7 @@
 //! `gabion s3`, `gabion bucket` and `gabion key`.
 
 use anyhow::Result;
-use api::types::{CreateBucket, StartS3};
+use api::types::{ChangeBucket, CreateBucket, CreateKey, EtagKind, StartS3};
 
 use super::CommandContext;
 use crate::cli::{BucketCommand, KeyCommand, S3Command};
@@ -14,8 +14,9 @@ use crate::output;
 /// The error of the command.
 pub(crate) async fn run(ctx: &CommandContext, command: S3Command) -> Result<ExitReason> {
     match command {
-        S3Command::Start { pool, listen, region } => {
-            let started = ctx.client.start_s3(&pool, &StartS3 { listen, region }).await?;
+        S3Command::Start { pool, listen, region, domain, lifecycle_day } => {
+            let request = StartS3 { listen, region, domain, lifecycle_day };
+            let started = ctx.client.start_s3(&pool, &request).await?;
             ctx.done(&started, |service| format!("http://{}", service.listen))?;
         }
         S3Command::Stop { pool } => {
@@ -49,6 +50,12 @@ pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> 
             let bucket = ctx.client.get_bucket(&name).await?;
             ctx.print(&bucket, output::bucket)?;
         }
+        BucketCommand::Set { name, quota, etag } => {
+            let etag = etag.map(|kind| if kind == "fast" { EtagKind::Fast } else { EtagKind::Md5 });
+            let request = ChangeBucket { quota: quota.map(|size| size.0), etag };
+            let changed = ctx.client.change_bucket(&name, &request).await?;
+            ctx.done(&changed, |_| format!("bucket {name} changed"))?;
+        }
         BucketCommand::Delete { name } => {
             ctx.client.delete_bucket(&name).await?;
             ctx.done(&None::<()>, |_| format!("bucket {name} deleted"))?;
@@ -63,9 +70,9 @@ pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> 
 /// The error of the command.
 pub(crate) async fn run_key(ctx: &CommandContext, command: KeyCommand) -> Result<ExitReason> {
     match command {
-        KeyCommand::Create => {
+        KeyCommand::Create { user } => {
             // Printed also with --quiet: the secret is shown only now.
-            let created = ctx.client.create_key().await?;
+            let created = ctx.client.create_key(&CreateKey { user }).await?;
             ctx.print(&created, output::new_key)?;
         }
         KeyCommand::List => {

@@ -32,10 +32,11 @@ pub(crate) fn buckets(buckets: &[Bucket]) -> String {
             bucket.objects.to_string(),
             bucket.versions.to_string(),
             Size(bucket.bytes).to_string(),
+            bucket.quota.map_or_else(|| "-".to_owned(), |quota| Size(quota).to_string()),
             bucket.versioning.clone(),
         ]
     };
-    table(&["BUCKET", ">OBJECTS", ">OLD VERSIONS", ">SIZE", "VERSIONING"], buckets.iter().map(row))
+    table(&["BUCKET", ">OBJECTS", ">OLD VERSIONS", ">SIZE", ">QUOTA", "VERSIONING"], buckets.iter().map(row))
 }
 
 /// Formats a bucket.
@@ -54,6 +55,6 @@ pub(crate) fn access_keys(keys: &[AccessKey]) -> String {
     if keys.is_empty() {
         return "no access keys; 'gabion key create' creates one".into();
     }
-    let row = |key: &AccessKey| vec![key.access_key.clone(), super::time::utc(key.created)];
-    table(&["ACCESS KEY", "CREATED"], keys.iter().map(row))
+    let row = |key: &AccessKey| vec![key.access_key.clone(), key.user.clone(), super::time::utc(key.created)];
+    table(&["ACCESS KEY", "USER", "CREATED"], keys.iter().map(row))
 }

@@ -1,5 +1,6 @@
 # S3 clients for the tests of objects, by boto3. Usage:
 #   objects.py operations ENDPOINT      exercises the operations
+#   objects.py quota ENDPOINT           exceeds the quota of a bucket
 #   objects.py load ENDPOINT FILE       puts objects until the service ends; logs acknowledged ones
 #   objects.py verify ENDPOINT FILE     reads every object of the log
 import hashlib
@@ -102,7 +103,7 @@ def operations(endpoint):
                          aws_access_key_id=os.environ["AWS_ACCESS_KEY_ID"], aws_secret_access_key="wrong",
                          config=Config(s3={"addressing_style": "path"}))
     refused("SignatureDoesNotMatch", wrong.list_buckets)
-    refused("NotImplemented", s3.get_bucket_policy, Bucket="photos")
+    refused("NotImplemented", s3.get_bucket_website, Bucket="photos")
     refused("BucketNotEmpty", s3.delete_bucket, Bucket="photos")
     versions = s3.list_object_versions(Bucket="photos")
     every = [{"Key": each["Key"], "VersionId": each["VersionId"]}
@@ -144,4 +145,13 @@ def verify(endpoint, path):
     print(len(lines))
 
 
-{"operations": operations, "load": load, "verify": verify}[sys.argv[1]](*sys.argv[2:])
+def quota(endpoint):
+    s3 = client(endpoint)
+    s3.put_object(Bucket="small", Key="k", Body=b"x" * 900_000)
+    refused("QuotaExceeded", s3.put_object, Bucket="small", Key="other", Body=b"x" * 200_000)
+    etag = s3.put_object(Bucket="small", Key="k", Body=b"x" * 1_000_000)["ETag"]
+    assert etag.endswith('-1"') and etag != s3.put_object(Bucket="small", Key="k", Body=b"x")["ETag"], etag
+    s3.put_object(Bucket="small", Key="other", Body=b"x" * 200_000)
+
+
+{"operations": operations, "quota": quota, "load": load, "verify": verify}[sys.argv[1]](*sys.argv[2:])

@@ -6,14 +6,26 @@ use std::process::{Command, Stdio};
 use super::harness::{Daemon, DaemonHome, until};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/objects.py");
+const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/objects_conformance.py");
 
 /// Times that the daemon is killed.
 const KILLS: usize = 2;
 
+/// The interpreters that may have boto3: that of the path, and that of the distribution, which other
+/// installations may hide and for which `./run setup` installs boto3.
+const INTERPRETERS: [&str; 2] = ["python3", "/usr/bin/python3"];
+
+/// Returns an interpreter that has boto3.
+fn python() -> Option<&'static str> {
+    INTERPRETERS.into_iter().find(|program| {
+        let imported = Command::new(program).args(["-c", "import boto3"]).stderr(Stdio::null()).status();
+        imported.is_ok_and(|status| status.success())
+    })
+}
+
 fn has_boto3() -> bool {
-    let imported = Command::new("python3").args(["-c", "import boto3"]).stderr(Stdio::null()).status();
-    let is_there = imported.is_ok_and(|status| status.success());
-    test_support::has("boto3", is_there.then_some(()).ok_or_else(|| "python3 cannot import it".to_owned()))
+    let missing = || format!("none of {} can import it", INTERPRETERS.join(" and "));
+    test_support::has("boto3", python().map(drop).ok_or_else(missing))
 }
 
 /// An access key.
@@ -24,14 +36,26 @@ struct Client {
 
 impl Client {
     fn create(daemon: &Daemon<'_>) -> Self {
-        let key = daemon.json(&["key", "create"]);
+        Self::read(&daemon.json(&["key", "create"]))
+    }
+
+    /// A key of a user.
+    fn of_user(daemon: &Daemon<'_>, user: &str) -> Self {
+        Self::read(&daemon.json(&["key", "create", "--user", user]))
+    }
+
+    fn read(key: &serde_json::Value) -> Self {
         let text = |name: &str| key[name].as_str().unwrap().to_owned();
         Self { access: text("access_key"), secret: text("secret") }
     }
 
     fn python(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("python3");
-        command.arg(SCRIPT).args(arguments).env("AWS_ACCESS_KEY_ID", &self.access);
+        self.script(SCRIPT, arguments)
+    }
+
+    fn script(&self, script: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(python().unwrap());
+        command.arg(script).args(arguments).env("AWS_ACCESS_KEY_ID", &self.access);
         command.env("AWS_SECRET_ACCESS_KEY", &self.secret).env("AWS_EC2_METADATA_DISABLED", "true");
         command
     }
@@ -66,6 +90,49 @@ fn boto3_uses_all_operations() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("InvalidAccessKeyId"));
     let log = daemon.stop();
     assert!(!log.contains(&client.secret), "the log contains a secret");
+}
+
+/// The length of a day of lifecycle rules in seconds.
+const DAY: &str = "4";
+
+#[test]
+fn the_protocol_conforms() {
+    if !has_boto3() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let start = ["s3", "start", "fast", "--listen", "127.0.0.1:0", "--lifecycle-day", DAY];
+    let endpoint = daemon.ok(&start).trim().to_owned();
+    let (main, alt) = (Client::of_user(&daemon, "main"), Client::of_user(&daemon, "alt"));
+    let mut command = main.script(CONFORMANCE, &[&endpoint, DAY]);
+    command.env("ALT_ACCESS_KEY_ID", &alt.access).env("ALT_SECRET_ACCESS_KEY", &alt.secret);
+    let output = command.output().unwrap();
+    let failures = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{failures}\n{}", daemon.log());
+    let log = daemon.stop();
+    assert!(!log.contains(&main.secret) && !log.contains(&alt.secret), "the log contains a secret");
+}
+
+#[test]
+fn buckets_have_quotas() {
+    if !has_boto3() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let endpoint = start(&daemon);
+    let client = Client::create(&daemon);
+    daemon.ok(&["bucket", "create", "fast/small"]);
+    daemon.ok(&["bucket", "set", "fast/small", "--quota", "1M", "--etag", "fast"]);
+    let shown = daemon.json(&["bucket", "show", "fast/small"]);
+    assert_eq!((shown["quota"].as_u64(), shown["etag"].as_str()), (Some(1 << 20), Some("fast")));
+    client.run(&["quota", &endpoint]);
+    daemon.ok(&["bucket", "set", "fast/small", "--quota", "0", "--etag", "md5"]);
+    assert!(daemon.json(&["bucket", "show", "fast/small"])["quota"].is_null());
+    daemon.stop();
 }
 
 #[test]

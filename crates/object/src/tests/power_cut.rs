@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::readers::put;
+use super::readers::{create, put};
 use super::same_results::{bytes_of_bodies, delete_all, options};
 use crate::{
     BlockVolume, Change, Conditions, DeleteObject, ListQuery, MemoryBlocks, ObjectRef, ObjectStore,
@@ -145,7 +145,7 @@ impl Life {
     /// Runs changes from several threads' queues until the device fails. Returns true if it did.
     fn run(&mut self, device: &Arc<CutDevice>) -> bool {
         let Ok(store) = VolumeStore::open(device.clone(), options()) else { return true };
-        let created = store.commit(Change::CreateBucket { name: "bucket".into(), now_ms: 0 }).wait();
+        let created = store.commit(create("bucket")).wait();
         if created.is_err_and(|error| error.kind() == crate::ObjectErrorKind::Io) {
             return true;
         }
@@ -177,7 +177,8 @@ impl Life {
     fn change(&mut self, key: &str) -> (Change, Option<Vec<u8>>) {
         if self.random.random_bool(0.3) {
             let object = ObjectRef { bucket: "bucket".into(), key: key.into(), version: None };
-            let delete = DeleteObject { object, conditions: Conditions::default(), now_ms: 0 };
+            let conditions = Conditions::default();
+            let delete = DeleteObject { object, conditions, bypass_governance: false, now_ms: 0 };
             return (Change::Delete(delete), None);
         }
         let length = [10, 1000, 5000, 70_000][self.random.random_range(0..4)];

@@ -6,8 +6,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::{
-    Body, Change, Conditions, CopyObject, CopyPart, DeleteObject, ListQuery, ObjectRef, ObjectStore,
-    PutObject, PutPart, Versioning,
+    Body, Change, Conditions, CopyObject, CopyPart, DeleteObject, ListQuery, ObjectLock, ObjectRef,
+    ObjectStore, PutObject, PutPart, Retention, RetentionMode, Versioning,
 };
 
 const BUCKETS: [&str; 3] = ["bucket-a", "bucket-b", "bucket-c"];
@@ -66,7 +66,25 @@ impl Random {
             conditions.if_none_match =
                 Some(if self.numbers.random_bool(0.5) { "*".into() } else { self.etag() });
         }
+        if self.numbers.random_bool(0.02) {
+            conditions.if_match_size = Some(77);
+        }
+        if self.numbers.random_bool(0.02) {
+            conditions.if_match_second = Some(self.numbers.random_range(0..2));
+        }
         conditions
+    }
+
+    fn retention(&mut self) -> Option<Retention> {
+        let modes = [RetentionMode::Governance, RetentionMode::Compliance];
+        let (mode, until_ms) =
+            (modes[self.numbers.random_range(0..2)], self.now_ms + self.numbers.random_range(0..30));
+        self.numbers.random_bool(0.5).then_some(Retention { mode, until_ms })
+    }
+
+    fn lock(&mut self) -> ObjectLock {
+        let retention = if self.numbers.random_bool(0.1) { self.retention() } else { None };
+        ObjectLock { retention, legal_hold: self.numbers.random_bool(0.02) }
     }
 
     fn body(&mut self) -> Body {
@@ -91,7 +109,12 @@ impl Random {
         let now_ms = self.now_ms;
         let upload = self.recent(|random| &random.uploads).unwrap_or_else(|| "0".into());
         match self.numbers.random_range(0..100) {
-            0..4 => Change::CreateBucket { name: self.bucket(), now_ms },
+            0..4 => {
+                let settings = BTreeMap::from([("owner".to_owned(), "me".to_owned())]);
+                let versioning =
+                    if self.numbers.random_bool(0.8) { Versioning::Off } else { Versioning::Enabled };
+                Change::CreateBucket { name: self.bucket(), versioning, settings, now_ms }
+            }
             4 => Change::DeleteBucket { name: self.bucket() },
             5 => {
                 let value = self.numbers.random_bool(0.7).then(|| "value".to_owned());
@@ -102,10 +125,26 @@ impl Random {
                 let versioning = all[self.numbers.random_range(0..3)];
                 Change::SetVersioning { bucket: self.bucket(), versioning }
             }
-            7..40 => Change::Put(PutObject {
+            7 => {
+                let quota = self.numbers.random_range(10_000..400_000);
+                let quota = self.numbers.random_bool(0.4).then_some(quota);
+                Change::SetQuota { bucket: self.bucket(), quota }
+            }
+            8..11 => {
+                let retention = self.retention();
+                let bypass_governance = self.numbers.random_bool(0.3);
+                Change::SetRetention { object: self.object(), retention, bypass_governance, now_ms }
+            }
+            11 => {
+                let legal_hold = self.numbers.random_bool(0.4);
+                Change::SetLegalHold { object: self.object(), legal_hold }
+            }
+            12..40 => Change::Put(PutObject {
                 bucket: self.bucket(),
                 key: self.key(),
                 body: self.body(),
+                size: self.numbers.random_bool(0.1).then_some(77),
+                lock: self.lock(),
                 etag: self.etag(),
                 attributes: self.attributes(),
                 conditions: self.conditions(),
@@ -117,11 +156,18 @@ impl Random {
                 bucket: self.bucket(),
                 key: self.key(),
                 attributes: None,
+                lock: self.lock(),
                 conditions: self.conditions(),
                 now_ms,
             }),
             48..70 => {
-                Change::Delete(DeleteObject { object: self.object(), conditions: self.conditions(), now_ms })
+                let bypass_governance = self.numbers.random_bool(0.3);
+                Change::Delete(DeleteObject {
+                    object: self.object(),
+                    conditions: self.conditions(),
+                    bypass_governance,
+                    now_ms,
+                })
             }
             70..74 => {
                 let value = self.numbers.random_bool(0.7).then(|| "tag".to_owned());
@@ -137,6 +183,7 @@ impl Random {
                 upload,
                 number: self.numbers.random_range(0..5),
                 body: self.body(),
+                size: self.numbers.random_bool(0.1).then_some(77),
                 etag: self.etag(),
                 attributes: BTreeMap::new(),
                 now_ms,
@@ -159,6 +206,7 @@ impl Random {
                 parts: self.parts(),
                 etag: self.etag(),
                 attributes: self.attributes(),
+                lock: self.lock(),
                 part_bytes_min: self.numbers.random_range(0..2000),
                 conditions: self.conditions(),
                 now_ms,
@@ -193,7 +241,22 @@ pub(super) fn copy_of(change: &Change) -> Change {
         Body::Stored(_) => panic!("a stored body"),
     };
     match change {
-        Change::CreateBucket { name, now_ms } => Change::CreateBucket { name: name.clone(), now_ms: *now_ms },
+        Change::CreateBucket { name, versioning, settings, now_ms } => Change::CreateBucket {
+            name: name.clone(),
+            versioning: *versioning,
+            settings: settings.clone(),
+            now_ms: *now_ms,
+        },
+        Change::SetQuota { bucket, quota } => Change::SetQuota { bucket: bucket.clone(), quota: *quota },
+        Change::SetRetention { object, retention, bypass_governance, now_ms } => Change::SetRetention {
+            object: object.clone(),
+            retention: *retention,
+            bypass_governance: *bypass_governance,
+            now_ms: *now_ms,
+        },
+        Change::SetLegalHold { object, legal_hold } => {
+            Change::SetLegalHold { object: object.clone(), legal_hold: *legal_hold }
+        }
         Change::DeleteBucket { name } => Change::DeleteBucket { name: name.clone() },
         Change::SetBucket { bucket, name, value } => {
             Change::SetBucket { bucket: bucket.clone(), name: name.clone(), value: value.clone() }
@@ -205,6 +268,8 @@ pub(super) fn copy_of(change: &Change) -> Change {
             bucket: put.bucket.clone(),
             key: put.key.clone(),
             body: body(&put.body),
+            size: put.size,
+            lock: put.lock,
             etag: put.etag.clone(),
             attributes: put.attributes.clone(),
             conditions: put.conditions.clone(),
@@ -225,22 +290,31 @@ pub(super) fn copy_of(change: &Change) -> Change {
             upload: part.upload.clone(),
             number: part.number,
             body: body(&part.body),
+            size: part.size,
             etag: part.etag.clone(),
             attributes: part.attributes.clone(),
             now_ms: part.now_ms,
         }),
         Change::CopyPart(part) => Change::CopyPart(part.clone()),
-        Change::CompleteUpload { upload, parts, etag, attributes, part_bytes_min, conditions, now_ms } => {
-            Change::CompleteUpload {
-                upload: upload.clone(),
-                parts: parts.clone(),
-                etag: etag.clone(),
-                attributes: attributes.clone(),
-                part_bytes_min: *part_bytes_min,
-                conditions: conditions.clone(),
-                now_ms: *now_ms,
-            }
-        }
+        Change::CompleteUpload {
+            upload,
+            parts,
+            etag,
+            attributes,
+            lock,
+            part_bytes_min,
+            conditions,
+            now_ms,
+        } => Change::CompleteUpload {
+            upload: upload.clone(),
+            parts: parts.clone(),
+            etag: etag.clone(),
+            attributes: attributes.clone(),
+            lock: *lock,
+            part_bytes_min: *part_bytes_min,
+            conditions: conditions.clone(),
+            now_ms: *now_ms,
+        },
         Change::AbortUpload { upload } => Change::AbortUpload { upload: upload.clone() },
     }
 }

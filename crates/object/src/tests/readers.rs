@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::same_results::options;
 use crate::{
-    BlockVolume, Body, Change, Conditions, DeleteObject, MemoryBlocks, ObjectErrorKind, ObjectRef,
-    ObjectStore, PutObject, VolumeStore,
+    BlockVolume, Body, Change, Conditions, DeleteObject, MemoryBlocks, ObjectErrorKind, ObjectLock,
+    ObjectRef, ObjectStore, PutObject, Versioning, VolumeStore,
 };
 
 pub(super) fn put(bucket: &str, key: &str, body: &[u8]) -> Change {
@@ -14,6 +14,8 @@ pub(super) fn put(bucket: &str, key: &str, body: &[u8]) -> Change {
         bucket: bucket.into(),
         key: key.into(),
         body: Body::Bytes(body.to_vec()),
+        size: None,
+        lock: ObjectLock::default(),
         etag: format!("{:x}", body.len()),
         attributes: BTreeMap::new(),
         conditions: Conditions::default(),
@@ -21,18 +23,24 @@ pub(super) fn put(bucket: &str, key: &str, body: &[u8]) -> Change {
     })
 }
 
+pub(super) fn create(name: &str) -> Change {
+    let (versioning, settings) = (Versioning::Off, BTreeMap::new());
+    Change::CreateBucket { name: name.into(), versioning, settings, now_ms: 0 }
+}
+
 fn object(key: &str) -> ObjectRef {
     ObjectRef { bucket: "bucket".into(), key: key.into(), version: None }
 }
 
 fn delete(key: &str) -> Change {
-    Change::Delete(DeleteObject { object: object(key), conditions: Conditions::default(), now_ms: 1 })
+    let (object, conditions) = (object(key), Conditions::default());
+    Change::Delete(DeleteObject { object, conditions, bypass_governance: false, now_ms: 1 })
 }
 
 fn store() -> (VolumeStore, Arc<MemoryBlocks>) {
     let volume = Arc::new(MemoryBlocks::new(64 << 20));
     let store = VolumeStore::open(volume.clone(), options()).unwrap();
-    store.commit(Change::CreateBucket { name: "bucket".into(), now_ms: 0 }).wait().unwrap();
+    store.commit(create("bucket")).wait().unwrap();
     (store, volume)
 }
 

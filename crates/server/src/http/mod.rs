@@ -106,6 +106,7 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_BUCKETS, objects::buckets)
         .on(&paths::GET_BUCKET, objects::bucket)
         .on(&paths::CREATE_BUCKET, objects::create_bucket)
+        .on(&paths::CHANGE_BUCKET, objects::change_bucket)
         .on(&paths::DELETE_BUCKET, objects::delete_bucket)
         .on(&paths::LIST_KEYS, objects::keys)
         .on(&paths::CREATE_KEY, objects::create_key)

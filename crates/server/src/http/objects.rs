@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::types::{AccessKey, Bucket, CreateBucket, S3Service, StartS3};
+use api::types::{AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, S3Service, StartS3};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -55,6 +55,14 @@ pub(super) async fn create_bucket(
     Ok((StatusCode::CREATED, Json(services.objects.create_bucket(&pool, &request.name).await?)))
 }
 
+pub(super) async fn change_bucket(
+    State(services): State<Arc<Services>>,
+    PathParameters((pool, bucket)): PathParameters<(String, String)>,
+    JsonBody(request): JsonBody<ChangeBucket>,
+) -> Result<Json<Bucket>> {
+    Ok(Json(services.objects.change_bucket(&pool, &bucket, request).await?))
+}
+
 pub(super) async fn delete_bucket(
     State(services): State<Arc<Services>>,
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
@@ -69,9 +77,10 @@ pub(super) async fn keys(State(services): State<Arc<Services>>) -> Json<Vec<Acce
 
 pub(super) async fn create_key(
     State(services): State<Arc<Services>>,
+    JsonBody(request): JsonBody<CreateKey>,
 ) -> Result<(StatusCode, Json<AccessKey>)> {
     let keys = services.objects.keys.clone();
-    let created = blocking(move || keys.create()).await??;
+    let created = blocking(move || keys.create(request.user.as_deref())).await??;
     tracing::info!(access_key = created.access_key, "access key created");
     Ok((StatusCode::CREATED, Json(created)))
 }

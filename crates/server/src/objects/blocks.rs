@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use engine::{AttachedVolume, ErrorKind};
 use object::BlockVolume;
@@ -115,19 +115,18 @@ impl BlockVolume for PoolBlocks {
 
     fn write_many(&self, writes: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
         let (sender, receiver) = channel();
+        let mut begun = 0;
         for (offset, data) in writes {
             for (index, piece) in data.chunks(WRITE_MAX).enumerate() {
                 let (at, buffer) = (offset + (index * WRITE_MAX) as u64, Buffer::copy_of(piece));
                 let write =
                     move |volume: Rc<AttachedVolume>| async move { volume.write(at, &buffer.span()).await };
                 self.begin(sender.clone(), write);
+                begun += 1;
             }
         }
         drop(sender);
-        // All results are awaited, also after an error: no write may be in flight when this
-        // returns.
-        let results: Vec<io::Result<()>> = receiver.iter().collect();
-        results.into_iter().collect()
+        wait_for_all(&receiver, begun)
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -149,6 +148,18 @@ impl Drop for PoolBlocks {
     }
 }
 
+/// Waits for the results of `begun` operations, also after an error: none may be in flight when this
+/// returns.
+///
+/// # Errors
+/// The first error; when an operation was dropped without a result, so that it may not have run.
+fn wait_for_all(results: &Receiver<io::Result<()>>, begun: usize) -> io::Result<()> {
+    let results: Vec<io::Result<()>> = results.iter().collect();
+    let ended = results.len();
+    results.into_iter().collect::<io::Result<()>>()?;
+    if ended == begun { Ok(()) } else { Err(closed()) }
+}
+
 fn closed() -> io::Error {
     io::Error::other("the pool was closed")
 }
@@ -159,4 +170,24 @@ fn convert(error: engine::Error) -> io::Error {
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_without_a_result_is_an_error() {
+        let wait = |results: Vec<io::Result<()>>, begun| {
+            let (sender, receiver) = channel();
+            results.into_iter().for_each(|result| sender.send(result).unwrap());
+            drop(sender);
+            wait_for_all(&receiver, begun)
+        };
+        wait(vec![Ok(()), Ok(())], 2).unwrap();
+        assert!(wait(vec![Ok(())], 2).is_err(), "the sender of one write was dropped");
+        assert!(wait(vec![], 1).is_err());
+        let full = wait(vec![Err(io::ErrorKind::StorageFull.into()), Ok(())], 2).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
 }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
-use s3::KeyStore;
+use s3::{DEFAULT_USER, KeyStore};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +23,10 @@ use api::types::AccessKey;
 
 const FILE: &str = "s3-keys.json";
 const KEY_FILE: &str = "s3-keys.key";
+/// The key that encrypts objects. Without it, they cannot be read.
+const OBJECT_KEY_FILE: &str = "s3-objects.key";
+/// The longest name of a user in bytes.
+const USER_MAX: usize = 64;
 const VERSION: u32 = 1;
 /// The largest number of keys.
 const KEYS_MAX: usize = 10_000;
@@ -42,6 +46,7 @@ pub(crate) struct KeyFile {
 #[derive(Clone)]
 struct OpenKey {
     created: u64,
+    user: String,
     secret: String,
 }
 
@@ -58,6 +63,9 @@ struct StoredKeys {
 struct StoredKey {
     access_key: String,
     created: u64,
+    /// The user; absent for the administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     /// Nonce and encrypted secret in hexadecimal digits.
     nonce: String,
     secret: String,
@@ -80,7 +88,8 @@ impl KeyFile {
             let cipher = cipher(directory, false)?;
             for key in stored.keys {
                 let secret = decrypt(&cipher, &key).ok_or_else(|| damaged(&path, "a secret is damaged"))?;
-                keys.insert(key.access_key, OpenKey { created: key.created, secret });
+                let user = key.user.unwrap_or_else(|| DEFAULT_USER.to_owned());
+                keys.insert(key.access_key, OpenKey { created: key.created, user, secret });
             }
         }
         Ok(Self { directory: directory.to_owned(), keys: Mutex::new(keys) })
@@ -95,16 +104,19 @@ impl KeyFile {
         let describe = |(name, key): (&String, &OpenKey)| AccessKey {
             access_key: name.clone(),
             created: key.created,
+            user: key.user.clone(),
             secret: None,
         };
         self.lock().iter().map(describe).collect()
     }
 
-    /// Creates a key. Returns it with its secret.
+    /// Creates a key of a user, or of the administrator. Returns it with its secret.
     ///
     /// # Errors
-    /// When there are too many keys; when the files cannot be written.
-    pub(crate) fn create(&self) -> Result<AccessKey> {
+    /// For an invalid name of a user; when there are too many keys; when the files cannot be written.
+    pub(crate) fn create(&self, user: Option<&str>) -> Result<AccessKey> {
+        let user = user.unwrap_or(DEFAULT_USER).to_owned();
+        check_user(&user)?;
         let mut keys = self.lock();
         if keys.len() >= KEYS_MAX {
             return Err(Error::new(ErrorKind::Invalid, format!("there are {KEYS_MAX} access keys already")));
@@ -113,10 +125,10 @@ impl KeyFile {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let created = since.map_or(0, |since| since.as_secs());
         let mut changed = keys.clone();
-        changed.insert(access_key.clone(), OpenKey { created, secret: secret.clone() });
+        changed.insert(access_key.clone(), OpenKey { created, user: user.clone(), secret: secret.clone() });
         self.write(&changed)?;
         *keys = changed;
-        Ok(AccessKey { access_key, created, secret: Some(secret) })
+        Ok(AccessKey { access_key, created, user, secret: Some(secret) })
     }
 
     /// Deletes a key. Requests with it fail from then on.
@@ -149,6 +161,43 @@ impl KeyStore for KeyFile {
     fn secret(&self, access_key: &str) -> Option<String> {
         self.lock().get(access_key).map(|key| key.secret.clone())
     }
+
+    fn user(&self, access_key: &str) -> Option<String> {
+        self.lock().get(access_key).map(|key| key.user.clone())
+    }
+
+    fn has_user(&self, user: &str) -> bool {
+        self.lock().values().any(|key| key.user == user)
+    }
+}
+
+/// Checks the name of a user: 1 to 64 letters, digits, hyphens, underscores and dots.
+fn check_user(name: &str) -> Result<()> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=USER_MAX).contains(&name.len()) && name.bytes().all(is_valid) {
+        return Ok(());
+    }
+    let message = format!("'{}' is not the name of a user", shown(name));
+    Err(Error::new(ErrorKind::Invalid, message)
+        .hint(format!("use 1 to {USER_MAX} letters, digits, hyphens, underscores and dots")))
+}
+
+/// Returns the key that encrypts objects; creates its file if there is none.
+///
+/// # Errors
+/// When the file cannot be read or written, or is damaged.
+pub(super) fn object_key(directory: &Path) -> Result<[u8; 32]> {
+    let path = directory.join(OBJECT_KEY_FILE);
+    let key = match read_optional(&path)? {
+        Some(key) => key,
+        None => {
+            let mut key = vec![0; 32];
+            fill_random(&mut key)?;
+            replace(&path, &key).map_err(|error| unwritable(&path, &error))?;
+            key
+        }
+    };
+    key.try_into().map_err(|_| damaged(&path, "it has not 32 bytes"))
 }
 
 /// Returns the cipher of the key file. Creates the file if `create` is set.
@@ -176,6 +225,7 @@ fn encrypt(cipher: &Aes256Gcm, access_key: &str, key: &OpenKey) -> Result<Stored
     Ok(StoredKey {
         access_key: access_key.to_owned(),
         created: key.created,
+        user: (key.user != DEFAULT_USER).then(|| key.user.clone()),
         nonce: hex(&nonce),
         secret: hex(&secret),
     })
@@ -250,7 +300,7 @@ mod tests {
     fn secrets_survive_a_restart_encrypted() {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyFile::open(directory.path()).unwrap();
-        let created = keys.create().unwrap();
+        let created = keys.create(None).unwrap();
         let secret = created.secret.unwrap();
         assert_eq!(keys.list().len(), 1);
         assert!(keys.list().iter().all(|key| key.secret.is_none()));
@@ -270,7 +320,7 @@ mod tests {
     #[test]
     fn secrets_of_another_key_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        KeyFile::open(directory.path()).unwrap().create().unwrap();
+        KeyFile::open(directory.path()).unwrap().create(None).unwrap();
         std::fs::write(directory.path().join(KEY_FILE), [7; 32]).unwrap();
         assert_eq!(KeyFile::open(directory.path()).err().unwrap().kind(), ErrorKind::Corrupt);
     }

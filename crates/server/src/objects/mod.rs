@@ -9,8 +9,11 @@ mod keys;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use object::{BucketInfo, Change, ObjectError, ObjectErrorKind, ObjectStore, StoreOptions, VolumeStore};
+use object::{
+    BucketInfo, Change, ObjectError, ObjectErrorKind, ObjectStore, StoreOptions, Versioning, VolumeStore,
+};
 use s3::{S3Options, S3Server};
 
 use crate::blocking::blocking;
@@ -18,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::request::shown;
 use crate::state::{S3Record, State};
-use api::types::{Bucket, CreateVolume, S3Service, S3State, StartS3};
+use api::types::{Bucket, ChangeBucket, CreateVolume, EtagKind, S3Service, S3State, StartS3};
 use blocks::PoolBlocks;
 pub(crate) use keys::KeyFile;
 
@@ -85,13 +88,17 @@ impl ObjectServices {
             return Err(Error::new(ErrorKind::Busy, message)
                 .hint(format!("'gabion s3 stop {pool}' stops it; 'gabion s3 status' shows its address")));
         }
+        if request.lifecycle_day == Some(0) {
+            return Err(Error::new(ErrorKind::Invalid, "a day of lifecycle rules has at least 1 second"));
+        }
         self.state.check_writable()?;
         let listen: SocketAddr = request.listen.parse().map_err(|_| {
             let message = format!("'{}' is not an address", shown(&request.listen));
             Error::new(ErrorKind::Invalid, message).hint("write ADDRESS:PORT, for example 127.0.0.1:9000")
         })?;
         let region = request.region.unwrap_or_else(|| REGION.to_owned());
-        let mut record = S3Record { listen: listen.to_string(), region };
+        let StartS3 { domain, lifecycle_day, .. } = request;
+        let mut record = S3Record { listen: listen.to_string(), region, domain, lifecycle_day };
         let running = self.run(pool, &record).await?;
         // With port 0, the same port is used again after a restart.
         record.listen = running.server.address().to_string();
@@ -135,7 +142,17 @@ impl ObjectServices {
         let blocks = Arc::new(PoolBlocks::attach(volume).await?);
         let opened = blocking(move || VolumeStore::open(blocks, StoreOptions::default())).await?;
         let store = Arc::new(opened.map_err(convert)?);
-        let options = S3Options { region: record.region.clone(), ..S3Options::default() };
+        let directory = self.state.directory().to_owned();
+        let key = blocking(move || keys::object_key(&directory)).await??;
+        let day = record.lifecycle_day.map(Duration::from_secs);
+        let defaults = S3Options::default();
+        let options = S3Options {
+            region: record.region.clone(),
+            domain: record.domain.clone(),
+            encryption_key: Some(key),
+            lifecycle_day: day.unwrap_or(defaults.lifecycle_day),
+            ..defaults
+        };
         let server = S3Server::start(listener, store.clone(), self.keys.clone(), &options);
         match server {
             Ok(server) => Ok(Arc::new(RunningService { server, store })),
@@ -241,8 +258,37 @@ impl ObjectServices {
     /// For an invalid name or a name in use.
     pub(crate) async fn create_bucket(&self, pool: &str, name: &str) -> Result<Bucket> {
         let now_ms = crate::unix_time::unix_time() * 1000;
-        let change = Change::CreateBucket { name: name.to_owned(), now_ms };
+        let (versioning, settings) = (Versioning::Off, BTreeMap::new());
+        let change = Change::CreateBucket { name: name.to_owned(), versioning, settings, now_ms };
         self.store(pool)?.store.commit(change).await.map_err(convert)?;
+        self.bucket(pool, name).await
+    }
+
+    /// Changes the settings of a bucket.
+    ///
+    /// # Errors
+    /// When S3 does not run on the pool, or the bucket does not exist.
+    pub(crate) async fn change_bucket(
+        &self,
+        pool: &str,
+        name: &str,
+        request: ChangeBucket,
+    ) -> Result<Bucket> {
+        let running = self.store(pool)?;
+        if let Some(etag) = request.etag {
+            let value = match etag {
+                EtagKind::Md5 => None,
+                EtagKind::Fast => Some("fast".to_owned()),
+            };
+            let change = Change::SetBucket { bucket: name.to_owned(), name: "etag".to_owned(), value };
+            running.store.commit(change).await.map_err(convert)?;
+        }
+        if let Some(quota) = request.quota {
+            // No bucket holds nothing, so 0 removes the quota.
+            let quota = (quota > 0).then_some(quota);
+            let change = Change::SetQuota { bucket: name.to_owned(), quota };
+            running.store.commit(change).await.map_err(convert)?;
+        }
         self.bucket(pool, name).await
     }
 
@@ -293,6 +339,7 @@ fn describe(pool: &str, entry: &ServiceEntry) -> S3Service {
         pool: pool.to_owned(),
         listen: entry.record.listen.clone(),
         region: entry.record.region.clone(),
+        domain: entry.record.domain.clone(),
         state,
         reason,
     }
@@ -305,6 +352,12 @@ fn to_wire(bucket: BucketInfo) -> Bucket {
         objects: bucket.counters.objects,
         versions: bucket.counters.versions,
         bytes: bucket.counters.bytes,
+        quota: bucket.quota,
+        etag: match bucket.settings.get("etag").map(String::as_str) {
+            Some("fast") => EtagKind::Fast,
+            _ => EtagKind::Md5,
+        },
+        owner: bucket.settings.get("owner").cloned().unwrap_or_else(|| s3::DEFAULT_USER.to_owned()),
         versioning: format!("{:?}", bucket.versioning).to_lowercase(),
     }
 }

@@ -1,0 +1,340 @@
+//! The right of a request to its operation: owners, policies, lists of access, and the block of
+//! public access.
+//!
+//! Always true: an operation that this file does not name is allowed to the bucket's owner only.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use object::ObjectRef;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::dto::PostObjectInput;
+use s3s::path::S3Path;
+use s3s::{S3Request, S3Result, s3_error};
+
+use crate::acl::{AccessList, AclRight};
+use crate::attributes;
+use crate::gateway::Gateway;
+use crate::policy::{Decision, PolicyRequest};
+use crate::request_check::parse_query;
+use crate::settings::{BucketSettings, DEFAULT_USER};
+
+/// The sender of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller {
+    /// The user; `None` for an anonymous request.
+    pub(crate) user: Option<String>,
+    /// The address of the client.
+    address: Option<SocketAddr>,
+    referer: Option<String>,
+    agent: Option<String>,
+    /// Headers and parameters of the query that policies know.
+    values: Vec<(String, String)>,
+}
+
+impl Caller {
+    /// The user that owns objects and buckets of this request.
+    pub(crate) fn owner(&self) -> &str {
+        self.user.as_deref().unwrap_or("anonymous")
+    }
+
+    fn is_admin(&self) -> bool {
+        self.user.as_deref() == Some(DEFAULT_USER)
+    }
+}
+
+/// The caller and the bucket of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestScope {
+    pub(crate) caller: Caller,
+    pub(crate) bucket: Option<Arc<BucketSettings>>,
+}
+
+impl RequestScope {
+    /// The bucket of the request.
+    ///
+    /// # Errors
+    /// `InternalError` for an operation without a bucket.
+    pub(crate) fn bucket(&self) -> S3Result<&Arc<BucketSettings>> {
+        self.bucket.as_ref().ok_or_else(|| s3_error!(InternalError, "the request names no bucket"))
+    }
+}
+
+/// Returns the scope that the check of access has stored.
+pub(crate) fn scope(extensions: &hyper::http::Extensions) -> RequestScope {
+    extensions.get().cloned().unwrap_or_default()
+}
+
+/// The action of a policy for an operation, and the right of a list of access that permits it.
+fn action_of(operation: &str, has_version: bool) -> (&'static str, Option<AclRight>) {
+    use AclRight::{Read, ReadAcl, Write, WriteAcl};
+    match operation {
+        "ListObjects" | "ListObjectsV2" | "HeadBucket" => ("s3:ListBucket", Some(Read)),
+        "ListObjectVersions" => ("s3:ListBucketVersions", Some(Read)),
+        "ListMultipartUploads" => ("s3:ListBucketMultipartUploads", Some(Read)),
+        "GetBucketAcl" => ("s3:GetBucketAcl", Some(ReadAcl)),
+        "PutBucketAcl" => ("s3:PutBucketAcl", Some(WriteAcl)),
+        "GetObject" | "HeadObject" | "SelectObjectContent" if has_version => {
+            ("s3:GetObjectVersion", Some(Read))
+        }
+        "GetObject" | "HeadObject" | "SelectObjectContent" => ("s3:GetObject", Some(Read)),
+        "GetObjectAttributes" if has_version => ("s3:GetObjectVersionAttributes", Some(Read)),
+        "GetObjectAttributes" => ("s3:GetObjectAttributes", Some(Read)),
+        "GetObjectAcl" if has_version => ("s3:GetObjectVersionAcl", Some(ReadAcl)),
+        "GetObjectAcl" => ("s3:GetObjectAcl", Some(ReadAcl)),
+        "PutObjectAcl" if has_version => ("s3:PutObjectVersionAcl", Some(WriteAcl)),
+        "PutObjectAcl" => ("s3:PutObjectAcl", Some(WriteAcl)),
+        "PutObject"
+        | "PostObject"
+        | "CreateMultipartUpload"
+        | "UploadPart"
+        | "CompleteMultipartUpload"
+        | "CopyObject"
+        | "UploadPartCopy" => ("s3:PutObject", Some(Write)),
+        "AbortMultipartUpload" => ("s3:AbortMultipartUpload", Some(Write)),
+        "ListParts" => ("s3:ListMultipartUploadParts", None),
+        "DeleteObject" if has_version => ("s3:DeleteObjectVersion", Some(Write)),
+        "DeleteObject" => ("s3:DeleteObject", Some(Write)),
+        "GetObjectTagging" if has_version => ("s3:GetObjectVersionTagging", None),
+        "GetObjectTagging" => ("s3:GetObjectTagging", None),
+        "PutObjectTagging" if has_version => ("s3:PutObjectVersionTagging", None),
+        "PutObjectTagging" => ("s3:PutObjectTagging", None),
+        "DeleteObjectTagging" if has_version => ("s3:DeleteObjectVersionTagging", None),
+        "DeleteObjectTagging" => ("s3:DeleteObjectTagging", None),
+        "GetObjectRetention" => ("s3:GetObjectRetention", None),
+        "PutObjectRetention" => ("s3:PutObjectRetention", None),
+        "GetObjectLegalHold" => ("s3:GetObjectLegalHold", None),
+        "PutObjectLegalHold" => ("s3:PutObjectLegalHold", None),
+        "DeleteBucket" => ("s3:DeleteBucket", None),
+        "GetBucketLocation" => ("s3:GetBucketLocation", None),
+        "GetBucketVersioning" => ("s3:GetBucketVersioning", None),
+        "PutBucketVersioning" => ("s3:PutBucketVersioning", None),
+        "GetBucketPolicy" => ("s3:GetBucketPolicy", None),
+        "PutBucketPolicy" => ("s3:PutBucketPolicy", None),
+        "DeleteBucketPolicy" => ("s3:DeleteBucketPolicy", None),
+        "GetBucketPolicyStatus" => ("s3:GetBucketPolicyStatus", None),
+        "GetPublicAccessBlock" => ("s3:GetBucketPublicAccessBlock", None),
+        "PutPublicAccessBlock" | "DeletePublicAccessBlock" => ("s3:PutBucketPublicAccessBlock", None),
+        "GetBucketCors" => ("s3:GetBucketCORS", None),
+        "PutBucketCors" | "DeleteBucketCors" => ("s3:PutBucketCORS", None),
+        "GetBucketTagging" => ("s3:GetBucketTagging", None),
+        "PutBucketTagging" | "DeleteBucketTagging" => ("s3:PutBucketTagging", None),
+        "GetBucketEncryption" => ("s3:GetEncryptionConfiguration", None),
+        "PutBucketEncryption" | "DeleteBucketEncryption" => ("s3:PutEncryptionConfiguration", None),
+        "GetBucketLifecycleConfiguration" => ("s3:GetLifecycleConfiguration", None),
+        "PutBucketLifecycleConfiguration" | "DeleteBucketLifecycle" => ("s3:PutLifecycleConfiguration", None),
+        "GetObjectLockConfiguration" => ("s3:GetBucketObjectLockConfiguration", None),
+        "PutObjectLockConfiguration" => ("s3:PutBucketObjectLockConfiguration", None),
+        "GetBucketOwnershipControls" => ("s3:GetBucketOwnershipControls", None),
+        "PutBucketOwnershipControls" | "DeleteBucketOwnershipControls" => {
+            ("s3:PutBucketOwnershipControls", None)
+        }
+        // No policy can allow an action of this name.
+        _ => ("s3:-", None),
+    }
+}
+
+/// Operations on objects whose list of access is that of the bucket.
+fn uses_bucket_list(action: &str) -> bool {
+    matches!(
+        action,
+        "s3:PutObject" | "s3:AbortMultipartUpload" | "s3:DeleteObject" | "s3:DeleteObjectVersion"
+    )
+}
+
+/// An operation to be allowed.
+pub(crate) struct AccessRequest<'a> {
+    pub(crate) action: &'a str,
+    pub(crate) right: Option<AclRight>,
+    /// The key and the version; `None` for an operation on the bucket.
+    pub(crate) object: Option<(&'a str, Option<&'a str>)>,
+}
+
+impl Gateway {
+    /// Checks the right of a caller to an operation on a bucket or object.
+    ///
+    /// # Errors
+    /// `AccessDenied`; `NoSuchKey` for a missing object, if the caller may list the bucket.
+    pub(crate) async fn authorize(
+        &self,
+        caller: &Caller,
+        bucket: &BucketSettings,
+        request: AccessRequest<'_>,
+    ) -> S3Result<()> {
+        let name = &bucket.info.name;
+        let is_owner = caller.user.as_deref() == Some(bucket.owner()) || caller.is_admin();
+        if bucket.policy.is_none() && is_owner {
+            return Ok(());
+        }
+        // Tags and lists are attributes of the object that the operation reads or replaces.
+        let needs_object = !is_owner || bucket.policy.is_some();
+        let info = match request.object {
+            Some((key, version)) if needs_object => {
+                let version = version.map(str::to_owned);
+                let object = ObjectRef { bucket: name.clone(), key: key.to_owned(), version };
+                self.read(move |store| Ok(store.object(&object).ok())).await?
+            }
+            _ => None,
+        };
+        let resource = match request.object {
+            Some((key, _)) => format!("{name}/{key}"),
+            None => name.clone(),
+        };
+        let tags = info.as_ref().map(|info| crate::tagging::tags_of(&info.attributes)).unwrap_or_default();
+        let values = |key: &str| condition_values(caller, &tags, key);
+        let (user, action) = (caller.user.as_deref(), request.action);
+        let policy_request = PolicyRequest { user, action, resource: &resource, values: &values };
+        let decision =
+            bucket.policy.as_ref().map_or(Decision::Silent, |policy| policy.decide(&policy_request));
+        // The owner can always repair a policy.
+        let repairs = matches!(action, "s3:GetBucketPolicy" | "s3:PutBucketPolicy" | "s3:DeleteBucketPolicy");
+        if decision == Decision::Deny && !(is_owner && repairs) {
+            return Err(s3_error!(AccessDenied, "the policy of the bucket denies {action}"));
+        }
+        let is_public = bucket.policy.as_ref().is_some_and(|policy| policy.is_public());
+        let is_restricted = bucket.public_access.restrict && is_public;
+        if is_owner || (decision == Decision::Allow && !is_restricted) {
+            return Ok(());
+        }
+        let with_groups = !bucket.public_access.ignore_acls;
+        let allows =
+            |list: &AccessList, right| !bucket.is_owner_enforced && list.allows(user, right, with_groups);
+        let is_allowed = match (request.right, request.object) {
+            (None, _) => false,
+            (Some(right), None) => allows(&bucket.acl, right),
+            (Some(right), Some(_)) if uses_bucket_list(action) => allows(&bucket.acl, right),
+            (Some(right), Some(_)) => match &info {
+                Some(info) => allows(&attributes::access_list(&info.attributes, bucket.owner()), right),
+                // A missing object is no secret from those who may list the bucket.
+                None => allows(&bucket.acl, AclRight::Read),
+            },
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(s3_error!(AccessDenied, "the request has no right to {action}"))
+    }
+
+    /// Checks the right of a caller to read the source of a copy.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `NoSuchBucket`, `NoSuchKey`.
+    pub(crate) async fn authorize_source(&self, caller: &Caller, source: &ObjectRef) -> S3Result<()> {
+        let bucket = self.settings(&source.bucket).await?;
+        let version = source.version.as_deref();
+        let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
+        let object = Some((source.key.as_str(), version));
+        let request = AccessRequest { action, right: Some(AclRight::Read), object };
+        self.authorize(caller, &bucket, request).await
+    }
+
+    /// True if the caller may delete versions in spite of a governance retention.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn may_bypass(
+        &self,
+        scope: &RequestScope,
+        key: &str,
+        wanted: Option<bool>,
+    ) -> S3Result<bool> {
+        if wanted != Some(true) {
+            return Ok(false);
+        }
+        let object = Some((key, None));
+        let request = AccessRequest { action: "s3:BypassGovernanceRetention", right: None, object };
+        Ok(self.authorize(&scope.caller, scope.bucket()?, request).await.is_ok())
+    }
+}
+
+/// The values of a condition key for a request.
+fn condition_values(caller: &Caller, tags: &[(String, String)], key: &str) -> Option<Vec<String>> {
+    if let Some(tag) = key.strip_prefix("s3:existingobjecttag/") {
+        return tags.iter().find(|(name, _)| name == tag).map(|(_, value)| vec![value.clone()]);
+    }
+    let header = |name: &str| {
+        let found = caller.values.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.clone())
+    };
+    let sent_tags = || header("x-amz-tagging").map(|tags| crate::tagging::parse(&tags));
+    if let Some(tag) = key.strip_prefix("s3:requestobjecttag/") {
+        return sent_tags()?.into_iter().find(|(name, _)| name == tag).map(|(_, value)| vec![value]);
+    }
+    let now_ms = crate::gateway::now_ms();
+    let one = match key {
+        "s3:requestobjecttagkeys" => {
+            return sent_tags().map(|tags| tags.into_iter().map(|(name, _)| name).collect());
+        }
+        "aws:sourceip" => caller.address.map(|address| address.ip().to_canonical().to_string()),
+        "aws:referer" => caller.referer.clone(),
+        "aws:useragent" => caller.agent.clone(),
+        "aws:securetransport" => Some("false".to_owned()),
+        "aws:username" | "aws:userid" => caller.user.clone(),
+        "aws:principalarn" => caller.user.as_ref().map(|user| format!("arn:aws:iam:::user/{user}")),
+        "aws:principaltype" => Some(if caller.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
+        "aws:currenttime" | "aws:epochtime" => Some((now_ms / 1000).to_string()),
+        "s3:signatureversion" => caller.user.as_ref().map(|_| "AWS4-HMAC-SHA256".to_owned()),
+        "s3:versionid" => header("versionId"),
+        other => header(other.strip_prefix("s3:")?),
+    };
+    one.map(|value| vec![value])
+}
+
+/// The client of a connection, for the check of access.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAddress(pub(crate) SocketAddr);
+
+#[async_trait::async_trait]
+impl S3Access for Gateway {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let user = match context.credentials() {
+            Some(credentials) => self.keys.user(&credentials.access_key),
+            None => None,
+        };
+        let operation = context.s3_op().name().to_owned();
+        let caller = read_caller(context, user);
+        let path = match context.s3_path() {
+            S3Path::Root => None,
+            S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
+            S3Path::Object { bucket, key } => Some((bucket.to_string(), Some(key.to_string()))),
+        };
+        let Some((bucket, key)) = path.filter(|_| operation != "CreateBucket") else {
+            if caller.user.is_none() {
+                return Err(s3_error!(AccessDenied, "{operation} needs a signature"));
+            }
+            context.extensions_mut().insert(RequestScope { caller, bucket: None });
+            return Ok(());
+        };
+        let bucket = self.settings(&bucket).await?;
+        let version =
+            caller.values.iter().find(|(name, _)| name == "versionId").map(|(_, value)| value.clone());
+        let (action, right) = action_of(&operation, version.is_some());
+        // The rights of a DeleteObjects are checked for each of its keys.
+        if operation != "DeleteObjects" {
+            let form_key = (operation == "PostObject").then_some("");
+            let key = key.as_deref().or(form_key).map(|key| (key, version.as_deref()));
+            self.authorize(&caller, &bucket, AccessRequest { action, right, object: key }).await?;
+        }
+        context.extensions_mut().insert(RequestScope { caller, bucket: Some(bucket) });
+        Ok(())
+    }
+
+    async fn post_object(&self, request: &mut S3Request<PostObjectInput>) -> S3Result<()> {
+        self.check_form(request).await
+    }
+}
+
+fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>) -> Caller {
+    let mut values = parse_query(context.uri().query().unwrap_or_default());
+    for (name, value) in context.headers() {
+        if name.as_str().starts_with("x-amz-")
+            && let Ok(value) = value.to_str()
+        {
+            values.push((name.as_str().to_owned(), value.to_owned()));
+        }
+    }
+    let header = |name: &str| Some(context.headers().get(name)?.to_str().ok()?.to_owned());
+    let (referer, agent) = (header("referer"), header("user-agent"));
+    let address = context.extensions_mut().get::<PeerAddress>().map(|peer| peer.0);
+    Caller { user, address, referer, agent, values }
+}
