@@ -1,12 +1,13 @@
 //! The commands of a Markdown page, with their printed output.
 
 /// First words of commands in blocks without a prompt.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "./run",
     "cargo",
     "chgrp",
     "chmod",
     "cp",
+    "curl",
     "gabion",
     "mkfs.ext4",
     "mount",
