@@ -72,6 +72,14 @@ impl MemoryBlocks {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner).len() as u64 * BLOCK
     }
 
+    /// Returns the number of bytes from `offset` on that are not zero.
+    #[cfg(test)]
+    pub(crate) fn nonzero_from(&self, offset: u64) -> usize {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = blocks.range(offset / BLOCK..).flat_map(|(_, bytes)| bytes.iter());
+        bytes.filter(|byte| **byte != 0).count()
+    }
+
     fn check(&self, offset: u64, length: u64) -> io::Result<()> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
