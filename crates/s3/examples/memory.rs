@@ -1,7 +1,7 @@
 //! Serves S3 from a store in memory, for work on the protocol without a pool.
 //!
-//! Usage: `memory ADDRESS:PORT LIFECYCLE_DAY_SECONDS`. The access keys are `MAIN` and `ALT`, with the
-//! secrets `main-secret` and `alt-secret`, of the users `main` and `alt`.
+//! Usage: `memory ADDRESS:PORT LIFECYCLE_DAY_SECONDS`. The access keys are `MAIN` and `ALT`, with
+//! the secrets `main-secret` and `alt-secret`, of the users `main` and `alt`.
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -180,7 +180,7 @@ impl Gateway {
             Some((key, _)) => format!("{name}/{key}"),
             None => name.clone(),
         };
-        let tags = info.as_ref().map(|info| crate::tagging::tags_of(&info.attributes)).unwrap_or_default();
+        let tags = info.as_ref().map(|info| crate::tags::tags_of(&info.attributes)).unwrap_or_default();
         let values = |key: &str| condition_values(caller, &tags, key);
         let (user, action) = (caller.user.as_deref(), request.action);
         let policy_request = PolicyRequest { user, action, resource: &resource, values: &values };
@@ -256,7 +256,7 @@ fn condition_values(caller: &Caller, tags: &[(String, String)], key: &str) -> Op
         let found = caller.values.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.clone())
     };
-    let sent_tags = || header("x-amz-tagging").map(|tags| crate::tagging::parse(&tags));
+    let sent_tags = || header("x-amz-tagging").map(|tags| crate::tags::parse(&tags));
     if let Some(tag) = key.strip_prefix("s3:requestobjecttag/") {
         return sent_tags()?.into_iter().find(|(name, _)| name == tag).map(|(_, value)| vec![value]);
     }

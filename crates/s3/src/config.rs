@@ -17,7 +17,7 @@ use crate::settings::{
     ACL, BucketSettings, CORS, DefaultEncryption, ENCRYPTION, LIFECYCLE, OWNERSHIP, POLICY, PUBLIC_ACCESS,
     PublicAccess, TAGGING,
 };
-use crate::tagging;
+use crate::tags;
 
 /// The largest number of tags of a bucket, as in S3.
 const TAGS_MAX: usize = 50;
@@ -278,7 +278,7 @@ impl Gateway {
         let bucket = scope(&request.extensions).bucket()?.clone();
         let tags = bucket.info.settings.get(TAGGING);
         let tags = tags.ok_or_else(|| s3_error!(NoSuchTagSet, "the bucket has no tags"))?;
-        let tag_set = tagging::to_wire(tagging::parse(tags));
+        let tag_set = tags::to_wire(tags::parse(tags));
         Ok(S3Response::new(dto::GetBucketTaggingOutput { tag_set }))
     }
 
@@ -287,8 +287,8 @@ impl Gateway {
         request: S3Request<dto::PutBucketTaggingInput>,
     ) -> S3Result<S3Response<dto::PutBucketTaggingOutput>> {
         let input = request.input;
-        let tags = tagging::check_set(input.tagging.tag_set, TAGS_MAX)?;
-        self.set(input.bucket, TAGGING, Some(tagging::write(&tags))).await?;
+        let tags = tags::check_set(input.tagging.tag_set, TAGS_MAX)?;
+        self.set(input.bucket, TAGGING, Some(tags::write(&tags))).await?;
         let mut response = S3Response::new(dto::PutBucketTaggingOutput::default());
         response.status = Some(hyper::StatusCode::NO_CONTENT);
         Ok(response)

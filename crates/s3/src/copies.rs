@@ -125,7 +125,7 @@ impl Gateway {
         }
         if replaces_tags {
             all.remove(attributes::TAGS);
-            attributes::add(&mut all, attributes::TAGS, crate::tagging::check_header(input.tagging.take())?);
+            attributes::add(&mut all, attributes::TAGS, crate::tags::check_header(input.tagging.take())?);
         }
         all.remove(attributes::ACL);
         attributes::set_access_list(&mut all, &list, bucket.owner());

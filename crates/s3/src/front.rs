@@ -66,8 +66,8 @@ impl FrontService {
         let expects = parts.headers.contains_key(header::EXPECT);
         let (body, is_read) = RequestBody::new(body);
         let mut answer = self.answer(Request::from_parts(parts, body), peer).await?;
-        // botocore takes the refusal of a request that expects `100 Continue` for the answer to the next
-        // request of the connection too, also without a body.
+        // botocore takes the refusal of a request that expects `100 Continue` for the answer to the
+        // next request of the connection too, also without a body.
         let refuses = expects && !answer.status().is_success();
         if refuses || !is_read.load(Ordering::Acquire) {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

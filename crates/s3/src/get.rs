@@ -144,7 +144,7 @@ impl Gateway {
             content_type: Some(input.response_content_type.unwrap_or_else(|| content_type(&info))),
             expires: input.response_expires.or(attributes::expires(&info)),
             parts_count: part.and(i32::try_from(info.parts.len().max(1)).ok()),
-            tag_count: crate::tagging::count(&info),
+            tag_count: crate::tags::count(&info),
         });
         let mut response = S3Response::new(output);
         if is_partial {

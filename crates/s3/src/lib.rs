@@ -39,6 +39,7 @@ mod send;
 mod server;
 mod settings;
 mod tagging;
+mod tags;
 mod times;
 mod uploads;
 

@@ -15,7 +15,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::gateway::now_ms;
 use crate::settings::BucketSettings;
-use crate::tagging::tags_of;
+use crate::tags::tags_of;
 use crate::times::{from_ms, http_date, to_ms};
 
 /// The largest number of rules, and the longest id in bytes, as in S3.

@@ -43,7 +43,7 @@ impl Gateway {
         let list = self.new_object_list(&scope, canned, &grant_headers!(input))?;
         let encryption = self.service_keys.choose(encryption_request!(input), bucket.encryption.as_ref())?;
         let mut all = object_headers!(input).into_attributes()?;
-        attributes::add(&mut all, attributes::TAGS, crate::tagging::check_header(input.tagging)?);
+        attributes::add(&mut all, attributes::TAGS, crate::tags::check_header(input.tagging)?);
         attributes::set_access_list(&mut all, &list, bucket.owner());
         let algorithm = input.checksum_algorithm.as_ref().map(dto::ChecksumAlgorithm::as_str);
         sums::begin_upload(&mut all, algorithm, input.checksum_type.as_ref().map(dto::ChecksumType::as_str))?;

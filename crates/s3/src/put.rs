@@ -175,7 +175,7 @@ impl Gateway {
         )?;
         let encryption = self.service_keys.choose(encryption_request!(input), bucket.encryption.as_ref())?;
         let mut all = object_headers!(input).into_attributes()?;
-        attributes::add(&mut all, attributes::TAGS, crate::tagging::check_header(input.tagging)?);
+        attributes::add(&mut all, attributes::TAGS, crate::tags::check_header(input.tagging)?);
         attributes::set_access_list(&mut all, &list, bucket.owner());
         if let Some(encryption) = &encryption {
             encryption.describe(&mut all);

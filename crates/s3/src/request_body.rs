@@ -1,4 +1,4 @@
-//! The body of a request, observed: whether it was read to its end.
+//! A request body that records whether it was read to its end.
 //!
 //! An answer that is sent before the body was read ends the connection. A client that waits for
 //! `100 Continue` may send the body or not, so the start of its next request is unknown.
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use s3s::StdError;
 
-/// See the module.
+/// A request body whose use is recorded.
 pub(crate) struct RequestBody {
     inner: Incoming,
     is_read: Arc<AtomicBool>,

@@ -22,7 +22,7 @@ pub(crate) const ENCRYPTION: &str = "encryption";
 pub(crate) const OWNERSHIP: &str = "ownership";
 pub(crate) const TAGGING: &str = "tagging";
 pub(crate) const LOCK: &str = "object-lock";
-/// How ETags are computed: `md5` or `fast`.
+/// The computation of ETags: `md5` or `fast`.
 pub(crate) const ETAG: &str = "etag";
 /// The owner of buckets that the daemon's API creates, and of keys without a user.
 pub const DEFAULT_USER: &str = "gabion";

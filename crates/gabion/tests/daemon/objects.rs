@@ -11,8 +11,8 @@ const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/obj
 /// Times that the daemon is killed.
 const KILLS: usize = 2;
 
-/// The interpreters that may have boto3: that of the path, and that of the distribution, which other
-/// installations may hide and for which `./run setup` installs boto3.
+/// The interpreters that may have boto3: that of the path, and that of the distribution, which
+/// other installations may hide and for which `./run setup` installs boto3.
 const INTERPRETERS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
 /// Returns an interpreter that has boto3.

@@ -148,8 +148,8 @@ impl Drop for PoolBlocks {
     }
 }
 
-/// Waits for the results of `begun` operations, also after an error: none may be in flight when this
-/// returns.
+/// Waits for the results of `begun` operations, also after an error: none may be in flight when
+/// this returns.
 ///
 /// # Errors
 /// The first error; when an operation was dropped without a result, so that it may not have run.

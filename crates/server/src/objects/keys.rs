@@ -113,7 +113,8 @@ impl KeyFile {
     /// Creates a key of a user, or of the administrator. Returns it with its secret.
     ///
     /// # Errors
-    /// For an invalid name of a user; when there are too many keys; when the files cannot be written.
+    /// For an invalid name of a user; when there are too many keys; when the files cannot be
+    /// written.
     pub(crate) fn create(&self, user: Option<&str>) -> Result<AccessKey> {
         let user = user.unwrap_or(DEFAULT_USER).to_owned();
         check_user(&user)?;
