@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use reactor::Remote;
 
+use crate::iscsi::ChapAccount;
 use crate::{ExportError, Volume};
 
 /// A future of the control path. Frontends change state rarely, so that one allocation per call
@@ -94,12 +95,15 @@ pub struct ExportConfig {
 pub struct NetworkConfig {
     /// TCP addresses; those of the frontend if empty.
     pub listen: Vec<SocketAddr>,
-    /// The name by which hosts find the disk: the NQN of its subsystem.
+    /// The name by which hosts find the disk: the NQN of its subsystem, or the IQN of its target.
     pub target: Option<String>,
-    /// The number of the disk among those with the same target: the id of its namespace.
+    /// The number of the disk among those with the same target: the id of its namespace, or its
+    /// logical unit number.
     pub unit: Option<u32>,
-    /// The names of the hosts that may use the disk: their NQNs. All hosts if empty.
+    /// The names of the hosts that may use the disk: their NQNs or IQNs. All hosts if empty.
     pub hosts: Vec<String>,
+    /// The credentials that iSCSI initiators need; none if absent.
+    pub chap: Option<ChapAccount>,
 }
 
 /// The state of a running export.

@@ -16,6 +16,7 @@ mod fnv;
 mod frontend;
 pub mod fuse;
 mod host_users;
+pub mod iscsi;
 mod leases;
 mod listen;
 mod memory;

@@ -3,6 +3,7 @@
 //! Every host that reaches an NBD TCP address can be a client. Invariant: with all limits reached,
 //! enough descriptors remain for drives, pools and the API, and enough memory for the host.
 
+use export::iscsi::IscsiLimits;
 use export::nbd::Limits;
 use export::nvme::NvmeLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -44,6 +45,16 @@ pub(crate) fn nvme_limits(reactors: usize) -> NvmeLimits {
     NvmeLimits {
         connections: connections.min(default.connections),
         shared_bytes: (nbd.shared_bytes / 2).min(default.shared_bytes),
+        ..default
+    }
+}
+
+/// Returns the iSCSI limits of each of `reactors` reactors.
+pub(crate) fn iscsi_limits(reactors: usize) -> IscsiLimits {
+    let (nvme, default) = (nvme_limits(reactors), IscsiLimits::default());
+    IscsiLimits {
+        connections: nvme.connections.min(default.connections),
+        shared_bytes: nvme.shared_bytes.min(default.shared_bytes),
         ..default
     }
 }

@@ -39,6 +39,21 @@ pub(crate) struct PersistentState {
     /// The pools that serve S3, by name.
     #[serde(default)]
     pub(crate) s3: BTreeMap<String, S3Record>,
+    /// Persistent reservations, by the identity of their volume.
+    #[serde(default)]
+    pub(crate) reservations: BTreeMap<String, ReservationRecord>,
+}
+
+/// The persistent reservations of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReservationRecord {
+    /// Counts changes of the registrants.
+    pub(crate) generation: u32,
+    /// The registrants: name, and key.
+    pub(crate) registrants: Vec<(String, u64)>,
+    /// The reservation: type, numbered as NVMe does, and holder.
+    pub(crate) held: Option<(u8, String)>,
 }
 
 /// A volume or snapshot that exists only while an image is copied. After a crash of the daemon, it
@@ -131,6 +146,7 @@ impl Default for PersistentState {
             unfinished: Vec::new(),
             newest: BTreeMap::new(),
             s3: BTreeMap::new(),
+            reservations: BTreeMap::new(),
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum Protocol {
     Ublk,
     /// A namespace of an NVMe subsystem over TCP, for hosts on the network.
     NvmeTcp,
+    /// A logical unit of an iSCSI target, for hosts on the network.
+    Iscsi,
 }
 
 impl fmt::Display for Protocol {
@@ -31,6 +33,7 @@ impl fmt::Display for Protocol {
             Self::Fuse => "fuse",
             Self::Ublk => "ublk",
             Self::NvmeTcp => "nvme-tcp",
+            Self::Iscsi => "iscsi",
         })
     }
 }
@@ -93,16 +96,37 @@ pub struct NetworkOptions {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub listen: Vec<SocketAddr>,
-    /// Name by which hosts find the disk: the NQN of the subsystem. Derived from the identity of
-    /// the volume if absent.
+    /// Name by which hosts find the disk: the NQN of the subsystem, or the IQN of the target.
+    /// Derived from the identity of the volume if absent.
     #[serde(default)]
     pub target: Option<String>,
-    /// Number of the disk among those with the same target: the id of the namespace, 1 if absent.
+    /// Number of the disk among those with the same target: the id of the namespace, 1 if absent;
+    /// the logical unit number of iSCSI, 0 if absent.
     #[serde(default)]
     pub unit: Option<u32>,
-    /// Names of the hosts that may use the disk: their NQNs. All hosts if empty.
+    /// Names of the hosts that may use the disk: their NQNs or IQNs. All hosts if empty.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// Credentials that iSCSI initiators need. No authentication if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapOptions>,
+}
+
+/// Credentials of an iSCSI initiator (CHAP).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChapOptions {
+    /// User name of the initiator.
+    pub user: String,
+    /// Secret of the initiator, 12 to 255 bytes. Never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// User name by which the target authenticates itself, if the initiator asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_user: Option<String>,
+    /// Secret of the target, 12 to 255 bytes, different from the initiator's. Never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_secret: Option<String>,
 }
 
 /// A request to export a volume.
@@ -129,7 +153,7 @@ pub struct CreateExport {
     /// Reactor threads that serve the queues (vhost-user, ublk), numbered from 0. Empty for all.
     #[serde(default)]
     pub reactors: Vec<u32>,
-    /// Options of a network disk (NVMe/TCP).
+    /// Options of a network disk (NVMe/TCP, iSCSI).
     #[serde(default)]
     pub network: NetworkOptions,
 }

@@ -27,7 +27,9 @@ pub use drive::{
     ReturnDrive,
 };
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
-pub use export::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol};
+pub use export::{
+    ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol,
+};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
 pub use objects::{

@@ -104,6 +104,9 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             return Err(invalid(format!("'{name}' is not an NVMe qualified name (NQN)"))
                 .hint("a name has the form nqn.2014-08.org.example:text, with up to 223 characters"));
         }
+        if network.chap.is_some() {
+            return Err(invalid("NVMe/TCP has no CHAP accounts; they belong to iSCSI".into()));
+        }
         if network.target.as_deref() == Some(DISCOVERY_NAME) {
             return Err(invalid(format!("'{DISCOVERY_NAME}' is the name of the discovery service")));
         }

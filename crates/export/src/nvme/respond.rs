@@ -38,18 +38,18 @@ impl<S: VolumeSource> NvmeSession<S> {
         let mut head = self.encoder.data(command, length, is_whole);
         let padding = self.encoder.padding();
         if padding > 0 {
-            push(QueuedReply::part(head).with(Buffer::zeroed(padding).span()));
+            push(QueuedReply::part(head).with(Buffer::zeroed(padding).span()).continued());
             head = ReplyHead::new(&[]);
         }
         let trailer = digest.as_ref().map_or(&[][..], |digest| digest.as_slice());
         match (is_whole, trailer.is_empty()) {
             (true, true) => push(QueuedReply::last(head, charge).with(data)),
             (true, false) => {
-                push(QueuedReply::part(head).with(data));
+                push(QueuedReply::part(head).with(data).continued());
                 push(QueuedReply::last(ReplyHead::new(trailer), charge));
             }
             (false, _) => {
-                push(QueuedReply::part(head).with(data));
+                push(QueuedReply::part(head).with(data).continued());
                 push(QueuedReply::last(self.encoder.response(&entry, trailer), charge));
             }
         }

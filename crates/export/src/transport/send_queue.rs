@@ -16,9 +16,11 @@ use super::budget::Charge;
 use super::recv_buffer::Progress;
 
 /// The most bytes of a [`ReplyHead`].
-pub(crate) const HEAD_MAX: usize = 32;
-/// The most replies of one send. Their heads fill a page.
-const REPLIES_MAX: usize = 4096 / HEAD_MAX;
+pub(crate) const HEAD_MAX: usize = 64;
+/// A send takes no more replies once it has this many.
+const REPLIES_MAX: usize = 128;
+/// The most parts of a message.
+const PARTS_MAX: usize = 3;
 /// A send takes no more replies once it has this many bytes of data.
 const BYTES_MAX: usize = 256 << 10;
 
@@ -55,17 +57,25 @@ pub(crate) struct QueuedReply {
     payload: Option<Span>,
     /// Released once the reply has been sent.
     charge: Option<Charge>,
+    /// The next reply of the queue continues the same message: nothing may come between.
+    continues: bool,
 }
 
 impl QueuedReply {
     /// Creates a part of a reply that is not the last one.
     pub(crate) fn part(head: impl Into<ReplyHead>) -> Self {
-        Self { head: head.into(), payload: None, charge: None }
+        Self { head: head.into(), payload: None, charge: None, continues: false }
     }
 
     /// Creates a reply, or the last part of one, which completes the request.
     pub(crate) fn last(head: impl Into<ReplyHead>, charge: Charge) -> Self {
-        Self { head: head.into(), payload: None, charge: Some(charge) }
+        Self { head: head.into(), payload: None, charge: Some(charge), continues: false }
+    }
+
+    /// Marks the reply as the beginning of a message that the next reply of the same queue
+    /// continues. A message has up to three such parts.
+    pub(crate) fn continued(self) -> Self {
+        Self { continues: true, ..self }
     }
 
     /// Adds a payload.
@@ -179,13 +189,16 @@ impl Batch {
         }
         let mut heads = Heads::new();
         let room_for_small = REPLIES_MAX - usize::from(!queues.bulk.is_empty());
-        while self.replies < room_for_small && self.bytes < BYTES_MAX {
+        let mut continues = false;
+        while continues || self.replies < room_for_small && self.bytes < BYTES_MAX {
             let Some(reply) = queues.small.pop_front() else { break };
+            continues = reply.continues;
             self.append(reply, &mut heads);
         }
-        let mut owed = true;
-        while self.replies < REPLIES_MAX && (owed || self.bytes < BYTES_MAX) {
+        let (mut owed, mut continues) = (true, false);
+        while continues || self.replies < REPLIES_MAX && (owed || self.bytes < BYTES_MAX) {
             let Some(reply) = queues.bulk.pop_front() else { break };
+            continues = reply.continues;
             self.append(reply, &mut heads);
             owed = false;
         }
@@ -196,7 +209,7 @@ impl Batch {
     }
 
     fn append(&mut self, reply: QueuedReply, heads: &mut Heads) {
-        let QueuedReply { head, payload, charge } = reply;
+        let QueuedReply { head, payload, charge, .. } = reply;
         self.replies += 1;
         heads.append(head.as_bytes());
         self.charges.extend(charge);
@@ -221,7 +234,7 @@ struct Heads {
 
 impl Heads {
     fn new() -> Self {
-        Self { memory: Buffer::new(REPLIES_MAX * HEAD_MAX).span(), start: 0, end: 0 }
+        Self { memory: Buffer::new((REPLIES_MAX + 2 * PARTS_MAX) * HEAD_MAX).span(), start: 0, end: 0 }
     }
 
     fn append(&mut self, head: &[u8]) {

@@ -129,3 +129,19 @@ fn a_closed_queue_discards_replies() {
     send_queue.push(QueuedReply { charge: Some(charge().unwrap()), ..reply(2, None) });
     assert!(charge().is_some());
 }
+
+#[test]
+fn the_parts_of_a_message_are_sent_together() {
+    let mut queues = small((0..REPLIES_MAX as u64 - 2).map(|cookie| reply(cookie, None)));
+    queues.small.push_back(reply(1000, Some(b"first")).continued());
+    queues.small.push_back(reply(1001, Some(b"second")).continued());
+    queues.small.push_back(reply(1002, None));
+    queues.small.push_back(reply(1003, None));
+    queues.bulk.push_back(reply(2000, Some(b"bulk")));
+    let mut batch = Batch::default();
+    assert!(batch.fill(&mut queues));
+    assert_eq!((queues.small.len(), queues.bulk.len()), (1, 1));
+    let sent = bytes(&batch.spans);
+    let end = [expected(1000, b"first"), expected(1001, b"second"), expected(1002, b"")].concat();
+    assert!(sent.ends_with(&end));
+}

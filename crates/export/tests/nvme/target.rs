@@ -71,6 +71,7 @@ pub(crate) fn config(listen: SocketAddr, unit: u32, hosts: &[&str]) -> ExportCon
         target: Some(SUBSYSTEM.into()),
         unit: Some(unit),
         hosts: hosts.iter().map(ToString::to_string).collect(),
+        chap: None,
     };
     ExportConfig { network, ..ExportConfig::default() }
 }

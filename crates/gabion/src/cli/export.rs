@@ -1,13 +1,14 @@
 //! Arguments of `gabion export`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
 use api::VolumeName;
 use api::types::Protocol;
 
-/// Export volumes over NBD, vhost-user, FUSE, ublk or NVMe/TCP
+/// Export volumes over NBD, vhost-user, FUSE, ublk, NVMe/TCP or iSCSI
 #[derive(Subcommand, Debug)]
 pub(crate) enum ExportCommand {
     Create(CreateExportArgs),
@@ -25,8 +26,8 @@ pub(crate) enum ExportCommand {
         /// Id of the export, as 'gabion export list' shows it; required if several exports match
         #[arg(long, value_name = "ID")]
         id: Option<String>,
-        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse, ublk or
-        /// nvme-tcp
+        /// Protocol of the export, if the volume has several: nbd, vhost-user, fuse, ublk, nvme-tcp
+        /// or iscsi
         #[arg(long, value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "id")]
         protocol: Option<Protocol>,
         /// Delete the export even if this host uses it. Data that is not written back is lost
@@ -37,7 +38,14 @@ pub(crate) enum ExportCommand {
 
 /// Parses the name of a protocol.
 fn protocol(text: &str) -> Result<Protocol, String> {
-    let all = [Protocol::Nbd, Protocol::VhostUser, Protocol::Fuse, Protocol::Ublk, Protocol::NvmeTcp];
+    let all = [
+        Protocol::Nbd,
+        Protocol::VhostUser,
+        Protocol::Fuse,
+        Protocol::Ublk,
+        Protocol::NvmeTcp,
+        Protocol::Iscsi,
+    ];
     let protocol = all.into_iter().find(|protocol| protocol.to_string() == text);
     let names: Vec<String> = all.iter().map(Protocol::to_string).collect();
     protocol.ok_or_else(|| format!("unknown protocol: give one of {}", names.join(", ")))
@@ -45,22 +53,48 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 
 /// The port of NVMe/TCP.
 const NVME_PORT: u16 = 4420;
+/// The port of iSCSI.
+const ISCSI_PORT: u16 = 3260;
+
+/// A TCP address, with or without a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenAddress {
+    Complete(SocketAddr),
+    WithoutPort(IpAddr),
+}
+
+impl ListenAddress {
+    /// The address with the port of its protocol, if it has none.
+    pub(crate) fn complete(self, protocol: Protocol) -> SocketAddr {
+        match self {
+            Self::Complete(address) => address,
+            Self::WithoutPort(ip) => {
+                let port = if protocol == Protocol::Iscsi { ISCSI_PORT } else { NVME_PORT };
+                SocketAddr::new(ip, port)
+            }
+        }
+    }
+}
 
 /// Parses a TCP address, with or without a port.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, NVME_PORT)));
-    let address: SocketAddr =
-        with_port.map_err(|_| format!("'{text}' is not an address, as in 10.0.0.1:4420"))?;
-    match address.port() {
-        0 => Err(format!("'{text}' has no port: the usual port is {NVME_PORT}")),
-        _ => Ok(address),
+fn address(text: &str) -> Result<ListenAddress, String> {
+    if let Ok(ip) = text.parse() {
+        return Ok(ListenAddress::WithoutPort(ip));
+    }
+    match text.parse::<SocketAddr>() {
+        Err(_) => Err(format!("'{text}' is not an address, as in 10.0.0.1:4420")),
+        Ok(address) if address.port() == 0 => {
+            Err(format!("'{text}' has no port: the usual ports are {NVME_PORT} and {ISCSI_PORT}"))
+        }
+        Ok(address) => Ok(ListenAddress::Complete(address)),
     }
 }
 
 /// Export a volume or snapshot
 #[derive(Args, Debug)]
 #[command(
-    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse", "ublk", "nvme_tcp"])),
+    group(ArgGroup::new("network").args(["nvme_tcp", "iscsi"])),
+    group(ArgGroup::new("protocol").required(true).args(["nbd", "vhost_user", "fuse", "ublk", "nvme_tcp", "iscsi"])),
     after_long_help = "\
 Examples:
   gabion export create fast/vm01 --nbd
@@ -86,7 +120,10 @@ Examples:
   # A disk for another host, over the network. The printed command connects that host; it finds the
   # disk also by 'nvme discover -t tcp -a 10.0.0.1 -s 4420'
   gabion export create fast/vm03 --nvme-tcp --listen 10.0.0.1:4420 \\
-      --host nqn.2014-08.org.nvmexpress:uuid:0d1c9fe6-4f3c-4a5b-9d7e-0f3c1b2a4d5e"
+      --host nqn.2014-08.org.nvmexpress:uuid:0d1c9fe6-4f3c-4a5b-9d7e-0f3c1b2a4d5e
+
+  # The same over iSCSI, for a host that authenticates itself
+  gabion export create fast/vm04 --iscsi --listen 10.0.0.1 --chap-user esx1 --chap-secret-file /etc/gabion/esx1.secret"
 )]
 pub(crate) struct CreateExportArgs {
     /// Name of the volume
@@ -108,6 +145,9 @@ pub(crate) struct CreateExportArgs {
     /// Export as a namespace of an NVMe subsystem over TCP, for hosts on the network
     #[arg(long)]
     pub(crate) nvme_tcp: bool,
+    /// Export as a logical unit of an iSCSI target, for hosts on the network
+    #[arg(long)]
+    pub(crate) iscsi: bool,
     /// Reject writes
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -117,16 +157,16 @@ pub(crate) struct CreateExportArgs {
     #[arg(long)]
     pub(crate) shared: bool,
     /// Number of queues, 1 to 64 [default: 64 for --vhost-user, one per reactor thread for --ublk]
-    #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse", "nvme_tcp"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse", "network"])]
     pub(crate) queues: Option<u16>,
     /// Reactor threads that serve the queues of --vhost-user or --ublk, numbered from 0, as in 0,2
     /// [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse", "nvme_tcp"])]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["nbd", "fuse", "network"])]
     pub(crate) reactors: Vec<u32>,
-    /// TCP addresses of --nvme-tcp, as in 10.0.0.1:4420; the port may be omitted
-    /// [default: nvme.listen of the daemon's configuration]
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = address, requires = "nvme_tcp")]
-    pub(crate) listen: Vec<SocketAddr>,
+    /// TCP addresses of --nvme-tcp or --iscsi, as in 10.0.0.1:4420; the port may be omitted
+    /// [default: nvme.listen or iscsi.listen of the daemon's configuration]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = address, requires = "network")]
+    pub(crate) listen: Vec<ListenAddress>,
     /// Name (NQN) of the subsystem of --nvme-tcp; exports with the same name are namespaces of one
     /// subsystem [default: derived from the identity of the volume]
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
@@ -134,8 +174,27 @@ pub(crate) struct CreateExportArgs {
     /// Id of the namespace of --nvme-tcp within its subsystem [default: 1]
     #[arg(long, value_name = "N", requires = "nvme_tcp")]
     pub(crate) namespace: Option<u32>,
-    /// Names (NQNs) of the hosts that may use --nvme-tcp; on Linux in /etc/nvme/hostnqn [default:
-    /// all hosts]
-    #[arg(long, value_name = "NQN", value_delimiter = ',', requires = "nvme_tcp")]
+    /// Name (IQN) of the target of --iscsi; exports with the same name are logical units of one
+    /// target [default: derived from the identity of the volume]
+    #[arg(long, value_name = "IQN", requires = "iscsi")]
+    pub(crate) target: Option<String>,
+    /// Number of the logical unit of --iscsi within its target [default: 0]
+    #[arg(long, value_name = "N", requires = "iscsi")]
+    pub(crate) lun: Option<u32>,
+    /// Names of the hosts that may use --nvme-tcp (NQNs; on Linux in /etc/nvme/hostnqn) or --iscsi
+    /// (IQNs; on Linux in /etc/iscsi/initiatorname.iscsi) [default: all hosts]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "network")]
     pub(crate) host: Vec<String>,
+    /// User name by which initiators of --iscsi authenticate themselves (CHAP)
+    #[arg(long, value_name = "NAME", requires_all = ["iscsi", "chap_secret_file"])]
+    pub(crate) chap_user: Option<String>,
+    /// File with the secret of --chap-user, 12 to 255 bytes
+    #[arg(long, value_name = "FILE", requires = "chap_user")]
+    pub(crate) chap_secret_file: Option<PathBuf>,
+    /// User name by which the target authenticates itself to initiators (mutual CHAP)
+    #[arg(long, value_name = "NAME", requires_all = ["chap_user", "chap_target_secret_file"])]
+    pub(crate) chap_target_user: Option<String>,
+    /// File with the secret of --chap-target-user, different from that of --chap-user
+    #[arg(long, value_name = "FILE", requires = "chap_target_user")]
+    pub(crate) chap_target_secret_file: Option<PathBuf>,
 }

@@ -1,8 +1,10 @@
 //! `gabion export`.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use api::VolumeName;
-use api::types::{CreateExport, DeleteExportQuery, NetworkOptions, Protocol};
+use api::types::{ChapOptions, CreateExport, DeleteExportQuery, NetworkOptions, Protocol};
 
 use super::CommandContext;
 use crate::cli::{CreateExportArgs, ExportCommand};
@@ -26,22 +28,55 @@ pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<
 }
 
 async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<ExitReason> {
-    let CreateExportArgs { name, nbd: _, vhost_user, fuse, ublk, nvme_tcp, .. } = arguments;
-    let CreateExportArgs { read_only, shared, queues, reactors, listen, subsystem, namespace, host, .. } =
-        arguments;
+    let protocol = protocol_of(&arguments);
+    let chap = chap_of(&arguments)?;
+    let CreateExportArgs { name, read_only, shared, queues, reactors, listen, .. } = arguments;
+    let CreateExportArgs { subsystem, namespace, target, lun, host, .. } = arguments;
     let VolumeName { pool, volume } = name;
-    let protocol = match (vhost_user, fuse, ublk, nvme_tcp) {
-        (true, ..) => Protocol::VhostUser,
-        (_, true, ..) => Protocol::Fuse,
-        (_, _, true, _) => Protocol::Ublk,
-        (.., true) => Protocol::NvmeTcp,
-        _ => Protocol::Nbd,
+    let network = NetworkOptions {
+        listen: listen.into_iter().map(|address| address.complete(protocol)).collect(),
+        target: subsystem.or(target),
+        unit: namespace.or(lun),
+        hosts: host,
+        chap,
     };
-    let network = NetworkOptions { listen, target: subsystem, unit: namespace, hosts: host };
     let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network };
     let created = ctx.client.create_export(&request).await?;
     ctx.done(&created, output::created_export)?;
     Ok(ExitReason::Success)
+}
+
+fn protocol_of(arguments: &CreateExportArgs) -> Protocol {
+    let chosen = [
+        (arguments.vhost_user, Protocol::VhostUser),
+        (arguments.fuse, Protocol::Fuse),
+        (arguments.ublk, Protocol::Ublk),
+        (arguments.nvme_tcp, Protocol::NvmeTcp),
+        (arguments.iscsi, Protocol::Iscsi),
+    ];
+    chosen
+        .into_iter()
+        .find_map(|(is_chosen, protocol)| is_chosen.then_some(protocol))
+        .unwrap_or(Protocol::Nbd)
+}
+
+/// The credentials of an iSCSI export.
+fn chap_of(arguments: &CreateExportArgs) -> Result<Option<ChapOptions>> {
+    let Some(user) = arguments.chap_user.clone() else { return Ok(None) };
+    Ok(Some(ChapOptions {
+        user,
+        secret: read_secret(arguments.chap_secret_file.as_deref())?,
+        target_user: arguments.chap_target_user.clone(),
+        target_secret: read_secret(arguments.chap_target_secret_file.as_deref())?,
+    }))
+}
+
+/// Reads a secret, without the end of its line.
+fn read_secret(file: Option<&Path>) -> Result<Option<String>> {
+    let Some(file) = file else { return Ok(None) };
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the secret in {}", file.display()))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 async fn list(ctx: &CommandContext) -> Result<ExitReason> {

@@ -10,8 +10,14 @@ pub(crate) fn created_export(export: &Export) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The command by which a Linux host connects to a subsystem; `None` for other addresses.
+/// The command by which a Linux host connects to a network disk; `None` for other addresses.
 fn connect_command(uri: &str) -> Option<String> {
+    if let Some(rest) = uri.strip_prefix("iscsi://") {
+        let (portal, target) = rest.split_once('/')?;
+        let (target, _) = target.rsplit_once('/')?;
+        let discover = format!("iscsiadm -m discovery -t sendtargets -p {portal}");
+        return Some(format!("{discover} && iscsiadm -m node -T {target} -p {portal} --login"));
+    }
     let (address, name) = uri.strip_prefix("nvme+tcp://")?.split_once('/')?;
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -21,7 +27,7 @@ fn connect_command(uri: &str) -> Option<String> {
 /// Formats exports as a table.
 pub(crate) fn exports(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return "no exports; 'gabion export create POOL/VOLUME --nbd' creates one (also --vhost-user, --fuse, --ublk, --nvme-tcp)"
+        return "no exports; 'gabion export create POOL/VOLUME --nbd' creates one (also --vhost-user, --fuse, --ublk, --nvme-tcp, --iscsi)"
             .into();
     }
     let row = |export: &Export| {
@@ -56,6 +62,13 @@ mod tests {
         for (uri, command) in [
             ("nvme+tcp://10.0.0.1:4420/nqn.x:y", Some("nvme connect -t tcp -a 10.0.0.1 -s 4420 -n nqn.x:y")),
             ("nvme+tcp://[fd00::1]:4420/nqn.x", Some("nvme connect -t tcp -a fd00::1 -s 4420 -n nqn.x")),
+            (
+                "iscsi://10.0.0.1:3260/iqn.2026-11.gabion:x/0",
+                Some(
+                    "iscsiadm -m discovery -t sendtargets -p 10.0.0.1:3260 && \
+                     iscsiadm -m node -T iqn.2026-11.gabion:x -p 10.0.0.1:3260 --login",
+                ),
+            ),
             ("nbd://10.0.0.1:10809/fast/vm01", None),
         ] {
             assert_eq!(connect_command(uri).as_deref(), command);

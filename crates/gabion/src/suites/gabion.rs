@@ -179,6 +179,7 @@ impl Gabion {
                 Protocol::Fuse => "as FUSE files",
                 Protocol::Ublk => "as ublk devices",
                 Protocol::NvmeTcp => "over NVMe/TCP",
+                Protocol::Iscsi => "over iSCSI",
             }
         );
         let mut extents = interleave(extents);
@@ -282,6 +283,7 @@ fn target(export: &Export, directory: &Path) -> Result<Target> {
             Ok(Target::Vhost(path.into()))
         }
         Protocol::NvmeTcp => anyhow::bail!("no load generator uses NVMe/TCP"),
+        Protocol::Iscsi => anyhow::bail!("no load generator uses iSCSI"),
         Protocol::Fuse | Protocol::Ublk => {
             let path = export.uris.first().context("the daemon returned no file for the export")?;
             Ok(Target::File(path.into()))

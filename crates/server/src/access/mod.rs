@@ -155,4 +155,3 @@ pub(crate) fn unauthenticated(reason: &str) -> Error {
     Error::new(ErrorKind::Unauthenticated, reason.to_owned())
         .hint("create a token on the daemon's host with 'gabion token create NAME --role viewer'")
 }
-

@@ -387,6 +387,19 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        section: "iscsi",
+        name: "listen",
+        value: "ADDRESS:PORT",
+        help: "TCP addresses, separated by commas, of iSCSI exports that are created without --listen. Connections are not \
+               encrypted: use only networks on which every host is trusted.",
+        example: "127.0.0.1:3260,[::1]:3260",
+        set: |config, text| set(&mut config.iscsi_listen, addresses(text)),
+        show: |config| match config.iscsi_listen.as_slice() {
+            [] => Shown::Unset("each export names its own addresses"),
+            addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
+    },
+    Key {
         section: "nvme",
         name: "listen",
         value: "ADDRESS:PORT",

@@ -65,6 +65,7 @@ pub struct Config {
     pub metrics_listen: Vec<SocketAddr>,
     pub nbd_socket: Option<PathBuf>,
     pub nbd_listen: Vec<SocketAddr>,
+    pub iscsi_listen: Vec<SocketAddr>,
     pub nvme_listen: Vec<SocketAddr>,
     pub vhost_directory: PathBuf,
     pub fuse_directory: PathBuf,
@@ -113,6 +114,7 @@ impl Config {
             latency_target: 200,
             metrics_listen: Vec::new(),
             nbd_listen: Vec::new(),
+            iscsi_listen: Vec::new(),
             nvme_listen: Vec::new(),
             pools: BTreeMap::new(),
         }

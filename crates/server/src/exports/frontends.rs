@@ -8,18 +8,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use export::fuse::FuseFrontend;
+use export::iscsi::{IscsiConfig, IscsiFrontend};
 use export::nbd::{NbdConfig, NbdFrontend};
 use export::nvme::{NvmeConfig, NvmeFrontend};
 use export::ublk::{UblkConfig, UblkFrontend};
 use export::vhost::{VhostConfig, VhostFrontend};
-use export::{Frontend, FrontendContext, ReactorSet};
+use export::{Frontend, FrontendContext, ReactorSet, ReservationRegistry};
 
 use super::pool_volume::PoolVolume;
+use super::reservations::StoredInState;
 use super::{ExportKey, convert};
-use crate::capacity::{nbd_limits, nvme_limits};
+use crate::capacity::{iscsi_limits, nbd_limits, nvme_limits};
 use crate::config::Config;
 use crate::error::Result;
 use crate::reactors::{self, Reactors};
+use crate::state::State;
 use api::types::Protocol;
 
 /// The frontends by protocol.
@@ -37,6 +40,7 @@ impl Frontends {
         config: &Config,
         reactors: &Arc<Reactors>,
         exports: &[ExportKey],
+        state: &Arc<State>,
     ) -> Result<Self> {
         let set = ReactorSet::new(reactors.all(), reactors.backend(), reactors::platform);
         let context = FrontendContext { reactors: set, access: config.export_access()? };
@@ -50,6 +54,12 @@ impl Frontends {
         let nvme =
             NvmeConfig { listen: config.nvme_listen.clone(), limits: nvme_limits(reactors.all().len()) };
         let nvme = NvmeFrontend::start(nvme, &context).await.map_err(convert)?;
+        let iscsi = IscsiConfig {
+            listen: config.iscsi_listen.clone(),
+            limits: iscsi_limits(reactors.all().len()),
+            reservations: ReservationRegistry::new(Some(Arc::new(StoredInState(state.clone())))),
+        };
+        let iscsi = IscsiFrontend::start(iscsi, &context).await.map_err(convert)?;
         let vhost = VhostConfig {
             directory: config.vhost_directory.clone(),
             poll: config.poll,
@@ -64,6 +74,7 @@ impl Frontends {
             (Protocol::Fuse, Box::new(FuseFrontend::new(fuse, context.clone()))),
             (Protocol::Ublk, Box::new(UblkFrontend::new(ublk, context))),
             (Protocol::NvmeTcp, Box::new(nvme)),
+            (Protocol::Iscsi, Box::new(iscsi)),
         ];
         for (protocol, frontend) in &table {
             let own = exports.iter().filter(|key| key.protocol == *protocol);

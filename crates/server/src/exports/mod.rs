@@ -7,10 +7,12 @@
 mod frontends;
 mod io_counters;
 mod pool_volume;
+mod reservations;
 mod table;
 
 use std::sync::Arc;
 
+use export::iscsi::ChapAccount;
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
 
 use crate::config::Config;
@@ -19,7 +21,7 @@ use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{ExportRecord, State};
-use api::types::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions};
+use api::types::{ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions};
 use frontends::Frontends;
 pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
 use pool_volume::PoolVolume;
@@ -54,7 +56,7 @@ impl Exports {
             keys.push(key.clone());
             table.insert(key, entry);
         }
-        let frontends = Frontends::start(config, reactors, &keys).await?;
+        let frontends = Frontends::start(config, reactors, &keys, &state).await?;
         let changing = tokio::sync::Mutex::default();
         Ok(Arc::new(Self { table, pools, state, frontends, changing }))
     }
@@ -95,7 +97,7 @@ impl Exports {
             uris,
             queues,
             reactors,
-            network: to_options(network),
+            network: without_secrets(network),
             connections: status.connections,
             used_by: status.users,
         }
@@ -340,14 +342,34 @@ fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
 
 /// The options of a network disk as the API and the state file have them.
 fn to_options(network: NetworkConfig) -> NetworkOptions {
-    let NetworkConfig { listen, target, unit, hosts } = network;
-    NetworkOptions { listen, target, unit, hosts }
+    let NetworkConfig { listen, target, unit, hosts, chap } = network;
+    let chap = chap.map(|ChapAccount { user, secret, target }| {
+        let (target_user, target_secret) = target.unzip();
+        ChapOptions { user, secret: Some(secret), target_user, target_secret }
+    });
+    NetworkOptions { listen, target, unit, hosts, chap }
+}
+
+/// The options of a network disk without its secrets, for readers.
+fn without_secrets(network: NetworkConfig) -> NetworkOptions {
+    let mut options = to_options(network);
+    if let Some(chap) = &mut options.chap {
+        (chap.secret, chap.target_secret) = (None, None);
+    }
+    options
 }
 
 /// The options of a network disk as frontends have them.
 fn from_options(network: NetworkOptions) -> NetworkConfig {
-    let NetworkOptions { listen, target, unit, hosts } = network;
-    NetworkConfig { listen, target, unit, hosts }
+    let NetworkOptions { listen, target, unit, hosts, chap } = network;
+    let chap = chap.map(|ChapOptions { user, secret, target_user, target_secret }| ChapAccount {
+        user,
+        // A frontend refuses an empty secret.
+        secret: secret.unwrap_or_default(),
+        target: (target_user.is_some() || target_secret.is_some())
+            .then(|| (target_user.unwrap_or_default(), target_secret.unwrap_or_default())),
+    });
+    NetworkConfig { listen, target, unit, hosts, chap }
 }
 
 fn waiting() -> Error {
