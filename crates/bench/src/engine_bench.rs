@@ -1,4 +1,4 @@
-//! `bench engine`: the engine in one process, on one core, on memory drives.
+//! `bench engine`: the engine in one process, on one core.
 //!
 //! All production checks are on: checksums, parity, MACs, the log. A job keeps its queue depth of
 //! operations in flight, each from a task of its own; every read is verified.
@@ -11,13 +11,14 @@ use engine::AttachedVolume;
 use reactor::{Buffer, Reactor};
 
 use crate::block_stamps::{stamp, wrong_blocks};
-use crate::memory_pool;
+use crate::drives::Drives;
 use crate::sample::{Recorder, Sample, SampleLabel};
+use crate::{file_pool, memory_pool};
 
 /// Bytes of the volume.
 const VOLUME: u64 = 1 << 30;
-/// Bytes of each memory drive, with room for the writes of a job.
-const DRIVE: usize = 2 << 30;
+/// Bytes of each drive, with room for the writes of a job.
+const DRIVE: u64 = 2 << 30;
 
 /// A job of the benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,9 @@ pub enum BenchError {
     /// Memory for the drives could not be allocated.
     #[error("cannot allocate memory for the drives: {0}")]
     Memory(reactor::IoError),
+    /// A zram device could not be created.
+    #[error("cannot create a zram device: {0}")]
+    Zram(std::io::Error),
     /// Files for the drives could not be created.
     #[error("cannot create files for the drives: {0}")]
     Files(#[from] std::io::Error),
@@ -73,24 +77,28 @@ pub enum BenchError {
 ///
 /// # Errors
 /// If a pool cannot be created or an operation fails.
-pub fn run(seconds: f64, only: &str, mut done: impl FnMut(&Sample)) -> Result<Vec<Sample>, BenchError> {
+pub fn run(
+    drives: &Drives,
+    seconds: f64,
+    only: &str,
+    mut done: impl FnMut(&Sample),
+) -> Result<Vec<Sample>, BenchError> {
     let mut samples = Vec::new();
     for job in JOBS.into_iter().filter(|job| job.label.op.contains(only)) {
-        let sample = run_job(job, Duration::from_secs_f64(seconds))?;
+        let sample = run_job(job, drives, Duration::from_secs_f64(seconds))?;
         done(&sample);
         samples.push(sample);
     }
     Ok(samples)
 }
 
-fn run_job(job: EngineJob, length: Duration) -> Result<Sample, BenchError> {
+fn run_job(job: EngineJob, drives: &Drives, length: Duration) -> Result<Sample, BenchError> {
     let Ok(scheme) = job.label.scheme.parse::<format::Scheme>() else {
         panic!("'{}' is a scheme", job.label.scheme)
     };
-    let drives = memory_pool::drives(usize::from(scheme.width()), DRIVE).map_err(BenchError::Memory)?;
-    let reactor = memory_pool::reactor();
-    let result = reactor.run(async {
-        let pool = memory_pool::pool(&drives, scheme).await?;
+    let open = drives.open(usize::from(scheme.width()), DRIVE)?;
+    file_pool::on_a_reactor(async |_| {
+        let pool = memory_pool::pool(&open.drives, scheme).await?;
         pool.create_volume("bench", VOLUME, 4096, 0).await?;
         let volume = Rc::new(pool.open_volume("bench").await?.attach());
         if !job.write {
@@ -100,9 +108,7 @@ fn run_job(job: EngineJob, length: Duration) -> Result<Sample, BenchError> {
             pool.fail_drive(0).await?;
         }
         Ok(load(job, &volume, length).await?)
-    });
-    reactor.shut_down();
-    result
+    })
 }
 
 async fn fill(volume: &AttachedVolume) -> engine::Result<()> {
@@ -132,8 +138,8 @@ fn max_write_bytes(job: EngineJob) -> u64 {
     match (job.write, job.label.queue_depth) {
         (false, _) => u64::MAX,
         // A single write of a block is mirrored with its header: four blocks on the drives.
-        (true, 1) => DRIVE as u64 * 5 / 8,
-        (true, _) => DRIVE as u64 * 5 / 2,
+        (true, 1) => DRIVE * 5 / 8,
+        (true, _) => DRIVE * 5 / 2,
     }
 }
 

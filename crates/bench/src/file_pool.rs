@@ -1,6 +1,5 @@
 //! Pools on files and devices, on a reactor of this thread with the platform's I/O.
 
-use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,11 +8,7 @@ use engine::DriveSource;
 use reactor::{Backend, Clock, Drive, DriveHandle, DriveOptions, FileDrive, Platform, Reactor, SystemClock};
 
 use crate::engine_bench::BenchError;
-
-thread_local! {
-    /// The platform of this thread's reactor.
-    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
-}
+use crate::local_platform;
 
 struct FileSource {
     handle: DriveHandle,
@@ -21,10 +16,7 @@ struct FileSource {
 
 impl DriveSource for FileSource {
     fn open(&self) -> Rc<dyn Drive> {
-        match PLATFORM.with_borrow(Clone::clone) {
-            Some(platform) => self.handle.open_on(&platform),
-            None => panic!("drives are opened on the reactor's thread"),
-        }
+        self.handle.open_on(&local_platform::current())
     }
 
     fn path(&self) -> String {
@@ -48,11 +40,11 @@ pub(crate) fn on_a_reactor<T>(
 ) -> Result<T, BenchError> {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let platform = Platform::new(Backend::Auto, clock.clone()).map_err(BenchError::Platform)?;
-    PLATFORM.set(Some(platform.clone()));
+    local_platform::set(Some(platform.clone()));
     let reactor = Reactor::new(platform, clock);
     let result = reactor.run(work(reactor.clone()));
     reactor.shut_down();
-    PLATFORM.set(None);
+    local_platform::set(None);
     result
 }
 

@@ -31,6 +31,7 @@ mod message;
 mod net;
 mod objects;
 mod operation;
+mod perform;
 mod platform;
 mod prefetch;
 mod remote;

@@ -155,10 +155,10 @@ impl Platform {
     }
 
     /// Returns a file in the form that this platform's operations use.
-    pub(crate) fn bind(&self, file: Arc<LockedFile>) -> BoundFile {
+    pub(crate) fn bind(&self, file: Arc<LockedFile>, is_synchronous: bool) -> BoundFile {
         match &self.system {
-            System::Uring(uring) => uring.bind(file),
-            System::Threads(_) => BoundFile { file, slot: None },
+            System::Uring(uring) => uring.bind(file, is_synchronous),
+            System::Threads(_) => BoundFile { file, slot: None, is_synchronous },
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct BoundFile {
     pub(crate) file: Arc<LockedFile>,
     /// Its slot in the ring's table of registered files, if it has one.
     pub(crate) slot: Option<FixedSlot>,
+    /// True for memory behind a block device, which executes requests on the submitting thread.
+    pub(crate) is_synchronous: bool,
 }
 
 /// An open file that is unlocked when it is dropped.

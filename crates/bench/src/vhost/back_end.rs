@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use reactor::{Reactor, Remote};
 
+use super::calls::QueueCalls;
 use super::device::{Device, DeviceShape};
 use super::embedded::{self, Embedded};
 use super::line::Round;
@@ -24,6 +25,9 @@ pub(super) const FILL_DEPTH: u32 = 16;
 pub(super) const PEAK_DEPTH: u32 = 64;
 /// Polling time of an idle queue of the pool on memory drives: the daemon's default.
 const POLL: Duration = Duration::from_micros(50);
+
+/// Time without a completion after which the load sleeps until an interrupt.
+const IDLE_POLL: Duration = Duration::from_micros(50);
 
 /// A back end and its load.
 pub(super) struct BackEnd {
@@ -76,19 +80,27 @@ impl BackEnd {
         })
     }
 
-    /// Starts a pool on memory drives in this process.
+    /// Starts a pool in this process.
     pub(super) fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
         let cores = match options.pool_cores.as_slice() {
             [] => vec![None],
             cores => cores.iter().copied().map(Some).collect(),
         };
-        let (drive_bytes, volume_bytes) = (options.drive_bytes, options.size);
-        let VhostOptions { disks, shards, io, .. } = *options;
-        let shape = embedded::PoolShape { cores, drive_bytes, volume_bytes, disks, shards, poll: POLL, io };
+        let VhostOptions { disks, shards, io, drive_bytes, size, .. } = *options;
+        let shape = embedded::PoolShape {
+            cores,
+            drives: options.drives.clone(),
+            drive_bytes,
+            volume_bytes: size,
+            disks,
+            shards,
+            poll: POLL,
+            io,
+        };
         let embedded = Embedded::start(&shape)?;
         let name = match disks {
-            1 => "memory drives".to_owned(),
-            many => format!("{many} disks on memory drives"),
+            1 => options.drives.to_string(),
+            many => format!("{many} disks on {}", options.drives),
         };
         let target = |place: &embedded::DiskSocket| {
             let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
@@ -201,9 +213,12 @@ fn connect(socket: &Path, name: &str, options: &VhostOptions) -> Result<Device, 
     Ok(device)
 }
 
+/// A load that has ended, with its index, or the failure of its thread.
+type EndedLoad = std::io::Result<(usize, QueueLoad)>;
+
 /// Loads in progress.
 struct RunningLoads {
-    ended: mpsc::Receiver<(usize, QueueLoad)>,
+    ended: mpsc::Receiver<EndedLoad>,
     count: usize,
 }
 
@@ -226,7 +241,7 @@ impl RunningLoads {
                         reactor.yield_now().await;
                     }
                     // Fails only if the program ends.
-                    let _ = sender.send((index, load));
+                    let _ = sender.send(Ok((index, load)));
                 };
                 Reactor::current().spawn(task).detach();
             };
@@ -234,13 +249,15 @@ impl RunningLoads {
         }
         if !alone.is_empty() {
             let (pinned, is_pinned) = mpsc::channel();
+            let calls = QueueCalls::of(&alone)?;
             let run = move || {
                 let result = core.map_or(Ok(()), pin);
                 let go = result.is_ok();
                 // The starter waits for both.
                 let _ = pinned.send(result);
-                if go {
-                    drive(alone, &sender);
+                if go && let Err(error) = drive(alone, &calls, &sender) {
+                    // Fails only if the program ends.
+                    let _ = sender.send(Err(error));
                 }
             };
             std::thread::Builder::new().name("load".into()).spawn(run)?;
@@ -250,7 +267,7 @@ impl RunningLoads {
     }
 
     fn wait(self) -> Result<Vec<QueueLoad>, VhostError> {
-        let mut loads: Vec<(usize, QueueLoad)> = self.ended.iter().take(self.count).collect();
+        let mut loads = self.ended.iter().take(self.count).collect::<Result<Vec<_>, _>>()?;
         if loads.len() < self.count {
             return Err(VhostError::Ended);
         }
@@ -259,8 +276,14 @@ impl RunningLoads {
     }
 }
 
-/// Runs loads on this thread until all have ended.
-fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueLoad)>) {
+/// Runs loads on this thread until all have ended. Polls the queues, and sleeps after
+/// [`IDLE_POLL`] without a completion, as a guest does: the back end may need the core.
+fn drive(
+    mut loads: Vec<(usize, QueueLoad)>,
+    calls: &QueueCalls,
+    ended: &mpsc::Sender<EndedLoad>,
+) -> std::io::Result<()> {
+    let mut idle_since: Option<Instant> = None;
     while !loads.is_empty() {
         let mut busy = false;
         let mut index = 0;
@@ -268,7 +291,7 @@ fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueL
             match load.poll() {
                 Progress::Done => {
                     // Fails only if the program ends.
-                    let _ = ended.send(loads.remove(index));
+                    let _ = ended.send(Ok(loads.remove(index)));
                     continue;
                 }
                 Progress::Busy => busy = true,
@@ -276,8 +299,14 @@ fn drive(mut loads: Vec<(usize, QueueLoad)>, ended: &mpsc::Sender<(usize, QueueL
             }
             index += 1;
         }
-        if !busy {
+        if busy {
+            idle_since = None;
+        } else if idle_since.get_or_insert_with(Instant::now).elapsed() < IDLE_POLL {
             std::hint::spin_loop();
+        } else {
+            idle_since = None;
+            calls.wait(&mut loads)?;
         }
     }
+    Ok(())
 }

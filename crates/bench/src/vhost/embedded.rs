@@ -4,7 +4,6 @@
 //! Uses the same engine and export as the daemon; only the drives are in memory. Does not know the
 //! load.
 
-use std::cell::RefCell;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -21,18 +20,17 @@ use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Span,
 
 use super::VhostError;
 use super::usage::Worker;
-use crate::memory_pool;
-
-thread_local! {
-    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
-}
+use crate::drives::{Drives, OpenDrives};
+use crate::{local_platform, memory_pool};
 
 /// The parameters of the pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolShape {
     /// One reactor per core in this list; an unpinned reactor for `None`.
     pub(super) cores: Vec<Option<usize>>,
-    pub(super) drive_bytes: usize,
+    /// The drives, and the bytes of each unless paths are given.
+    pub(super) drives: Drives,
+    pub(super) drive_bytes: u64,
     pub(super) volume_bytes: u64,
     /// Number of volumes, and of shards per volume; `None` for all shards.
     pub(super) disks: u32,
@@ -50,6 +48,8 @@ pub(super) struct Embedded {
     pub(super) remotes: Vec<Remote>,
     pub(super) worker: Worker,
     pub(super) disks: Vec<DiskSocket>,
+    /// Dropped after the threads have ended.
+    open_drives: Option<OpenDrives>,
 }
 
 /// The socket of a disk, and the reactors that its queues are distributed to, in turn.
@@ -64,8 +64,7 @@ impl Embedded {
     /// # Errors
     /// If memory cannot be allocated, or no I/O backend is available.
     pub(super) fn start(shape: &PoolShape) -> Result<Self, VhostError> {
-        let drives = memory_pool::drives(usize::from(memory_pool::scheme().width()), shape.drive_bytes)
-            .map_err(VhostError::Memory)?;
+        let open = shape.drives.open(usize::from(memory_pool::scheme().width()), shape.drive_bytes)?;
         let directory = private_directory()?;
         let mut embedded = Self {
             directory,
@@ -73,13 +72,15 @@ impl Embedded {
             remotes: Vec::new(),
             worker: Worker::threads(&[]),
             disks: Vec::new(),
+            open_drives: None,
         };
         let mut ids = Vec::new();
         for (index, core) in shape.cores.iter().enumerate() {
             ids.push(embedded.start_reactor(index, *core, shape.poll, shape.io)?);
         }
         embedded.worker = Worker::threads(&ids);
-        embedded.disks = embedded.serve(drives, shape)?;
+        embedded.disks = embedded.serve(open.drives.clone(), shape)?;
+        embedded.open_drives = Some(open);
         Ok(embedded)
     }
 
@@ -100,7 +101,7 @@ impl Embedded {
                 let _ = sender.send(Ok((reactor.remote(), id)));
                 let _ = reactor.run(stopped);
                 reactor.shut_down();
-                PLATFORM.set(None);
+                local_platform::set(None);
             }
             Err(error) => {
                 let _ = sender.send(Err(error));
@@ -165,7 +166,7 @@ fn start_here(core: Option<usize>, poll: Duration, io: Backend) -> Result<Reacto
     let platform = Platform::new(io, clock.clone()).map_err(VhostError::Platform)?;
     let reactor = Reactor::new(platform.clone(), clock);
     reactor.set_poll_before_sleep(poll);
-    PLATFORM.set(Some(platform));
+    local_platform::set(Some(platform));
     Ok(reactor)
 }
 
@@ -186,21 +187,14 @@ async fn serve_here(
         let volume = pool.open_volume(&name).await?;
         let place =
             DiskSocket { socket: directory.join(format!("{name}.sock")), reactors: volume.reactors() };
-        let listener =
-            Listener::bind_unix(&platform(), &place.socket, Access::OWNER).map_err(std::io::Error::other)?;
+        let listener = Listener::bind_unix(&local_platform::current(), &place.socket, Access::OWNER)
+            .map_err(std::io::Error::other)?;
         let reactors = place.reactors.clone();
         let server = VhostServer::new(Arc::new(MemoryDisk { volume, reactors, poll: shape.poll }));
         Reactor::current().spawn(server.listen(listener)).detach();
         places.push(place);
     }
     Ok(places)
-}
-
-fn platform() -> Rc<Platform> {
-    match PLATFORM.with_borrow(Clone::clone) {
-        Some(platform) => platform,
-        None => panic!("not on a reactor thread"),
-    }
 }
 
 struct MemoryDisk {
@@ -249,7 +243,7 @@ impl VhostDisk for MemoryDisk {
     }
 
     fn platform(&self) -> Rc<Platform> {
-        platform()
+        local_platform::current()
     }
 
     async fn open(&self) -> Result<ServedVolume, OpenError> {

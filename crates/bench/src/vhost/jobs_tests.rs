@@ -9,6 +9,7 @@ const SIZE: u64 = 16 << 20;
 fn start_pool() -> Embedded {
     let shape = PoolShape {
         cores: vec![None],
+        drives: crate::Drives::Memory,
         drive_bytes: 64 << 20,
         volume_bytes: SIZE,
         disks: 1,

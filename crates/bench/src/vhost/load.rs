@@ -197,6 +197,11 @@ impl QueueLoad {
         u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Returns true if requests are submitted at a fixed rate.
+    pub(super) fn has_rate(&self) -> bool {
+        self.gap > 0.0
+    }
+
     /// Processes completions and submits requests.
     pub(super) fn poll(&mut self) -> Progress {
         let ended = self.queue.ring.ended();

@@ -6,6 +6,7 @@
 //! pool on memory drives, on cores of its own.
 
 mod back_end;
+mod calls;
 mod device;
 mod embedded;
 mod jobs;
@@ -22,6 +23,8 @@ mod usage;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::drives::Drives;
+use crate::engine_bench::BenchError;
 use crate::suite::{Job, Suite};
 pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};
@@ -55,8 +58,10 @@ pub struct VhostOptions {
     pub core: Option<usize>,
     /// Cores of the pool on memory drives, one reactor each.
     pub pool_cores: Vec<usize>,
-    /// Bytes of each memory drive.
-    pub drive_bytes: usize,
+    /// The drives of the pool.
+    pub drives: Drives,
+    /// Bytes of each drive, unless paths are given.
+    pub drive_bytes: u64,
     /// Number of disks of the pool, each with the queues of the jobs.
     pub disks: u32,
     /// Number of shards per disk; all by default.
@@ -104,9 +109,9 @@ pub enum VhostError {
     /// A parameter is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Memory for the drives could not be allocated.
-    #[error("cannot allocate memory for the drives: {0}")]
-    Memory(reactor::IoError),
+    /// The drives could not be opened.
+    #[error("{0}")]
+    Drives(#[from] BenchError),
     /// The engine failed.
     #[error("{0}")]
     Engine(#[from] engine::Error),

@@ -21,6 +21,7 @@ fn options(jobs: Vec<Job>) -> VhostOptions {
         overwrite: false,
         core: None,
         pool_cores: Vec::new(),
+        drives: crate::Drives::Memory,
         drive_bytes: 64 << 20,
         disks: 1,
         shards: None,
@@ -38,6 +39,7 @@ fn jobs() -> Vec<Job> {
 fn shape() -> PoolShape {
     PoolShape {
         cores: vec![None],
+        drives: crate::Drives::Memory,
         drive_bytes: 64 << 20,
         volume_bytes: 16 << 20,
         disks: 1,

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 ///
 /// `run` measures a suite (a workload described as data) on Gabion, raw drives, block devices,
 /// files, NBD exports and vhost-user disks. It stores every result; an interrupted run can be
-/// resumed, and runs can be compared and reported. The other benchmarks run the engine on memory
-/// drives and need no suite.
+/// resumed, and runs can be compared and reported. The other benchmarks run the engine in this
+/// process and need no suite.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     /// List the suites, or show the jobs of one suite and their published results
@@ -39,14 +39,16 @@ pub(crate) enum BenchCommand {
     },
     Compare(CompareArgs),
     Report(ReportArgs),
-    /// Benchmark the storage engine: one core, memory drives, healthy and degraded
+    /// Benchmark the storage engine: one core, healthy and degraded
     #[command(after_long_help = "\
 Examples:
   gabion bench engine
   gabion bench engine --seconds 5 --only 'random read' --json > engine.json
+  gabion bench engine --drives memory
+  gabion bench engine --drives /dev/nvme0n1,/dev/nvme1n1,/dev/nvme2n1,/dev/nvme3n1,/dev/nvme4n1    # erases them
 
-Needs 11 GiB of memory: five drives of 2 GiB and the block map.")]
-    Engine(BenchArgs),
+Without --drives it needs 11 GiB of memory: five drives of 2 GiB and the block map.")]
+    Engine(EngineArgs),
     /// Benchmark checksums, parity and reconstruction on one core
     Codec(BenchArgs),
     Churn(ChurnArgs),
@@ -55,7 +57,7 @@ Needs 11 GiB of memory: five drives of 2 GiB and the block map.")]
     Fairness(FairnessArgs),
     Map(MapArgs),
     Recovery(RecoveryArgs),
-    /// Benchmark vhost-user disks: a pool on memory drives, or the back end of a socket
+    /// Benchmark vhost-user disks: those of a pool in this process, or the back end of a socket
     #[command(after_long_help = "\
 Examples:
   gabion bench vhost
@@ -67,6 +69,46 @@ Examples:
 
 Needs 11 GiB of memory unless --socket is given: five drives of 2 GiB and the block map.")]
     Vhost(VhostArgs),
+}
+
+/// Arguments of `gabion bench engine`.
+#[derive(Args, Debug)]
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) common: BenchArgs,
+    #[command(flatten)]
+    pub(crate) drives: PoolDrivesArgs,
+}
+
+/// The drives of a benchmark pool.
+#[derive(Args, Debug)]
+pub(crate) struct PoolDrivesArgs {
+    /// Drives: 'zram' (new compressed RAM disks of the kernel, filled with random bytes; needs root),
+    /// 'memory' (memory of this process, without the kernel), or five devices or files separated by
+    /// commas, whose contents are lost [default: zram if possible, else memory]
+    #[arg(long, value_name = "DRIVES", value_parser = drives, verbatim_doc_comment)]
+    pub(crate) drives: Option<bench::Drives>,
+}
+
+impl PoolDrivesArgs {
+    /// Returns the drives.
+    pub(crate) fn chosen(&self) -> bench::Drives {
+        self.drives.clone().unwrap_or_else(bench::Drives::fastest)
+    }
+}
+
+fn drives(text: &str) -> Result<bench::Drives, String> {
+    match text {
+        "zram" => Ok(bench::Drives::Zram),
+        "memory" => Ok(bench::Drives::Memory),
+        list => {
+            let paths: Vec<PathBuf> = list.split(',').map(PathBuf::from).collect();
+            match paths.len() {
+                5 => Ok(bench::Drives::Paths(paths)),
+                count => Err(format!("{count} drives are given, the 4+1 pool of the benchmark needs 5")),
+            }
+        }
+    }
 }
 
 /// Arguments of `gabion bench vhost`.
@@ -81,7 +123,7 @@ pub(crate) struct VhostArgs {
     /// Run only the jobs with this text in their name
     #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
     pub(crate) only: String,
-    /// vhost-user socket of the back end [default: a 4+1 pool of memory drives in this process]
+    /// vhost-user socket of the back end [default: a 4+1 pool in this process]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// vhost-user socket of a second back end; rounds alternate between the two
@@ -94,29 +136,30 @@ pub(crate) struct VhostArgs {
     /// Size of the part of the disk that is used
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub(crate) size: Size,
-    /// Size of each memory drive
+    #[command(flatten)]
+    pub(crate) drives: PoolDrivesArgs,
+    /// Size of each drive of the pool, unless devices are given
     #[arg(long, default_value = "2G", value_name = "SIZE", conflicts_with = "socket")]
     pub(crate) drive_size: Size,
     /// Core that the load generator is pinned to [default: not pinned]
     #[arg(long, value_name = "CORE")]
     pub(crate) core: Option<usize>,
-    /// Cores of the pool on memory drives, one reactor per core, as in 0,1 [default: one reactor
+    /// Cores of the pool, one reactor per core, as in 0,1 [default: one reactor
     /// that is not pinned]
     #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "socket")]
     pub(crate) pool_cores: Vec<usize>,
-    /// Number of disks of the pool on memory drives, each with the queues of the job
+    /// Number of disks of the pool, each with the queues of the job
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "socket",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) disks: u32,
-    /// Number of shards per disk of the pool on memory drives, which has one shard per reactor
-    /// [default: all]
+    /// Number of shards per disk of the pool, which has one shard per reactor [default: all]
     #[arg(long, value_name = "N", conflicts_with = "socket")]
     pub(crate) shards: Option<u16>,
     /// Generate the load on the pool's own reactors, next to the queue that it drives, to measure
     /// scaling with cores
     #[arg(long, conflicts_with_all = ["socket", "against"])]
     pub(crate) on_reactors: bool,
-    /// I/O backend of the pool on memory drives: auto, io_uring or threads (for valgrind)
+    /// I/O backend of the pool: auto, io_uring or threads (for valgrind)
     #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "socket")]
     pub(crate) io: bench::vhost::Backend,
     /// Use an indirect descriptor table for every request, as Linux does

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use bench::Sample;
+use bench::{Drives, Sample};
 use indicatif::ProgressBar;
 
 use crate::cli::{BenchArgs, BenchCommand, Global};
@@ -11,9 +11,8 @@ use crate::failure::ExitReason;
 use crate::{output, suites};
 
 const ENGINE_SETUP: &str = "\
-engine: one reactor core, memory drives, in-process load. Every read is verified by checksum and compared with the
-written data; every write is logged with header, MAC, checksums and parity. Memory drives have no volatile cache, so
-nothing is flushed.";
+engine: one reactor core, in-process load. Every read is verified by checksum and compared with the written data; every
+write is logged with header, MAC, checksums and parity. No job flushes.";
 
 const CODEC_SETUP: &str = "\
 codec: one core. CRC-32C of a block, parity of a row of 64 KiB columns, and reconstruction of one column; the data fits
@@ -25,8 +24,10 @@ the L2 cache. Results are compared with reference values.";
 /// If a benchmark fails or reads wrong data.
 pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason> {
     match command {
-        BenchCommand::Engine(arguments) => run_in_memory(global, arguments, true),
-        BenchCommand::Codec(arguments) => run_in_memory(global, arguments, false),
+        BenchCommand::Engine(arguments) => {
+            run_in_process(global, &arguments.common, Some(&arguments.drives.chosen()))
+        }
+        BenchCommand::Codec(arguments) => run_in_process(global, arguments, None),
         BenchCommand::Churn(arguments) => super::bench_churn::run(global, arguments),
         BenchCommand::Snapshots(arguments) => super::bench_snapshots::run(global, arguments),
         BenchCommand::Rebuild(arguments) => super::bench_rebuild::run(global, arguments),
@@ -44,9 +45,12 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason>
     }
 }
 
-/// Runs the engine or the codec benchmark.
-fn run_in_memory(global: &Global, arguments: &BenchArgs, engine: bool) -> Result<ExitReason> {
-    let setup = if engine { ENGINE_SETUP } else { CODEC_SETUP };
+/// Runs the engine benchmark on these drives, or the codec benchmark without drives.
+fn run_in_process(global: &Global, arguments: &BenchArgs, drives: Option<&Drives>) -> Result<ExitReason> {
+    let setup = match drives {
+        Some(drives) => format!("{ENGINE_SETUP}\ndrives: {drives}"),
+        None => CODEC_SETUP.to_owned(),
+    };
     let table = !global.json && !global.quiet;
     if table {
         super::print(&format!("{setup}\nmachine: {}\n\n{}", bench::machine(), output::sample_header()))?;
@@ -60,10 +64,10 @@ fn run_in_memory(global: &Global, arguments: &BenchArgs, engine: bool) -> Result
             spinner.suspend(|| super::print(&output::sample(sample)).unwrap_or_default());
         }
     };
-    let samples = if engine {
-        bench::engine_bench::run(arguments.seconds, &arguments.only, show).context("measuring the engine")?
-    } else {
-        bench::codec_bench::run(arguments.seconds, &arguments.only, show)
+    let samples = match drives {
+        Some(drives) => bench::engine_bench::run(drives, arguments.seconds, &arguments.only, show)
+            .context("measuring the engine")?,
+        None => bench::codec_bench::run(arguments.seconds, &arguments.only, show),
     };
     spinner.finish_and_clear();
     if samples.is_empty() {

@@ -24,7 +24,7 @@ pub(crate) fn run(global: &Global, arguments: &RebuildArgs) -> Result<ExitReason
     };
     let count = match &drives {
         Drives::Paths(paths) => paths.len(),
-        Drives::Memory | Drives::Files(_) => arguments.count.into(),
+        Drives::Zram | Drives::Memory | Drives::Files(_) => arguments.count.into(),
     };
     let width = usize::from(arguments.scheme.width());
     if count <= width {

@@ -11,13 +11,13 @@ use crate::failure::ExitReason;
 use crate::output;
 
 const SETUP: &str = "\
-vhost: a load generator acts as the front end: it shares memory with the back end and polls the queues. Each written
-block holds its number, which is compared on read. Medians over the rounds; IOPS and latencies are measured in the
-front end, 'cores' is the CPU time of the back end. 'ratio' is the first back end's IOPS divided by this one's.";
+vhost: a load generator acts as the front end: it shares memory with the back end and polls the queues while they are
+busy. Each written block holds its number, which is compared on read. Medians over the rounds; IOPS and latencies are
+measured in the front end, 'cores' is the CPU time of the back end. 'ratio' is the first back end's IOPS divided by this one's.";
 
-const MEMORY_SETUP: &str = "\
-memory drives: a 4+1 pool in this process, on separate threads. Every read is verified by checksum; every write is
-logged with header, MAC, checksums and parity. Memory drives have no volatile cache, so nothing is flushed.";
+const POOL_SETUP: &str = "\
+a 4+1 pool in this process, on separate threads. Every read is verified by checksum; every write is logged with header,
+MAC, checksums and parity. No job flushes.";
 
 /// Warm-up time of a job.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -30,9 +30,12 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<ExitReason> 
     let options = options(arguments)?;
     let table = !global.json && !global.quiet;
     if table {
-        let memory = if options.socket.is_none() { MEMORY_SETUP } else { "" };
+        let pool = match options.socket {
+            None => format!("{}: {POOL_SETUP}", options.drives),
+            Some(_) => String::new(),
+        };
         let (machine, header) = (bench::machine(), output::line_header());
-        super::print(&format!("{SETUP}\n{memory}\nmachine: {machine}\n\n{header}"))?;
+        super::print(&format!("{SETUP}\n{pool}\nmachine: {machine}\n\n{header}"))?;
     }
     let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     spinner.set_message("measuring");
@@ -82,7 +85,8 @@ fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
         overwrite: arguments.overwrite,
         core: arguments.core,
         pool_cores: arguments.pool_cores.clone(),
-        drive_bytes: usize::try_from(arguments.drive_size.0).unwrap_or(usize::MAX),
+        drives: arguments.drives.chosen(),
+        drive_bytes: arguments.drive_size.0,
         disks: arguments.disks,
         shards: arguments.shards,
         beside: arguments.on_reactors,

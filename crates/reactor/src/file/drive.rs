@@ -21,7 +21,7 @@ pub struct FileDrive {
 
 impl FileDrive {
     pub(super) fn new(opened: Arc<OpenDrive>, platform: Rc<Platform>) -> Self {
-        let bound = Rc::new(platform.bind(opened.file.clone()));
+        let bound = Rc::new(platform.bind(opened.file.clone(), opened.is_synchronous));
         Self { opened, platform, bound }
     }
 

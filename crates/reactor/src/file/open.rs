@@ -61,7 +61,9 @@ impl FileDrive {
         check_properties(&properties).map_err(|kind| OpenDriveError::new(kind, path, "use"))?;
         let options = DriveOptions { direct: direct.is_some(), ..options };
         let file = Arc::new(LockedFile::new(fd));
-        let opened = OpenDrive { file, path: path.to_owned(), properties, alignment, kind, options };
+        let is_synchronous = kind == DriveKind::BlockDevice && probe::is_memory(&stat);
+        let path = path.to_owned();
+        let opened = OpenDrive { file, path, properties, alignment, kind, is_synchronous, options };
         Ok(DriveHandle { opened: Arc::new(opened) })
     }
 }

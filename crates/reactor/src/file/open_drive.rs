@@ -34,5 +34,7 @@ pub(super) struct OpenDrive {
     pub(super) properties: DriveProperties,
     pub(super) alignment: Alignment,
     pub(super) kind: DriveKind,
+    /// See [`BoundFile::is_synchronous`](crate::target::BoundFile::is_synchronous).
+    pub(super) is_synchronous: bool,
     pub(super) options: DriveOptions,
 }

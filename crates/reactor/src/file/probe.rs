@@ -64,6 +64,20 @@ pub(super) fn is_write_protected(stat: &Stat) -> bool {
     std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
+/// Drivers of memory as block devices: a compressed or plain RAM disk, persistent memory.
+const MEMORY_DRIVERS: [&str; 3] = ["zram", "ram", "pmem"];
+
+/// True if the block device is memory, so that its driver copies on the submitting thread.
+pub(super) fn is_memory(stat: &Stat) -> bool {
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let Ok(device) = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) else { return false };
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = |driver: &str| {
+        name.strip_prefix(driver).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    };
+    MEMORY_DRIVERS.iter().any(|driver| is_named(driver))
+}
+
 /// Returns the properties of a block device.
 pub(super) fn device_properties(fd: BorrowedFd<'_>, stat: &Stat) -> Result<DriveProperties, Errno> {
     let queue = QueueAttributes::of(stat.st_rdev);

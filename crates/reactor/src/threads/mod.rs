@@ -4,7 +4,6 @@
 //! are kept until it has ended, even if this is dropped. Socket operations are tried at once, then
 //! whenever poll(2) reports readiness.
 
-mod perform;
 mod pool;
 
 use std::cell::{Cell, RefCell};
@@ -19,10 +18,10 @@ use slab::Slab;
 
 use crate::event::Event;
 use crate::operation::{Direction, Operation, Step};
+use crate::perform::perform;
 use crate::target::Target;
 use crate::ticket::{Ticket, Tickets};
 use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, IoResult, WakeHandle, completion};
-use perform::perform;
 use pool::{CompletedJob, Job, Pool};
 
 /// Number of threads per reactor, and so of concurrent file operations.

@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 
 use crossbeam_queue::SegQueue;
 
-use super::perform::perform;
 use crate::event::Event;
 use crate::operation::{Operation, Step};
+use crate::perform::perform;
 use crate::target::LockedFile;
 use crate::{IoResult, WakeHandle};
 

@@ -8,6 +8,7 @@
 
 mod entry;
 mod fixed;
+mod inline;
 mod ring;
 
 use std::cell::{Cell, RefCell};
@@ -27,6 +28,7 @@ use crate::ticket::{Ticket, Tickets};
 use crate::{Clock, Completer, Instant, Io, IoError, IoErrorKind, WakeHandle, completion};
 use entry::Scratch;
 use fixed::{FreeSlots, SLOTS};
+use inline::InlineQueue;
 use ring::{Batch, Completion, EnterWait, Ring};
 
 /// Marks the entry that polls the event of [`WakeHandle::wake`].
@@ -45,6 +47,7 @@ pub(crate) struct Uring {
     /// Number of device commands in flight.
     commands: Cell<usize>,
     tickets: Tickets,
+    inline: InlineQueue,
     slots: RefCell<FreeSlots>,
     event: Arc<Event>,
     clock: Rc<dyn Clock>,
@@ -76,6 +79,7 @@ impl Uring {
             on_drives: Cell::new(0),
             commands: Cell::new(0),
             tickets: Tickets::new(),
+            inline: InlineQueue::default(),
             slots: RefCell::new(FreeSlots::new(slots)),
             event: Event::new()?,
             clock,
@@ -92,7 +96,7 @@ impl Uring {
     }
 
     /// Returns a file in the form that operations use: by a registered slot, while there are any.
-    pub(crate) fn bind(self: &Rc<Self>, file: Arc<LockedFile>) -> BoundFile {
+    pub(crate) fn bind(self: &Rc<Self>, file: Arc<LockedFile>, is_synchronous: bool) -> BoundFile {
         let slot = self.slots.borrow_mut().take().and_then(|index| {
             if self.ring.borrow().register_file(index, file.as_fd().as_raw_fd()) {
                 let table: Rc<dyn FixedTable> = self.clone();
@@ -101,12 +105,16 @@ impl Uring {
             self.slots.borrow_mut().release(index);
             None
         });
-        BoundFile { file, slot }
+        BoundFile { file, slot, is_synchronous }
     }
 
     /// Queues an operation.
     pub(crate) fn submit(&self, target: Target, operation: Operation) -> (Io, Ticket) {
         let (completer, io) = completion();
+        if inline::is_inline(&target, &operation) {
+            self.inline.push(target, operation, completer);
+            return (io, self.tickets.issue(0));
+        }
         let mut flights = self.flights.borrow_mut();
         let vacancy = flights.vacant_entry();
         let ticket = self.tickets.issue(vacancy.key());
@@ -136,30 +144,34 @@ impl Uring {
 
     /// See [`crate::Driver::poll`].
     pub(crate) fn poll(&self) -> bool {
+        let executed = self.inline.execute();
         let mut ring = self.ring.borrow_mut();
         if ring.has_queued() || (self.in_flight.get() > 0 && ring.has_unposted_completions()) {
             ring.enter(EnterWait::No, false);
         }
         drop(ring);
-        self.in_flight.get() > 0 && self.reap()
+        let reaped = self.in_flight.get() > 0 && self.reap();
+        executed || reaped
     }
 
     /// See [`crate::Driver::poll_before_sleep`]: queued entries are left for the sleep to submit.
     pub(crate) fn poll_before_sleep(&self) -> bool {
+        let executed = self.inline.execute();
         if self.in_flight.get() == 0 {
-            return false;
+            return executed;
         }
         let mut ring = self.ring.borrow_mut();
         if ring.has_unposted_completions() {
             ring.enter(EnterWait::No, false);
         }
         drop(ring);
-        self.reap()
+        self.reap() || executed
     }
 
     /// See [`crate::Driver::sleep`].
     pub(crate) fn sleep(&self, until: Option<Instant>) {
         let wait = match until {
+            _ if self.inline.execute() => EnterWait::No,
             None => EnterWait::Forever,
             Some(until) => EnterWait::For(until.since(self.clock.now())),
         };

@@ -21,7 +21,7 @@ use crate::operation::{Allocate, Allocation, Direction, Operation, SocketTransfe
 const DISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
 
 /// Runs as much of the operation as one system call does.
-pub(super) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize, Errno> {
+pub(crate) fn perform(fd: BorrowedFd<'_>, operation: &Operation) -> Result<usize, Errno> {
     match operation {
         Operation::Transfer(transfer) => perform_transfer(fd, transfer),
         Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
