@@ -26,6 +26,7 @@ mod limits;
 mod opcodes;
 mod open_volumes;
 mod pdu_reader;
+mod pending;
 mod queue_control;
 mod queue_identity;
 mod request;

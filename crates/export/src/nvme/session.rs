@@ -21,8 +21,9 @@ use super::limits::{ADMIN_CAPSULE_DATA, CAPSULE_DATA, TRANSFER_MAX, YIELD_BYTES}
 use super::opcodes::scratch_of;
 use super::open_volumes::OpenVolumes;
 use super::pdu_reader::{HostPdu, PduReader};
+use super::pending::PendingCommand;
 use super::queue_identity::QueueIdentity;
-use super::request::{PendingCommand, ReadyRequest, RequestData};
+use super::request::{ReadyRequest, RequestData};
 use super::shared::ServerShared;
 use super::transfers::{HostTransfer, TransferPart, Transfers};
 use super::wire::{DataLocation, FatalError, Frame, HostData, NvmeCommand, NvmeStatus, PduEncoder};

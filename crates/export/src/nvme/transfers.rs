@@ -13,7 +13,7 @@ use std::rc::Rc;
 use reactor::{Buffer, Notify, Span};
 use slab::Slab;
 
-use super::request::PendingCommand;
+use super::pending::PendingCommand;
 use super::wire::{FatalError, HostData};
 use crate::transport::{Budget, Charge};
 

@@ -11,7 +11,7 @@ use api::types::Protocol;
 /// Export volumes over NBD, vhost-user, FUSE, ublk, NVMe/TCP or iSCSI
 #[derive(Subcommand, Debug)]
 pub(crate) enum ExportCommand {
-    Create(CreateExportArgs),
+    Create(Box<CreateExportArgs>),
     /// List exports and their URIs
     List,
     /// Delete an export; requests of its clients then fail

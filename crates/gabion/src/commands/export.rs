@@ -17,7 +17,7 @@ use crate::output;
 /// The error of the command.
 pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<ExitReason> {
     match command {
-        ExportCommand::Create(arguments) => create(ctx, arguments).await,
+        ExportCommand::Create(arguments) => create(ctx, *arguments).await,
         ExportCommand::List => list(ctx).await,
         ExportCommand::Delete { name, id, protocol, force } => {
             ctx.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;

@@ -22,6 +22,7 @@ mod images;
 #[path = "../../../export/tests/nvme/initiator.rs"]
 #[allow(dead_code, reason = "the initiator of the NVMe/TCP tests, of which these use less")]
 mod initiator;
+mod iscsi;
 mod limits;
 mod membership;
 mod metrics;

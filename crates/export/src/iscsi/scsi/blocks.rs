@@ -4,7 +4,7 @@ use reactor::{Buffer, Span};
 
 use super::super::limits::TRANSFER_MAX;
 use super::super::open_units::OpenUnit;
-use super::execute::{ScsiOutcome, sense_of};
+use super::outcome::{ScsiOutcome, sense_of};
 use super::request::ScsiRequest;
 use super::sense::Sense;
 use crate::transport::Payload;

@@ -3,7 +3,7 @@
 use super::super::open_units::OpenUnit;
 use super::super::session::IscsiSession;
 use super::super::wire::WideWriter;
-use super::execute::ScsiOutcome;
+use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
 use crate::{Volume, VolumeSource};

@@ -5,7 +5,7 @@ use reactor::{Buffer, Span};
 use super::super::limits::SCRATCH;
 use super::super::open_units::OpenUnit;
 use super::blocks::{ByteRange, checked, part_of};
-use super::execute::{ScsiOutcome, sense_of};
+use super::outcome::{ScsiOutcome, sense_of};
 use super::request::{BlockRange, ScsiRequest};
 use super::sense::Sense;
 use crate::transport::Payload;

@@ -5,7 +5,7 @@ use super::super::open_units::OpenUnit;
 use super::super::session::IscsiSession;
 use super::super::wire::WideWriter;
 use super::capacity::BLOCK;
-use super::execute::ScsiOutcome;
+use super::outcome::ScsiOutcome;
 use super::provisioning::{SAME_MAX, UNMAP_MAX, UNMAP_RANGES};
 use super::request::ScsiRequest;
 use super::sense::Sense;

@@ -11,11 +11,12 @@ mod execute;
 mod inquiry;
 mod mode;
 mod opcodes;
+mod outcome;
 mod provisioning;
 mod request;
 mod reserve;
 mod sense;
 
-pub(super) use execute::ScsiOutcome;
+pub(super) use outcome::ScsiOutcome;
 pub(super) use request::{ScsiRequest, scratch_of};
 pub(super) use sense::Sense;

@@ -2,8 +2,8 @@
 
 use super::super::open_units::OpenUnit;
 use super::super::wire::WideWriter;
-use super::execute::ScsiOutcome;
 use super::opcodes::opcode;
+use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
 use crate::{Volume, VolumeSource};

@@ -1,7 +1,7 @@
 //! The commands of the target, and the command that reports them.
 
 use super::super::wire::WideWriter;
-use super::execute::ScsiOutcome;
+use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
 

@@ -5,7 +5,7 @@ use super::super::session::IscsiSession;
 use super::super::tasks::TaskFilter;
 use super::super::wire::{WideWriter, u64_at};
 use super::blocks::part_of;
-use super::execute::ScsiOutcome;
+use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
 use crate::VolumeSource;

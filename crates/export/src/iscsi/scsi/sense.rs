@@ -70,7 +70,7 @@ impl Sense {
         // The field pointer is valid, and points at the command.
         let specific = if self.field.is_some() { 0xc0 } else { 0 };
         let [a, b, c, d] = information;
-        let bytes = [
+        [
             0x70 | valid,
             0,
             self.key,
@@ -89,7 +89,6 @@ impl Sense {
             specific,
             high,
             low,
-        ];
-        bytes
+        ]
     }
 }

@@ -31,7 +31,7 @@ proptest! {
     fn headers_of_any_bytes_have_fields(bytes in prop::collection::vec(any::<u8>(), 48)) {
         let header = InitiatorHeader::new(bytes.clone().try_into().unwrap());
         let frame = header.frame();
-        prop_assert!(frame.data < 1 << 24 && frame.additional <= 1020 && (frame.data + frame.padding) % 4 == 0);
+        prop_assert!(frame.data < 1 << 24 && frame.additional <= 1020 && (frame.data + frame.padding).is_multiple_of(4));
         prop_assert_eq!(frame.additional, usize::from(bytes[4]) * 4);
         prop_assert_eq!(header.bytes().as_slice(), bytes.as_slice());
         if bytes[0] & 0x3f > 0x10 {

@@ -1,0 +1,103 @@
+//! Exports over iSCSI, with the initiator and the conformance tests of libiscsi.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+
+use super::harness::{Daemon, DaemonHome, until};
+
+const TARGET: &str = "iqn.2014-08.org.example:disk";
+
+/// Suites of iscsi-test-cu. The others need optional commands, and the suite CompareAndWrite, which
+/// expects that a range beyond the reported limit is refused.
+const SUITES: [&str; 24] = [
+    "ALL.Inquiry",
+    "ALL.ModeSense6",
+    "ALL.PrinReadKeys",
+    "ALL.ProutClear",
+    "ALL.ProutPreempt",
+    "ALL.ProutRegister",
+    "ALL.ProutReserve",
+    "ALL.Read10",
+    "ALL.Read12",
+    "ALL.Read16",
+    "ALL.ReadCapacity16",
+    "ALL.ReportSupportedOpcodes",
+    "ALL.TestUnitReady",
+    "ALL.Unmap",
+    "ALL.Verify10",
+    "ALL.Verify16",
+    "ALL.Write10",
+    "ALL.Write12",
+    "ALL.Write16",
+    "ALL.WriteSame10",
+    "ALL.WriteSame16",
+    "ALL.WriteVerify10",
+    "ALL.iSCSIcmdsn",
+    "ALL.iSCSITMF",
+];
+
+/// An address that no process uses now.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn export(daemon: &Daemon, address: SocketAddr, options: &[&str]) -> String {
+    let (listen, target) = (format!("--listen={address}"), format!("--target={TARGET}"));
+    let create = ["export", "create", "fast/vm01", "--iscsi", &listen, &target];
+    daemon.ok(&[&create[..], options].concat())
+}
+
+/// Runs a program of libiscsi. Returns its success and its output.
+fn libiscsi(program: &str, arguments: &[&str]) -> (bool, String) {
+    assert!(test_support::has_program(program), "{program} is missing");
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn the_conformance_tests_of_libiscsi_pass() {
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start();
+    daemon.make_pool();
+    let printed = export(&daemon, address, &[]);
+    assert!(printed.contains("iscsiadm") && printed.contains(TARGET), "{printed}");
+    let url = format!("iscsi://{address}/{TARGET}/0");
+    let (success, listed) = libiscsi("iscsi-ls", &["-s", &format!("iscsi://{address}")]);
+    assert!(success && listed.contains(TARGET), "{listed}");
+    for suite in SUITES {
+        let (success, text) = libiscsi("iscsi-test-cu", &["-d", "-f", "-n", "-t", suite, &url]);
+        let asserts = text.lines().find(|line| line.trim_start().starts_with("asserts"));
+        let counts: Vec<&str> = asserts.unwrap_or_default().split_whitespace().collect();
+        let [_, total, _, _, failed, ..] = counts[..] else { panic!("{suite}: {text}") };
+        assert!(success && total != "0" && failed == "0", "{suite}: {text}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_target_with_chap_survives_a_kill_and_refuses_others() {
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start();
+    daemon.make_pool();
+    let secret = home.path("secret");
+    std::fs::write(&secret, "a secret of CHAP").unwrap();
+    let options = ["--chap-user=ada", "--chap-secret-file", secret.to_str().unwrap()];
+    export(&daemon, address, &options);
+    let inquire = |user: &str| libiscsi("iscsi-inq", &[&format!("iscsi://{user}{address}/{TARGET}/0")]);
+    let good = "ada%a secret of CHAP@";
+    let (success, text) = inquire(good);
+    assert!(success && text.contains("Peripheral Device Type"), "{text}");
+    assert!(!inquire("").0 && !inquire("ada%another secret@").0);
+    daemon.kill();
+
+    let daemon = home.start();
+    until("the export is active again", || daemon.json(&["export", "list"])[0]["state"] == "active");
+    assert!(inquire(good).0 && !inquire("").0);
+    daemon.ok(&["export", "delete", "fast/vm01"]);
+    assert!(!inquire(good).0);
+    let log = daemon.stop();
+    assert!(!log.contains("a secret of CHAP"), "the log contains a secret");
+}
