@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engine::DriveSource;
 use tempfile::TempDir;
 
-use crate::engine_bench::BenchError;
+use crate::bench_error::BenchError;
 use crate::zram::{self, ZramDevice};
 use crate::{file_pool, memory_pool};
 

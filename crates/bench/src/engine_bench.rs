@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use engine::AttachedVolume;
 use reactor::{Buffer, Reactor};
 
+use crate::bench_error::BenchError;
 use crate::block_stamps::{stamp, wrong_blocks};
 use crate::drives::Drives;
 use crate::sample::{Recorder, Sample, SampleLabel};
@@ -48,29 +49,6 @@ const JOBS: [EngineJob; 8] = [
     job("random read, one at a time", 4096, 1, false, true),
     job("random write, one at a time", 4096, 1, true, true),
 ];
-
-/// A failure of a benchmark.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// A failure of the engine.
-    #[error("{0}")]
-    Engine(#[from] engine::Error),
-    /// Memory for the drives could not be allocated.
-    #[error("cannot allocate memory for the drives: {0}")]
-    Memory(reactor::IoError),
-    /// A zram device could not be created.
-    #[error("cannot create a zram device: {0}")]
-    Zram(std::io::Error),
-    /// Files for the drives could not be created.
-    #[error("cannot create files for the drives: {0}")]
-    Files(#[from] std::io::Error),
-    /// A device or file could not be opened as a drive.
-    #[error("{0}")]
-    Drive(#[from] reactor::OpenDriveError),
-    /// The platform supports no I/O backend.
-    #[error("no I/O backend is available: {0}")]
-    Platform(reactor::PlatformError),
-}
 
 /// Runs every job whose name contains `only` for `seconds`, on new drives; calls `done` with each
 /// result.

@@ -11,8 +11,8 @@ use format::Scheme;
 use reactor::Reactor;
 use serde::Serialize;
 
+use crate::bench_error::BenchError;
 pub use crate::drives::Drives;
-use crate::engine_bench::BenchError;
 use crate::sample::Recorder;
 pub use crate::volume_load::Operation;
 use crate::volume_load::{BackgroundLoad, VolumeLoad, filled};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engine::DriveSource;
 use reactor::{Backend, Clock, Drive, DriveHandle, DriveOptions, FileDrive, Platform, Reactor, SystemClock};
 
-use crate::engine_bench::BenchError;
+use crate::bench_error::BenchError;
 use crate::local_platform;
 
 struct FileSource {

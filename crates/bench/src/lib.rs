@@ -5,6 +5,7 @@
 //! public API only.
 
 pub mod analysis;
+mod bench_error;
 mod block_stamps;
 pub mod bounds;
 pub mod churn;
@@ -14,6 +15,7 @@ pub mod draw;
 mod drives;
 mod local_platform;
 mod zram;
+pub use bench_error::BenchError;
 pub use drives::Drives;
 pub mod engine_bench;
 pub mod fairness;

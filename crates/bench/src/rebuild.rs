@@ -16,8 +16,8 @@ use format::limits::BLOCK_BYTES;
 use reactor::{Buffer, Drive, Io, Reactor};
 use serde::Serialize;
 
+use crate::bench_error::BenchError;
 pub use crate::drives::Drives;
-use crate::engine_bench::BenchError;
 use crate::sample::Recorder;
 use crate::volume_load::{BackgroundLoad, Operation, filled, wrong_in};
 use crate::{file_pool, memory_pool};

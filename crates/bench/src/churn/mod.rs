@@ -19,8 +19,8 @@ use format::limits::BLOCK_BYTES;
 pub use analytic::greedy_amplification;
 pub use result::{Amplification, Churn, ChurnWindow};
 
+use crate::bench_error::BenchError;
 use crate::draw::Distribution;
-use crate::engine_bench::BenchError;
 use crate::memory_pool;
 use crate::volume_load::{fill, wrong_in};
 use load::ChurnLoad;

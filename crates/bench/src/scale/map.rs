@@ -6,7 +6,7 @@ use engine::{Pool, Tuning};
 use serde::Serialize;
 
 use super::load;
-use crate::engine_bench::BenchError;
+use crate::bench_error::BenchError;
 use crate::memory_pool;
 
 /// Writes in flight.

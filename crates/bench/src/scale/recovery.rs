@@ -11,7 +11,7 @@ use format::limits::BLOCK_BYTES;
 use serde::Serialize;
 
 use super::load;
-use crate::engine_bench::BenchError;
+use crate::bench_error::BenchError;
 use crate::{file_pool, memory_pool};
 
 /// Writes in flight.

@@ -20,7 +20,7 @@ pub use depth::Depth;
 pub use pause::Pause;
 pub use rates::Rates;
 
-use crate::engine_bench::BenchError;
+use crate::bench_error::BenchError;
 use crate::{block_stamps, memory_pool};
 
 /// Bytes of each memory drive per byte of a volume.

@@ -23,8 +23,8 @@ mod usage;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::bench_error::BenchError;
 use crate::drives::Drives;
-use crate::engine_bench::BenchError;
 use crate::suite::{Job, Suite};
 pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};

@@ -11,7 +11,7 @@ use crate::Stop;
 pub(super) struct SessionControl {
     /// Closes the connection.
     pub(super) stop: Stop,
-    /// Why it is closed.
+    /// The reason of the close.
     pub(super) reason: Cell<Option<&'static str>>,
     pub(super) tasks: Rc<TaskTable>,
     pub(super) transfers: Rc<WriteTransfers>,

@@ -83,9 +83,9 @@ pub(crate) struct EngineArgs {
 /// The drives of a benchmark pool.
 #[derive(Args, Debug)]
 pub(crate) struct PoolDrivesArgs {
-    /// Drives: 'zram' (new compressed RAM disks of the kernel, filled with random bytes; needs root),
-    /// 'memory' (memory of this process, without the kernel), or five devices or files separated by
-    /// commas, whose contents are lost [default: zram if possible, else memory]
+    /// Drives: 'zram' (new compressed RAM disks of the kernel, filled with random bytes; needs
+    /// root), 'memory' (memory of this process, without the kernel), or five devices or files
+    /// separated by commas, whose contents are lost [default: zram if possible, else memory]
     #[arg(long, value_name = "DRIVES", value_parser = drives, verbatim_doc_comment)]
     pub(crate) drives: Option<bench::Drives>,
 }

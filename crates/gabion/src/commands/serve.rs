@@ -69,7 +69,10 @@ pub(crate) fn start_configured_log(global: &Global) -> Result<()> {
 }
 
 fn start_log(config: &Config) -> Result<()> {
-    let filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
+    // s3s logs each request that a client is refused as an error. The service logs its own errors.
+    let filter = EnvFilter::try_new(&config.log_level)
+        .context("log_level")?
+        .add_directive("s3s=off".parse().context("log_level")?);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let started = match config.log_format {

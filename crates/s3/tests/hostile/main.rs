@@ -1,5 +1,5 @@
-//! Hostile clients of the real server: malformed, endless, huge and slow requests. Each gets a clear
-//! error, and others are served meanwhile.
+//! Hostile clients of the real server: malformed, endless, huge and slow requests. Each gets a
+//! clear error, and others are served meanwhile.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::collections::BTreeMap;

@@ -17,14 +17,14 @@ const PROTECTION: u8 = 0xe0;
 
 /// A checked range of a volume, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ByteRange {
+pub(super) struct UnitRange {
     pub(super) offset: u64,
     pub(super) length: u64,
 }
 
 impl<S: VolumeSource> OpenUnit<S> {
     /// The range of a command.
-    pub(super) fn range_of(&self, request: &ScsiRequest) -> Result<ByteRange, Sense> {
+    pub(super) fn range_of(&self, request: &ScsiRequest) -> Result<UnitRange, Sense> {
         let has_flags = request.opcode() >> 5 != 0;
         if has_flags && request.byte(1) & PROTECTION != 0 {
             return Err(Sense::invalid_field(1));
@@ -35,11 +35,11 @@ impl<S: VolumeSource> OpenUnit<S> {
         }
         let bytes = range.bytes(self.volume.sector(), self.volume.size());
         let (offset, length) = bytes.ok_or(Sense::BEYOND_END)?;
-        Ok(ByteRange { offset, length })
+        Ok(UnitRange { offset, length })
     }
 
     /// The range of a command that transfers all of it.
-    pub(super) fn transfer_of(&self, request: &ScsiRequest) -> Result<ByteRange, Sense> {
+    pub(super) fn transfer_of(&self, request: &ScsiRequest) -> Result<UnitRange, Sense> {
         let range = self.range_of(request)?;
         match range.length <= TRANSFER_MAX.into() {
             true => Ok(range),
@@ -79,7 +79,7 @@ impl<S: VolumeSource> OpenUnit<S> {
     }
 
     /// Writes the data of a command: whole blocks, as far as the initiator has sent them.
-    pub(super) async fn store(&self, range: ByteRange, data: Option<&Payload>) -> Result<(), Sense> {
+    pub(super) async fn store(&self, range: UnitRange, data: Option<&Payload>) -> Result<(), Sense> {
         let sector = self.volume.sector() as usize;
         let sent = data.map_or(0, |payload| payload.data.len());
         let length = (range.length as usize).min(sent / sector * sector);

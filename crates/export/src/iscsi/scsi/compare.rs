@@ -4,7 +4,7 @@ use reactor::{Buffer, Span};
 
 use super::super::limits::SCRATCH;
 use super::super::open_units::OpenUnit;
-use super::blocks::{ByteRange, checked, part_of};
+use super::blocks::{UnitRange, checked, part_of};
 use super::outcome::{ScsiOutcome, sense_of};
 use super::request::{BlockRange, ScsiRequest};
 use super::sense::Sense;
@@ -79,7 +79,7 @@ impl<S: VolumeSource> OpenUnit<S> {
         self.store(range, data.as_ref()).await?;
         checked(self.volume.flush().await, false)?;
         let sent = data.as_ref().map_or(0, |payload| payload.data.len() as u64);
-        let stored = ByteRange { length: range.length.min(sent), ..range };
+        let stored = UnitRange { length: range.length.min(sent), ..range };
         match check {
             ByteCheck::Whole => {
                 let expected = part_of(data.as_ref(), 0, stored.length)?;
@@ -91,7 +91,7 @@ impl<S: VolumeSource> OpenUnit<S> {
     }
 
     /// Compares a range with data.
-    async fn compare(&self, range: ByteRange, expected: &Span) -> Result<(), Sense> {
+    async fn compare(&self, range: UnitRange, expected: &Span) -> Result<(), Sense> {
         let differs = |at: usize, stored: &Span| {
             let expected = expected.slice(at..at + stored.len());
             stored.peek(|stored| {
@@ -105,7 +105,7 @@ impl<S: VolumeSource> OpenUnit<S> {
     /// are the place of the part within the range, and the part.
     async fn read_parts(
         &self,
-        range: ByteRange,
+        range: UnitRange,
         differs: impl Fn(usize, &Span) -> Option<usize>,
     ) -> Result<(), Sense> {
         let buffer = Buffer::new(range.length.min(SCRATCH) as usize).span();

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-
 use super::super::open_units::OpenUnit;
 use super::super::session::IscsiSession;
 use super::super::tasks::Task;
@@ -10,9 +9,9 @@ use super::opcodes::{action, opcode, report_opcodes};
 use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
+use crate::VolumeSource;
 use crate::reservation::AccessKind;
 use crate::transport::{Charge, Payload};
-use crate::VolumeSource;
 
 /// The effect of a command that reservations restrict; `None` for commands that every initiator may
 /// send.

@@ -5,7 +5,7 @@ use reactor::{Buffer, Span};
 use super::super::limits::SCRATCH;
 use super::super::open_units::OpenUnit;
 use super::super::wire::{WideWriter, u16_at, u32_at, u64_at};
-use super::blocks::{ByteRange, checked, part_of};
+use super::blocks::{UnitRange, checked, part_of};
 use super::opcodes::opcode;
 use super::outcome::{ScsiOutcome, sense_of};
 use super::request::{BlockRange, ScsiRequest};
@@ -45,7 +45,7 @@ impl<S: VolumeSource> OpenUnit<S> {
         drop(data);
         let ranges = self.unmap_ranges(&list)?;
         self.check_writable()?;
-        for ByteRange { offset, length } in ranges {
+        for UnitRange { offset, length } in ranges {
             // Unmapped blocks read as zeros, as the unit reports.
             checked(self.volume.write_zeroes(offset, length).await, false)?;
         }
@@ -53,7 +53,7 @@ impl<S: VolumeSource> OpenUnit<S> {
     }
 
     /// The ranges of a list, all checked.
-    fn unmap_ranges(&self, list: &[u8]) -> Result<Vec<ByteRange>, Sense> {
+    fn unmap_ranges(&self, list: &[u8]) -> Result<Vec<UnitRange>, Sense> {
         let descriptors = list.get(LIST_HEADER..).unwrap_or(&[]);
         let length = usize::from(u16_at(list, 2)).min(descriptors.len());
         let descriptors = descriptors.get(..length).unwrap_or(&[]).chunks_exact(RANGE_BYTES);
@@ -67,7 +67,7 @@ impl<S: VolumeSource> OpenUnit<S> {
             let (offset, length) = bytes.ok_or(Sense::BEYOND_END)?;
             total += length;
             if length > 0 {
-                ranges.push(ByteRange { offset, length });
+                ranges.push(UnitRange { offset, length });
             }
         }
         if total > UNMAP_MAX { Err(Sense::INVALID_LIST) } else { Ok(ranges) }
@@ -108,7 +108,7 @@ impl<S: VolumeSource> OpenUnit<S> {
     }
 
     /// Fills a range with copies of a block.
-    async fn fill(&self, range: ByteRange, block: &Span) -> Result<(), Sense> {
+    async fn fill(&self, range: UnitRange, block: &Span) -> Result<(), Sense> {
         let part = range.length.min(SCRATCH);
         let pattern = block.peek(|block| block.repeat(part as usize / block.len()));
         let buffer = Buffer::copy_of(&pattern).span();
