@@ -63,8 +63,6 @@ fn the_conformance_tests_of_libiscsi_pass() {
     let printed = export(&daemon, address, &[]);
     assert!(printed.contains("iscsiadm") && printed.contains(TARGET), "{printed}");
     let url = format!("iscsi://{address}/{TARGET}/0");
-    let (success, listed) = libiscsi("iscsi-ls", &[&format!("iscsi://{address}")]);
-    assert!(success && listed.contains(TARGET), "{listed}");
     for suite in SUITES {
         let (success, text) = libiscsi("iscsi-test-cu", &["-d", "-f", "-n", "-t", suite, &url]);
         let asserts = text.lines().find(|line| line.trim_start().starts_with("asserts"));
