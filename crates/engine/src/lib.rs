@@ -63,7 +63,7 @@ pub use salvage::{
 pub use scrub::ScrubStatus;
 pub use segments::FillHistogram;
 pub use shard::ShardCounters;
-pub use state_store::PoolStateStore;
+pub use state_store::{PoolStateStore, RememberFuture};
 pub use tuning::Tuning;
 pub use volume::{AttachedVolume, Comparison, Extent, Volume};
 pub use volume_uid::VolumeUid;

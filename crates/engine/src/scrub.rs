@@ -25,7 +25,7 @@ pub struct ScrubStatus {
     pub bytes_left: u64,
     /// Recent read rate, in bytes per second.
     pub bytes_per_second: u64,
-    /// Columns of segments with damage that is not repaired yet.
+    /// Columns of segments with damage that is not repaired yet, found by a scrub or an opening.
     pub unhealed: u64,
     /// Findings of the last scrub that finished.
     pub last: ScrubTally,

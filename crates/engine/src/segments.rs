@@ -84,8 +84,6 @@ pub(crate) struct Segment {
     /// The last checkpoint started when the segment was cleaned; the next one moves the remaining
     /// blocks.
     cleaned: Option<u64>,
-    /// Bitmap of columns with damaged cells, which must be rewritten.
-    damaged: u32,
 }
 
 /// Free rows at the end of an open segment.
@@ -172,7 +170,6 @@ impl Segments {
             readers: 0,
             age: Age::default(),
             cleaned: None,
-            damaged: 0,
         };
         self.put(id, segment);
     }

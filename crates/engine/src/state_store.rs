@@ -9,6 +9,9 @@ use std::pin::Pin;
 
 use format::{PoolId, StateStamp};
 
+/// The result of [`PoolStateStore::remember`].
+pub type RememberFuture<'a> = Pin<Box<dyn Future<Output = std::io::Result<()>> + 'a>>;
+
 /// Stores the newest state of each pool. Shared by the reactors of a pool.
 pub trait PoolStateStore: Send + Sync {
     /// Returns the stored state of a pool.
@@ -16,6 +19,9 @@ pub trait PoolStateStore: Send + Sync {
 
     /// Stores `state` durably in place of the previous one. Called after the drives hold the state
     /// and before the state takes effect: at open, whenever the set of drives in use changes, and
-    /// at close. The implementation reports failures.
-    fn remember(&self, pool: PoolId, state: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+    /// at close; after a failure, for each state that the pool publishes, until it succeeds.
+    ///
+    /// # Errors
+    /// If the state was not stored.
+    fn remember(&self, pool: PoolId, state: StateStamp) -> RememberFuture<'_>;
 }

@@ -46,7 +46,7 @@ pub use ids::{
 pub use item::{Item, UnmapMode};
 pub use layers::{LAYERS_PER_BLOCK, LayerEntry, LayerRecord, MergedRecord, decode_layers, encode_layers};
 pub use limits::NODE_ENTRIES;
-pub use lost::{LOST_PER_BLOCK, LostBlock, decode_lost, encode_lost};
+pub use lost::{LOST_PER_BLOCK, LostBlock, LostList, decode_lost, encode_lost};
 pub use mac::PoolKey;
 pub use record::{AuthenticatedHeader, Header, RecordLocation, UnverifiedHeader, header_blocks_for};
 pub use scheme::{Scheme, SchemeError};

@@ -40,24 +40,34 @@ impl LostBlock {
     }
 }
 
-/// Encodes a block of the list with up to [`LOST_PER_BLOCK`] entries.
-///
-/// # Panics
-/// If there are more entries, or one is invalid.
-pub fn encode_lost(lost: &[LostBlock]) -> Vec<u8> {
-    assert!(lost.len() <= LOST_PER_BLOCK, "too many lost blocks for a block");
-    lost.iter().for_each(|entry| assert_storable(entry.check()));
-    write_lost(lost)
+/// A block of the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostList {
+    /// Up to [`LOST_PER_BLOCK`] lost blocks.
+    pub listed: Vec<LostBlock>,
+    /// Minimum number of further lost blocks that no block of the list names; 0 if the list is
+    /// complete. Only the first block of the list has this number.
+    pub unlisted: u32,
 }
 
-fn write_lost(lost: &[LostBlock]) -> Vec<u8> {
+/// Encodes a block of the list.
+///
+/// # Panics
+/// If there are more than [`LOST_PER_BLOCK`] entries, or one is invalid.
+pub fn encode_lost(list: &LostList) -> Vec<u8> {
+    assert!(list.listed.len() <= LOST_PER_BLOCK, "too many lost blocks for a block");
+    list.listed.iter().for_each(|entry| assert_storable(entry.check()));
+    write_lost(list)
+}
+
+fn write_lost(list: &LostList) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK);
     let mut out = Writer::new(&mut bytes);
     out.u32(MAGIC);
     out.u32(FORMAT_VERSION);
-    out.u32(u32::try_from(lost.len()).unwrap_or(u32::MAX));
-    out.pad_to(FIXED);
-    for block in lost {
+    out.u32(u32::try_from(list.listed.len()).unwrap_or(u32::MAX));
+    out.u32(list.unlisted);
+    for block in &list.listed {
         out.u32(block.layer.get());
         out.u32(0);
         out.u64(block.block.get());
@@ -71,13 +81,13 @@ fn write_lost(lost: &[LostBlock]) -> Vec<u8> {
 ///
 /// # Errors
 /// If a field has a value that no writer stores.
-pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
+pub fn decode_lost(block: &[u8]) -> Result<LostList, FormatError> {
     let mut input = Reader::for_block_with_magic(block, MAGIC)?;
     let count = input.u32()? as usize;
     if count > LOST_PER_BLOCK {
         return Err(FormatError::Invalid("number of lost blocks"));
     }
-    input.raw(4)?;
+    let unlisted = input.u32()?;
     let entry = |_| {
         let layer = LayerId::new(input.u32()?);
         input.raw(4)?;
@@ -88,7 +98,8 @@ pub fn decode_lost(block: &[u8]) -> Result<Vec<LostBlock>, FormatError> {
         lost.check()?;
         Ok(lost)
     };
-    (0..count).map(entry).collect()
+    let listed = (0..count).map(entry).collect::<Result<_, _>>()?;
+    Ok(LostList { listed, unlisted })
 }
 
 #[cfg(test)]
@@ -97,13 +108,14 @@ mod tests {
     use crate::testing::assert_both;
     use crate::{Column, Row, SegmentId};
 
-    fn lost(count: usize) -> Vec<LostBlock> {
+    fn lost(count: usize) -> LostList {
         let entry = |index: u32| LostBlock {
             layer: LayerId::new(16 + index),
             block: LayerBlock::new(u64::from(index) << 20),
             address: Address::new(SegmentId::new(index + 1), Column::new(3), Row::new(index)),
         };
-        (0..u32::try_from(count).unwrap()).map(entry).collect()
+        let count = u32::try_from(count).unwrap();
+        LostList { listed: (0..count).map(entry).collect(), unlisted: count * 3 }
     }
 
     #[test]
@@ -128,7 +140,8 @@ mod tests {
     fn entries_outside_the_limits_are_refused() {
         let check = |accepted, layer, block, column: usize, row| {
             let address = Address::new(SegmentId::new(1), Column::new(column as u8), Row::new(row));
-            let lost = vec![LostBlock { layer: LayerId::new(layer), block: LayerBlock::new(block), address }];
+            let entry = LostBlock { layer: LayerId::new(layer), block: LayerBlock::new(block), address };
+            let lost = LostList { listed: vec![entry], unlisted: u32::MAX };
             assert_both(accepted, &lost, &write_lost(&lost), || encode_lost(&lost), decode_lost);
         };
         check(true, 16, LAYER_BLOCKS_MAX - 1, COLUMNS_MAX - 1, ROWS_MAX - 1);

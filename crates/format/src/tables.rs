@@ -73,17 +73,19 @@ pub struct SegmentColumn {
     /// Rows from this one on were never written because the drive was lost. `ROWS_MAX` for a
     /// complete column.
     pub missing_from: Row,
+    /// Cells of the column are known to be wrong or unreadable: it must be written again elsewhere.
+    pub damaged: bool,
 }
 
 impl SegmentColumn {
     /// Returns a complete column on `zone`.
     pub const fn whole(drive: DriveIndex, zone: ZoneIndex) -> Self {
-        Self { zone: Some((drive, zone)), missing_from: Row::new(ROWS_MAX) }
+        Self { zone: Some((drive, zone)), missing_from: Row::new(ROWS_MAX), damaged: false }
     }
 
     /// Returns a column that is not on any drive.
     pub const fn hole() -> Self {
-        Self { zone: None, missing_from: Row::new(0) }
+        Self { zone: None, missing_from: Row::new(0), damaged: false }
     }
 
     /// Returns true if row `row` was written.
@@ -166,12 +168,26 @@ fn put_segment(out: &mut Writer<'_>, segment: &SegmentRecord, table_width: u8) {
     for column in &segment.columns {
         let (drive, zone) = column.zone.map_or((NO_DRIVE, 0), |(drive, zone)| (drive.get(), zone.get()));
         out.u16(drive);
-        out.u16(0);
+        out.u8(u8::from(column.damaged));
+        out.u8(0);
         out.u32(zone);
         out.u32(column.missing_from.get());
     }
     let end = out.len() + COLUMN_BYTES * usize::from(table_width).saturating_sub(width);
     out.pad_to(end);
+}
+
+fn read_column(input: &mut Reader<'_>) -> Result<SegmentColumn, FormatError> {
+    let drive = input.u16()?;
+    let damaged = match input.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(FormatError::Invalid("state of a column")),
+    };
+    input.u8()?;
+    let (zone, missing_from) = (input.u32()?, Row::new(input.u32()?));
+    let zone = (drive != NO_DRIVE).then_some((DriveIndex::new(drive), ZoneIndex::new(zone)));
+    Ok(SegmentColumn { zone, missing_from, damaged })
 }
 
 /// Reads a segment record; returns `None` for an unused slot.
@@ -184,9 +200,7 @@ pub(crate) fn read_segment(
     let rows = input.u32()?;
     let mut columns = Vec::with_capacity(usize::from(table_width));
     for _ in 0..table_width {
-        let (drive, _, zone, missing_from) = (input.u16()?, input.u16()?, input.u32()?, input.u32()?);
-        let zone = (drive != NO_DRIVE).then_some((DriveIndex::new(drive), ZoneIndex::new(zone)));
-        columns.push(SegmentColumn { zone, missing_from: Row::new(missing_from) });
+        columns.push(read_column(input)?);
     }
     if incarnation.get() == 0 {
         return Ok(None);

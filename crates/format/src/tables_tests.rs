@@ -15,6 +15,11 @@ fn segment(number: u64, width: u8) -> SegmentRecord {
             1 => SegmentColumn {
                 zone: Some((DriveIndex::new(column), ZoneIndex::new(4))),
                 missing_from: Row::new(9),
+                damaged: false,
+            },
+            2 => SegmentColumn {
+                damaged: true,
+                ..SegmentColumn::whole(DriveIndex::new(column), ZoneIndex::new(5))
             },
             _ => SegmentColumn::whole(DriveIndex::new(column), ZoneIndex::new(number as u32)),
         })
@@ -114,6 +119,15 @@ fn columns_beyond_their_limits_are_refused() {
     // The index that stands for no drive: it would be decoded as a hole.
     let segments = [Some(with(on(NO_DRIVE)))];
     assert!(encoded(|| encode_segments(&segments, 5)).is_none());
+}
+
+#[test]
+fn an_unknown_state_of_a_column_is_refused() {
+    let mut block = encode_segments(&[Some(segment(1, 5))], 5);
+    let state = SEGMENT_FIXED + COLUMN_BYTES + 2;
+    assert_eq!(block[state], 1, "column 1 of this segment is damaged");
+    block[state] = 2;
+    assert_eq!(decode_segments(&block, 5), Err(FormatError::Invalid("state of a column")));
 }
 
 #[test]
@@ -227,11 +241,11 @@ fn invalid_map_entries_are_refused() {
 #[test]
 fn columns_hold_the_rows_before_missing_from() {
     let zone = Some((DriveIndex::new(1), ZoneIndex::new(2)));
-    let misses = SegmentColumn { zone, missing_from: Row::new(9) };
+    let misses = SegmentColumn { zone, missing_from: Row::new(9), damaged: false };
     assert!(misses.holds(Row::new(8)) && !misses.holds(Row::new(9)));
     let whole = SegmentColumn::whole(DriveIndex::new(1), ZoneIndex::new(2));
     assert!(whole.holds(Row::new(ROWS_MAX - 1)) && !SegmentColumn::hole().holds(Row::new(0)));
-    assert!(!SegmentColumn { zone: None, missing_from: Row::new(9) }.holds(Row::new(0)));
+    assert!(!SegmentColumn { zone: None, ..misses }.holds(Row::new(0)));
     let segment = segment(1, 5);
     assert_eq!(segment.column(Column::new(4)), segment.columns.get(4));
     assert_eq!(segment.column(Column::new(5)), None);

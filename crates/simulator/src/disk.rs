@@ -87,6 +87,14 @@ struct State {
 #[derive(Clone, PartialEq, Eq)]
 pub struct DiskImage(BTreeMap<u64, Page>);
 
+impl DiskImage {
+    /// Returns the numbers of the pages with other content than in an older image.
+    pub fn changed_since(&self, older: &Self) -> Vec<u64> {
+        let changed = self.0.iter().filter(|(page, bytes)| older.0.get(page) != Some(bytes));
+        changed.map(|(page, _)| *page).collect()
+    }
+}
+
 /// A simulated drive.
 pub struct Disk {
     name: String,

@@ -118,19 +118,39 @@ fn a_failed_read_lists_the_lost_block() {
     });
 }
 
-/// A lost block under a snapshot is listed for the snapshot, and for the volume after the
-/// snapshot's deletion.
+/// A lost block below a snapshot is listed for every volume and snapshot that shows it: until it is
+/// overwritten there, and after the snapshot's deletion.
 #[test]
-fn lost_blocks_follow_their_layer() {
-    let machine = damaged(1);
+fn lost_blocks_are_listed_where_they_are_visible() {
+    let machine = damaged(2);
     with_pool(&machine, async |pool| {
         pool.snapshot_volume("v@s", 0).await.unwrap();
+        pool.snapshot_volume("v@t", 0).await.unwrap();
+        pool.clone_volume("v@s", "clone", 0).await.unwrap();
+        pool.clone_volume("v@s", "short", 0).await.unwrap();
+        pool.resize_volume("short", 300 * BLOCK, true).await.unwrap();
         load_map(pool).await;
         make_two_drives_unreadable(&machine);
         scrub(pool).await;
-        let lost = blocks_of(&pool.status().await.unwrap().lost, "v@s");
-        assert!(!lost.is_empty());
-        pool.delete_volume("v@s").await.unwrap();
+        let lost = unreadable_blocks(pool, "v@s").await;
+        assert!(lost.len() > 100);
+        let status = pool.status().await.unwrap();
+        for name in ["v@s", "v@t", "v", "clone"] {
+            assert_eq!(blocks_of(&status.lost, name), lost, "{name}");
+        }
+        let below_300: Vec<u64> = lost.iter().copied().filter(|block| *block < 300).collect();
+        assert_eq!(blocks_of(&status.lost, "short"), below_300);
+        // Overwritten and trimmed blocks are not visible any more, for this clone.
+        let clone = pool.open_volume("clone").await.unwrap().attach();
+        clone.write(lost[0] * BLOCK, &Buffer::copy_of(&content(3, lost[0], 4096)).span()).await.unwrap();
+        clone.discard(lost[1] * BLOCK, BLOCK).await.unwrap();
+        drop(clone);
+        let status = pool.status().await.unwrap();
+        assert_eq!(blocks_of(&status.lost, "clone"), lost[2..]);
+        assert_eq!(blocks_of(&status.lost, "v"), lost);
+        for name in ["clone", "short", "v@s", "v@t"] {
+            pool.delete_volume(name).await.unwrap();
+        }
         while pool.volumes().await.unwrap().len() > 1 {
             Reactor::current().sleep(Duration::from_millis(10)).await;
         }

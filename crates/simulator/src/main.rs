@@ -6,12 +6,14 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use simulator::swarm::{OperationSet, Stats, run_seed};
 use simulator::sweep::{
-    ALL_OPERATIONS, DamageCounts, SweepCounts, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures,
-    sweep_forks, sweep_full_hosts,
+    ALL_OPERATIONS, DamageCounts, SweepCounts, SweepOp, SweepOptions, sweep, sweep_crash_damage,
+    sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
 };
 
 /// The name of the damaged-page sweep in the list of operations.
 const DAMAGE: &str = "Damage";
+/// The name of the damaged-page sweep after a crash.
+const CRASH_DAMAGE: &str = "CrashDamage";
 /// The name of the sweep over split pools with separately used halves.
 const FORK: &str = "Fork";
 
@@ -108,6 +110,11 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
             println!("{options} {DAMAGE}: {counts:?}");
             damage.add(&counts);
         }
+        if is_wanted(CRASH_DAMAGE) {
+            let counts = sweep_crash_damage(&options).map_err(anyhow::Error::msg)?;
+            println!("{options} {CRASH_DAMAGE}: {counts:?}");
+            damage.add(&counts);
+        }
         if is_wanted(FORK) {
             let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
             println!("{options} {FORK}: {pairs} pairs of halves used separately");
@@ -116,7 +123,7 @@ fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
     }
     anyhow::ensure!(
         sum.cuts + damage.pages + forks > 0,
-        "unknown operation; the operations are {ALL_OPERATIONS:?}, {DAMAGE} and {FORK}"
+        "unknown operation; the operations are {ALL_OPERATIONS:?}, {DAMAGE}, {CRASH_DAMAGE} and {FORK}"
     );
     let SweepCounts { cuts, failures, full_hosts } = sum;
     let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +9,7 @@ use std::task::Poll;
 
 use engine::{
     CheckReport, CreateOptions, DriveContents, DriveSource, FindingKind, MemberDrive, OpenOptions,
-    OpenReport, Pool, PoolLabel, PoolStateStore, StateStamp, Tuning,
+    OpenReport, Pool, PoolLabel, PoolStateStore, RememberFuture, StateStamp, Tuning,
 };
 use format::PoolId;
 use reactor::Reactor;
@@ -103,12 +102,18 @@ pub struct Machine {
 pub struct StateStore {
     newest: Mutex<Option<StateStamp>>,
     enforced: AtomicBool,
+    failing: AtomicBool,
 }
 
 impl StateStore {
     /// Refuses older states at all later openings.
     pub fn enforce(&self) {
         self.enforced.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes all attempts to store a state fail, or work again.
+    pub fn set_failing(&self, failing: bool) {
+        self.failing.store(failing, Ordering::Relaxed);
     }
 }
 
@@ -118,9 +123,13 @@ impl PoolStateStore for StateStore {
         newest.filter(|_| self.enforced.load(Ordering::Relaxed))
     }
 
-    fn remember(&self, _: PoolId, state: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    fn remember(&self, _: PoolId, state: StateStamp) -> RememberFuture<'_> {
         Box::pin(async move {
+            if self.failing.load(Ordering::Relaxed) {
+                return Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
+            }
             *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+            Ok(())
         })
     }
 }

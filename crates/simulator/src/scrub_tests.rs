@@ -96,6 +96,41 @@ fn a_scrub_heals_damage_within_the_tolerance() {
     }
 }
 
+/// Damage that a scrub finds and repair has not rewritten yet is remembered across a restart, and
+/// healed without another scrub.
+#[test]
+fn damage_that_waits_for_repair_survives_a_restart() {
+    for crashed in [false, true] {
+        let machine = machine(&Setup::small("4+1", 6), 13);
+        with_pool(&machine, async |pool| fill(pool, "v", 600, 9).await);
+        damage(&machine.disks[2], &Random::new(7), 6);
+        let this = machine.clone();
+        let ended = machine.boot(async move || {
+            let (pool, _) = this.open().await.unwrap();
+            pool.set_repair_limits(RepairLimits { paused: true, ..pool.repair_limits() }).await.unwrap();
+            let found = scrub(&pool).await;
+            assert!(!found.running && found.last.damaged > 0 && found.unhealed > 0, "{found:?}");
+            if !crashed {
+                pool.close().await.unwrap();
+            }
+            found.unhealed
+        });
+        let BootEnd::Completed(unhealed) = ended else { panic!("unexpected power cut") };
+        machine.cut_power();
+        let this = machine.clone();
+        let ended = machine.boot(async move || {
+            let (pool, _) = this.open().await.unwrap();
+            let damaged = pool.status().await.unwrap().damaged_columns();
+            assert!(damaged > 0 && damaged <= unhealed, "{damaged} of {unhealed} columns");
+            assert_eq!(wait_for_repair(&pool).await.damaged_columns(), 0);
+            pool.close().await.unwrap();
+        });
+        assert_eq!(ended, BootEnd::Completed(()));
+        machine.kill_process();
+        check_findings(&machine.check().unwrap(), &[]).unwrap();
+    }
+}
+
 /// Damage beyond the scheme's tolerance is counted and reported, and nothing else is affected.
 #[test]
 fn a_scrub_counts_lost_cells() {

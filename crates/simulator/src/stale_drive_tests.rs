@@ -116,6 +116,80 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
     }
 }
 
+/// A copy of a drive that lacks only a few flushed writes is put in its place after a crash. The
+/// pool opens, and tolerates the loss of another drive after its repair.
+#[test]
+fn a_copy_that_lacks_few_writes_is_repaired() {
+    for writes in 1..=6 {
+        for (copied, lost) in (0..5).flat_map(|copied| (0..5).map(move |lost| (copied, lost))) {
+            if copied == lost {
+                continue;
+            }
+            let machine = machine(&Setup::small("4+1", 5), 700 + writes);
+            with_pool(&machine, async |pool| fill(pool, "v", 40, 3).await);
+            let this = machine.clone();
+            let ended = machine.boot(async move || {
+                let (pool, _) = this.open().await.unwrap();
+                let volume = pool.open_volume("v").await.unwrap().attach();
+                // The superblocks are current from here on.
+                volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
+                volume.flush().await.unwrap();
+                let image = this.disks[copied].image();
+                for block in 1..=writes {
+                    let bytes = Buffer::copy_of(&content(5, block, 4096));
+                    volume.write(block * BLOCK, &bytes.span()).await.unwrap();
+                    volume.flush().await.unwrap();
+                }
+                image
+            });
+            let BootEnd::Completed(image) = ended else { panic!("unexpected power cut") };
+            machine.cut_power();
+            machine.disks[copied].restore(&image);
+            with_pool(&machine, async |pool| {
+                wait_until_online(pool, copied).await;
+                assert_eq!(wait_for_repair(pool).await.damaged_columns(), 0);
+                pool.fail_drive(u16::try_from(lost).unwrap()).await.unwrap();
+                let volume = pool.open_volume("v").await.unwrap().attach();
+                for block in 0..40 {
+                    let buffer = Buffer::new(4096);
+                    volume.read(block * BLOCK, &buffer.span()).await.unwrap_or_else(|error| {
+                        panic!("block {block} without drive {lost}, {writes} writes behind {copied}: {error}")
+                    });
+                    let value = if block <= writes { 5 } else { 3 };
+                    assert!(buffer.as_slice() == content(value, block, 4096), "block {block}");
+                }
+            });
+        }
+    }
+}
+
+/// A failure to record the newest state outside of the drives is reported, and the state is recorded
+/// with the next change.
+#[test]
+fn a_state_that_was_not_recorded_is_recorded_later() {
+    let machine = machine(&Setup::small("1+1", 2), 91);
+    with_pool(&machine, async |pool| fill(pool, "v", 40, 3).await);
+    let image = machine.disks[1].image();
+    machine.state_store.enforce();
+    machine.state_store.set_failing(true);
+    set_absent_drives(&machine, &[1]);
+    with_pool(&machine, async |pool| {
+        let reason = pool.status().await.unwrap().unrecorded;
+        assert!(reason.is_some());
+        pool.checkpoint().await.unwrap();
+        assert_eq!(pool.status().await.unwrap().unrecorded, reason, "it fails again");
+        machine.state_store.set_failing(false);
+        overwrite(pool, "v", 5).await;
+        pool.checkpoint().await.unwrap();
+        assert_eq!(pool.status().await.unwrap().unrecorded, None);
+        machine.state_store.set_failing(true);
+    });
+    // The closing of the pool was not recorded. Its opening was, with the absence of the drive.
+    machine.disks[1].restore(&image);
+    set_absent_drives(&machine, &[0]);
+    assert_eq!(opening_error(&machine), Some(ErrorKind::Stale));
+}
+
 /// A crash at any point while an old copy is returned leaves a pool that still does not trust it.
 #[test]
 fn returning_an_old_copy_survives_a_cut_at_every_point() {

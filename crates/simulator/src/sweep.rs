@@ -1,13 +1,14 @@
 //! The crash sweep. Each operation runs with the power cut at drive operation 1, 2, 3 ... until the
 //! operation completes before the cut. It also runs with its first, second, third ... write or
 //! flush failing, and with the host's file systems full from the first, second, third ...
-//! reservation of space on. A separate sweep damages each page of a pool on more drives than the
-//! scheme tolerates.
+//! reservation of space on. Separate sweeps damage each page of a pool on more drives than the
+//! scheme tolerates, after a clean close and after a crash.
 //!
 //! Each point is tried with several outcomes of the cut (the surviving cache contents), on several
 //! schemes. SPDK's blobstore tests sweep their metadata in this way. Here the pool is verified and
 //! its data compared after every cut.
 
+mod crash_damage;
 mod damage;
 mod forks;
 mod full_hosts;
@@ -21,6 +22,7 @@ mod write_errors;
 use engine::{DriveContents, Pool, PoolStatus, Tuning};
 use format::DriveState;
 
+pub use self::crash_damage::sweep_crash_damage;
 pub use self::damage::{DamageCounts, sweep_damage};
 pub use self::forks::sweep_forks;
 pub use self::full_hosts::sweep_full_hosts;

@@ -10,7 +10,8 @@ use crate::model::content;
 use crate::run::{BootEnd, Machine, Setup};
 use crate::swarm::{OperationSet, run_seed};
 use crate::sweep::{
-    ALL_OPERATIONS, SweepOp, SweepOptions, sweep, sweep_damage, sweep_failures, sweep_forks, sweep_full_hosts,
+    ALL_OPERATIONS, DamageCounts, SweepOp, SweepOptions, sweep, sweep_crash_damage, sweep_damage,
+    sweep_failures, sweep_forks, sweep_full_hosts,
 };
 
 /// Seeds that have failed, kept as regression tests.
@@ -203,6 +204,22 @@ fn excess_damage_causes_errors_and_never_wrong_data() {
             Err(message) => panic!("{message}"),
         }
     }
+}
+
+#[test]
+fn damage_after_a_crash_never_hides_a_flushed_write() {
+    let mut sum = DamageCounts::default();
+    for (scheme, drives) in [("4+1", 5), ("2+2", 5), ("3+0", 3)] {
+        let options = SweepOptions { step: 3, ..SweepOptions::new(scheme, drives) };
+        match sweep_crash_damage(&options) {
+            Ok(counts) => {
+                assert!(counts.answered > 0 && counts.closed > 0, "{scheme}: {counts:?}");
+                sum.add(&counts);
+            }
+            Err(message) => panic!("{message}"),
+        }
+    }
+    assert!(sum.refused > 0, "no read returned an error: {sum:?}");
 }
 
 /// The allowed values of a leaf after a crash: from the last flushed to the last begun value.

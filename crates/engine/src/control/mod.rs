@@ -93,8 +93,10 @@ struct State {
     completed: u64,
     /// Newest state of this opening that is on every online drive.
     published: Option<StateStamp>,
-    /// Clean flag and drive states last passed to the [`PoolStateStore`].
+    /// Clean flag and drive states last stored in the [`PoolStateStore`].
     memory_state: Option<(bool, Vec<DriveState>)>,
+    /// The error of the last attempt to store the newest state in the [`PoolStateStore`].
+    unrecorded: Option<String>,
     failure: Option<Error>,
     /// Lost drives that are not yet marked lost in the superblocks, or still in use by a shard.
     propagating: Vec<DriveIndex>,
@@ -142,6 +144,7 @@ impl Control {
             completed: 0,
             published: None,
             memory_state: None,
+            unrecorded: None,
             failure: None,
             propagating: Vec::new(),
             joining: None,

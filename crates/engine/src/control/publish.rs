@@ -92,15 +92,29 @@ impl Control {
     }
 
     /// Stores the published state in the [`crate::PoolStateStore`] if drive states or the clean
-    /// flag have changed.
+    /// flag have changed, or the last attempt failed. A failure does not stop the pool: the drives
+    /// hold the state.
     async fn remember(&self, superblock: &Superblock) {
         let Some(memory) = self.memory.clone() else { return };
         let members: Vec<DriveState> = superblock.drives.iter().map(|drive| drive.state).collect();
         let now = Some((superblock.clean, members));
-        if self.state.borrow().memory_state != now {
-            memory.remember(superblock.pool, superblock.stamp()).await;
-            self.state.borrow_mut().memory_state = now;
+        if self.state.borrow().memory_state == now {
+            return;
         }
+        let result = memory.remember(superblock.pool, superblock.stamp()).await;
+        let mut state = self.state.borrow_mut();
+        match result {
+            Ok(()) => (state.memory_state, state.unrecorded) = (now, None),
+            Err(error) => {
+                tracing::error!(pool = %superblock.pool, %error, "cannot record the newest state of the pool: older copies of its drives may be opened unnoticed");
+                (state.memory_state, state.unrecorded) = (None, Some(error.to_string()));
+            }
+        }
+    }
+
+    /// Returns the reason why the newest state is not recorded outside of the drives.
+    pub(crate) fn unrecorded(&self) -> Option<String> {
+        self.state.borrow().unrecorded.clone()
     }
 
     async fn write_superblock(&self, superblock: &Superblock) -> Vec<(DriveIndex, IoError)> {

@@ -100,10 +100,15 @@ pub struct PoolStatus {
     pub scrub: ScrubStatus,
     /// Recent latency of client I/O during a rebuild or scrub; `None` without client I/O.
     pub client_latency: Option<RecentLatency>,
-    /// Lost data, by volume. Reads of it fail until it is overwritten.
+    /// Lost data, for each volume and snapshot that shows it. Reads of it fail until it is
+    /// overwritten.
     pub lost: Vec<LostRange>,
-    /// Number of lost blocks beyond the list in `lost`, which is bounded.
+    /// Minimum number of lost blocks beyond the list in `lost`, which is bounded. Nonzero until a
+    /// scrub of the whole pool finds no more blocks than are listed.
     pub lost_unlisted: u64,
+    /// The reason why the newest state is not recorded in the [`crate::PoolStateStore`]: older
+    /// copies of the drives may be opened unnoticed.
+    pub unrecorded: Option<String>,
     /// The reason why the pool accepts no writes, if it has failed.
     pub failure: Option<Error>,
 }
@@ -113,6 +118,12 @@ impl PoolStatus {
     pub fn lost_drives(&self) -> usize {
         let lost = |drive: &&DriveStatus| drive.state.is_lost();
         self.drives.iter().filter(lost).count()
+    }
+
+    /// Number of columns with known damage that is not repaired yet; across openings. With more than
+    /// 0, the pool is not healthy: its redundancy is reduced.
+    pub fn damaged_columns(&self) -> u64 {
+        self.scrub.unhealed
     }
 
     /// Returns the bytes of user data that fit into `segments` segments.
@@ -159,9 +170,10 @@ impl Pool {
         let query = |control: std::rc::Rc<Control>| async move {
             let (failing, scrub) = (control.failing(), control.scrub_status());
             let (space, free_zones, now) = (control.space(), control.free_zones(), Reactor::current().now());
-            (control.superblock(), space, free_zones, control.failure(), failing, (scrub, now))
+            let failures = (control.failure(), control.unrecorded());
+            (control.superblock(), space, free_zones, failures, failing, (scrub, now))
         };
-        let (superblock, space, free_zones, failure, failing, (scrub, now)) =
+        let (superblock, space, free_zones, (failure, unrecorded), failing, (scrub, now)) =
             self.inner.control.call(query).await?;
         let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
@@ -182,7 +194,11 @@ impl Pool {
         }
         let lost = match lost_blocks.iter().all(Vec::is_empty) {
             true => Vec::new(),
-            false => self.catalogue().call(|catalogue| async move { catalogue.locate(&lost_blocks) }).await?,
+            false => {
+                self.catalogue()
+                    .call(|catalogue| async move { catalogue.locate(lost_blocks).await })
+                    .await??
+            }
         };
         let drives = (0..).zip(superblock.drives).zip(free_zones);
         let drives = drives.map(|((index, drive), free_zones)| DriveStatus {
@@ -209,6 +225,7 @@ impl Pool {
             client_latency: self.inner.repair.recent_latency(now),
             lost,
             lost_unlisted,
+            unrecorded,
             failure,
         })
     }

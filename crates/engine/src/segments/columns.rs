@@ -62,17 +62,17 @@ impl Segments {
         let rows = segment.append;
         // In an open segment, a column without the rows of the next record counts as missing.
         let end = if segment.phase == SegmentPhase::Open { Row::new(self.geometry.rows()) } else { rows };
-        let state = |at: Column, column: &SegmentColumn| match column.zone {
+        let state = |column: &SegmentColumn| match column.zone {
             Some((drive, _)) if column.missing_from >= end => match drive_use(drive) {
                 // A damaged column is rewritten elsewhere, like a column on a draining drive.
-                DriveUse::Active if segment.damaged & bit(at) != 0 => DriveUse::Draining,
+                DriveUse::Active if column.damaged => DriveUse::Draining,
                 drive_use => drive_use,
             },
             _ => DriveUse::Failed,
         };
         let numbered = || (0..).map(Column::new).zip(&record.columns);
         let columns_with = |wanted| {
-            let columns = numbered().filter(move |(at, column)| state(*at, column) == wanted);
+            let columns = numbered().filter(move |(_, column)| state(column) == wanted);
             columns.map(|(at, _)| at).collect::<SmallVec<_>>()
         };
         let (missing, draining) = (columns_with(DriveUse::Failed), columns_with(DriveUse::Draining));
@@ -122,9 +122,12 @@ impl Segments {
         self.version += 1;
     }
 
-    /// Marks a column as damaged, so that it is rewritten. The caller has pinned the segment.
+    /// Marks a column as damaged, so that it is rewritten. The next checkpoint stores the mark. The
+    /// caller has pinned the segment, or the segment cannot be freed yet.
     pub(crate) fn mark_damaged(&mut self, id: SegmentId, column: Column) {
-        self.get_mut(id).damaged |= bit(column);
+        if let Some(column) = self.get_mut(id).record.columns.get_mut(column.index()) {
+            column.damaged = true;
+        }
     }
 
     /// Incarnation of each segment with unrepaired damage, and the number of damaged columns.
@@ -134,8 +137,11 @@ impl Segments {
             .iter()
             .flatten()
             .filter(|segment| !matches!(segment.phase, SegmentPhase::Freed { .. }));
-        live.filter(|segment| segment.damaged != 0)
-            .map(|segment| (segment.record.incarnation, segment.damaged.count_ones()))
+        let counted = live.map(|segment| {
+            let damaged = segment.record.columns.iter().filter(|column| column.damaged).count();
+            (segment.record.incarnation, u32::try_from(damaged).unwrap_or(u32::MAX))
+        });
+        counted.filter(|(_, damaged)| *damaged > 0)
     }
 
     /// Returns the oldest segment with an incarnation above `after` and up to `until` that is not
@@ -205,7 +211,6 @@ impl Segments {
             to.0
         );
         let left = std::mem::replace(place, SegmentColumn::whole(to.0, to.1)).zone;
-        segment.damaged &= !bit(column);
         let drained = segment.readers == 0;
         self.vacated.extend(left.map(|zone| Vacated { id, zone, checkpoints, drained }));
         self.update_locations(id);
@@ -222,13 +227,6 @@ impl Segments {
         self.vacated.extract_if(.., back).map(|vacated| vacated.zone).collect()
     }
 }
-
-/// The bit of a column in a bitmap.
-fn bit(column: Column) -> u32 {
-    1 << column.index()
-}
-
-const _: () = assert!(format::limits::COLUMNS_MAX <= u32::BITS as usize);
 
 impl Incomplete {
     /// Number of blocks to write.

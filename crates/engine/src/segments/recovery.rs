@@ -27,7 +27,6 @@ impl Segments {
             readers: 0,
             age: Age::default(),
             cleaned: None,
-            damaged: 0,
         };
         self.put(id, segment);
     }

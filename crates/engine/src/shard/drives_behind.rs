@@ -8,17 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codec::is_zero;
-use format::limits::BLOCK;
-use format::{Address, Column, DriveIndex, Sequence, ShardRecord};
+use format::{Address, Column, DriveIndex, SegmentId, Sequence, ShardRecord};
 
 use super::headers::ScannedRecord;
 use super::row_repairs::row_repairs;
-use crate::row_reader::{RowReader, RowSpan};
+use crate::row_reader::RowReader;
 
 /// Number of newest durable records that are checked in each segment.
 const RECORDS_CHECKED: usize = 4;
 /// Minimum number of checked cells of a drive, all of them wrong, for the drive to count as behind:
-/// fewer are damage of these cells.
+/// fewer count as damage of these cells.
 const CELLS_MIN: u32 = 4;
 
 /// Counts of the checked cells of one drive.
@@ -28,49 +27,80 @@ struct Tally {
     wrong: u32,
 }
 
-/// Returns the drives whose every checked cell of the newest durable records differs from the data
-/// written there. Cells of zeros do not count: an unwritten cell looks the same. `found` is sorted
-/// by sequence.
-pub(super) async fn drives_behind(
+/// The comparison of the newest durable records with the drives.
+#[derive(Debug, Default)]
+pub(super) struct NewestRows {
+    /// Drives on which every checked cell is wrong, cells of zeros apart: an unwritten cell looks
+    /// the same.
+    pub(super) behind: BTreeSet<DriveIndex>,
+    /// Columns on other drives that must be written again.
+    pub(super) damaged: BTreeSet<(SegmentId, Column)>,
+}
+
+/// The cells of the checked records.
+#[derive(Default)]
+struct CheckedCells {
+    tallies: BTreeMap<DriveIndex, Tally>,
+    wrong: BTreeSet<(SegmentId, Column)>,
+}
+
+/// Compares the newest durable records of each segment with the drives. `found` is sorted by
+/// sequence.
+///
+/// A drive with fewer than [`CELLS_MIN`] checked cells, all of them wrong, may be behind as well:
+/// all of its columns in these segments count as damaged then.
+pub(super) async fn compare_newest(
     rows: &RowReader,
     found: &[ScannedRecord],
     shard: &ShardRecord,
     durable: Sequence,
-) -> BTreeSet<DriveIndex> {
-    let mut tallies: BTreeMap<DriveIndex, Tally> = BTreeMap::new();
+) -> NewestRows {
+    let mut checked = CheckedCells::default();
     for (id, ..) in &shard.recent {
         let in_segment = found.iter().rev().filter(|record| record.header.location.segment == *id);
         let newest =
             in_segment.filter(|record| record.header.location.sequence <= durable).take(RECORDS_CHECKED);
         for record in newest {
-            tally(rows, record, &mut tallies).await;
+            check_cells(rows, record, &mut checked).await;
         }
     }
-    let is_behind = |tally: &Tally| tally.seen >= CELLS_MIN && tally.wrong == tally.seen;
-    tallies.into_iter().filter(|(_, tally)| is_behind(tally)).map(|(drive, _)| drive).collect()
+    let all_wrong = checked.tallies.iter().filter(|(_, tally)| tally.seen > 0 && tally.wrong == tally.seen);
+    let (behind, suspected): (Vec<_>, Vec<_>) = all_wrong.partition(|(_, tally)| tally.seen >= CELLS_MIN);
+    let drives = |part: Vec<(&DriveIndex, _)>| part.into_iter().map(|(drive, _)| *drive).collect();
+    let (behind, suspected): (BTreeSet<_>, BTreeSet<_>) = (drives(behind), drives(suspected));
+    let mut damaged = checked.wrong;
+    for (id, _, segment) in &shard.recent {
+        for (column, place) in (0..).map(Column::new).zip(&segment.columns) {
+            match place.zone {
+                Some((drive, _)) if suspected.contains(&drive) => _ = damaged.insert((*id, column)),
+                Some((drive, _)) if behind.contains(&drive) => _ = damaged.remove(&(*id, column)),
+                _ => {}
+            }
+        }
+    }
+    NewestRows { behind, damaged }
 }
 
-/// Counts the cells of a record by drive.
-async fn tally(rows: &RowReader, record: &ScannedRecord, tallies: &mut BTreeMap<DriveIndex, Tally>) {
-    let width: Vec<u8> = (0..record.scheme.width()).collect();
+/// Checks the cells of a record.
+async fn check_cells(rows: &RowReader, record: &ScannedRecord, checked: &mut CheckedCells) {
     let place = &record.header.location;
-    let mut span =
-        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
-    rows.read_columns(&mut span, &width).await;
+    let piece = rows.read_partial(place.segment, place.row, record.layout.rows).await;
     for index in 0..record.layout.rows {
         let row = place.row.plus(index);
+        let cells = piece.row(index, |_| true);
         // The expected contents of a row that cannot be computed are unknown.
-        let Some(repairs) = row_repairs(rows, record, &span, row) else { continue };
-        for (column, cells) in &span.cells {
-            let at = index as usize * BLOCK;
-            let Some(cell) = cells.as_slice().get(at..at + BLOCK) else { continue };
+        let Some(repairs) = row_repairs(rows, record, &cells, row) else { continue };
+        for (column, cell) in &cells.cells {
+            let address = Address::new(place.segment, Column::new(*column), row);
+            let Some(on) = rows.segments.borrow().cell(address) else { continue };
             let repair = repairs.iter().find(|(repaired, _)| repaired.get() == *column);
-            if is_zero(repair.map_or(cell, |(_, right)| right.as_slice())) {
+            if repair.is_some() {
+                checked.wrong.insert((place.segment, address.column()));
+            }
+            if is_zero(repair.map_or(cell.as_slice(), |(_, right)| right.as_slice())) {
                 continue;
             }
-            let address = Address::new(place.segment, Column::new(*column), row);
-            let Some(cell) = rows.segments.borrow().cell(address) else { continue };
-            let tally = tallies.entry(cell.drive).or_default();
+            let tally = checked.tallies.entry(on.drive).or_default();
             tally.seen += 1;
             tally.wrong += u32::from(repair.is_some());
         }

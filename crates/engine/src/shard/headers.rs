@@ -335,3 +335,7 @@ impl<'a> HeaderReader<'a> {
             && place.row == row
     }
 }
+
+#[cfg(test)]
+#[path = "headers_tests.rs"]
+mod tests;

@@ -2,38 +2,32 @@
 //! columns of their rows.
 //!
 //! Readers, the scrubber, the cleaner and repair add the blocks that they find. The list persists
-//! across openings. A block is removed when its layer points elsewhere (it was overwritten, trimmed
-//! or deleted) or when it can be read again (a drive returned). Always true: the list does not
+//! across openings, with the number of blocks that it has no room for. A block is removed when its
+//! layer points elsewhere (it was overwritten, trimmed or deleted) or when it can be read again (a
+//! drive returned); the blocks beyond the list are forgotten when a scrub of all segments ends. Always true: the list does not
 //! change how blocks are read or written.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
-use format::{
-    Address, Item, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, MapEntry, Mapping, Row, SegmentId,
-    decode_lost, encode_lost,
-};
+use format::{Address, Item, LayerId, MapEntry, Mapping, Row, SegmentId, decode_lost, encode_lost};
 use reactor::{Buffer, Notify};
 
 use super::headers::ScannedRecord;
+use super::lost_table::{LostKey, LostTable};
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::{Map, MissingNode};
 use crate::row_reader::BlockRun;
 
-/// Maximum number of listed blocks; beyond it only their number is kept, while the pool is open.
-const LISTED_MAX: usize = 16_384;
 /// Maximum number of blocks of the stored list that one record changes.
 const STORED_BATCH: usize = 16;
 
 /// The list of lost blocks of a shard.
 #[derive(Default)]
 pub(super) struct LostBlocks {
-    listed: RefCell<BTreeMap<(LayerId, u64), Address>>,
-    /// Number of lost blocks beyond the maximum.
-    unlisted: Cell<u64>,
+    table: RefCell<LostTable>,
     /// Number of blocks of the stored list.
     stored: Cell<u64>,
     changed: Notify,
@@ -95,15 +89,9 @@ pub(super) fn written_in_row(
 impl Shard {
     /// Adds a block that was lost at `address`.
     pub(super) fn note_lost(&self, layer: LayerId, block: u64, address: Address) {
-        let lost = &self.lost;
-        let mut listed = lost.listed.borrow_mut();
-        if listed.len() >= LISTED_MAX && !listed.contains_key(&(layer, block)) {
-            lost.unlisted.set(lost.unlisted.get() + 1);
-            return;
-        }
-        if listed.insert((layer, block), address) != Some(address) {
+        if self.lost.table.borrow_mut().insert((layer, block), address) {
             tracing::error!(shard = %self.identity.shard, %layer, block, %address, "block lost: it cannot be reconstructed from other columns");
-            lost.changed.notify();
+            self.lost.changed.notify();
         }
     }
 
@@ -202,12 +190,13 @@ impl Shard {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
             Ok(false) => {}
-            Err(_) if node.level == 0 => {
-                let first = node.index * LEAF_BLOCKS;
+            // The number of blocks below an inner node is unknown: at least those of its first leaf.
+            Err(_) => {
+                let leaves = format::NODE_ENTRIES as u64;
+                let leaf = (0..node.level).fold(node.index, |index, _| index * leaves);
+                let first = leaf * LEAF_BLOCKS;
                 (first..first + LEAF_BLOCKS).for_each(|block| self.note_lost(node.layer, block, address));
             }
-            // The number of blocks below is unknown: at least one leaf.
-            Err(_) => self.lost.unlisted.set(self.lost.unlisted.get() + LEAF_BLOCKS),
         }
     }
 
@@ -217,17 +206,45 @@ impl Shard {
         look.map_or(true, |entry| entry.address() == Some(address))
     }
 
-    /// Returns the current lost blocks, and the number of further ones that are not listed.
+    /// Returns the current lost blocks, and the minimum number of further ones that are not listed.
     pub(crate) async fn lost_blocks(&self) -> (Vec<(LayerId, u64)>, u64) {
         self.drop_recovered(false).await;
-        let listed = self.lost.listed.borrow();
-        (listed.keys().copied().collect(), self.lost.unlisted.get())
+        let table = self.lost.table.borrow();
+        (table.listed().map(|(key, _)| key).collect(), table.unlisted())
+    }
+
+    /// Begins a review of the list: everything that is lost is added again before it ends.
+    pub(super) fn begin_review(&self) {
+        self.lost.table.borrow_mut().begin_review();
+    }
+
+    /// Removes blocks from the list that can be read again. After a scrub of all segments
+    /// (`complete`), the list is complete if it had room for all that the scrub found.
+    pub(super) async fn review_lost_blocks(&self, complete: bool) {
+        self.drop_recovered(true).await;
+        if !complete {
+            return;
+        }
+        loop {
+            let added = self.lost.table.borrow_mut().fill_up();
+            if added.is_empty() {
+                break;
+            }
+            self.review(added, true).await;
+        }
+        self.lost.table.borrow_mut().end_review();
+        self.lost.changed.notify();
     }
 
     /// Removes blocks from the list that do not live there any more, or, with `read_again`, that
     /// can be read.
     pub(super) async fn drop_recovered(&self, read_again: bool) {
-        let known: Vec<_> = self.lost.listed.borrow().iter().map(|(key, at)| (*key, *at)).collect();
+        let known = self.lost.table.borrow().listed().collect();
+        self.review(known, read_again).await;
+    }
+
+    /// As [`Shard::drop_recovered`], for these blocks of the list.
+    async fn review(&self, known: Vec<(LostKey, Address)>, read_again: bool) {
         // The last leaf that could not be read: its blocks stay listed, and it is not read again
         // for each.
         let mut unreadable = None;
@@ -247,12 +264,12 @@ impl Shard {
             if stays && merged_layer == layer {
                 continue;
             }
-            let mut list = self.lost.listed.borrow_mut();
-            list.remove(&(layer, block));
+            let mut table = self.lost.table.borrow_mut();
+            table.remove((layer, block));
             if stays {
-                list.insert((merged_layer, block), address);
+                table.insert((merged_layer, block), address);
             }
-            drop(list);
+            drop(table);
             self.lost.changed.notify();
         }
     }
@@ -271,20 +288,22 @@ impl Shard {
         while let Ok(Some(at)) = self.next_stored(LayerId::LOST, next, u64::from(u32::MAX)).await {
             next = at + 1;
             let buffer = Buffer::new(BLOCK);
-            let Ok(entry) = self.walk(|map| map.lookup_one(LayerId::LOST, at)).await else { continue };
+            let Ok(entry) = self.walk(|map| map.lookup_one(LayerId::LOST, at)).await else {
+                self.lost.table.borrow_mut().restore_unlisted(1);
+                continue;
+            };
             let Mapping::Block { address, crc } = entry.mapping() else { continue };
             let read = {
                 let _pin = self.rows.pin(address.segment());
                 self.rows.read_run(BlockRun { address, count: 1 }, &[crc], &buffer.span()).await
             };
             match read.map(|_| decode_lost(buffer.as_slice())) {
-                Ok(Ok(listed)) => {
-                    let mut known = self.lost.listed.borrow_mut();
-                    known.extend(listed.iter().map(|lost| ((lost.layer, lost.block.get()), lost.address)));
-                }
-                // Later reads find its blocks again.
+                Ok(Ok(list)) => self.lost.table.borrow_mut().restore(&list),
+                // Reads and the next scrub find its blocks again. Until then the list is
+                // incomplete.
                 _ => {
-                    tracing::warn!(shard = %self.identity.shard, at, "cannot read a block of the list of lost blocks")
+                    tracing::warn!(shard = %self.identity.shard, at, "cannot read a block of the list of lost blocks");
+                    self.lost.table.borrow_mut().restore_unlisted(1);
                 }
             }
         }
@@ -302,22 +321,18 @@ impl Shard {
             if let Err(error) = self.store_lost_blocks().await {
                 tracing::warn!(shard = %self.identity.shard, %error, "cannot store the list of lost blocks");
             }
-            let count = self.lost.listed.borrow().len() as u64 + self.lost.unlisted.get();
+            let count = {
+                let table = self.lost.table.borrow();
+                table.listed().len() as u64 + table.unlisted()
+            };
             self.link.record_lost_blocks(count).await;
         }
     }
 
     async fn store_lost_blocks(&self) -> Result<()> {
-        let one = |(&(layer, block), &address): (&(LayerId, u64), &Address)| LostBlock {
-            layer,
-            block: LayerBlock::new(block),
-            address,
-        };
-        let listed: Vec<LostBlock> = self.lost.listed.borrow().iter().map(one).collect();
-        let blocks: Vec<_> = (0..)
-            .zip(listed.chunks(LOST_PER_BLOCK))
-            .map(|(at, chunk)| (at, Buffer::copy_of(&encode_lost(chunk)).span()))
-            .collect();
+        let lists = self.lost.table.borrow().to_store();
+        let blocks: Vec<_> =
+            (0..).zip(&lists).map(|(at, list)| (at, Buffer::copy_of(&encode_lost(list)).span())).collect();
         let count = blocks.len() as u64;
         for chunk in blocks.chunks(STORED_BATCH) {
             self.change_system(LayerId::LOST, chunk, &[]).await?;

@@ -20,6 +20,7 @@ mod layer_usage;
 mod locks;
 mod lost;
 mod lost_part;
+mod lost_table;
 mod merge;
 mod read;
 mod rebuild;
@@ -33,6 +34,7 @@ mod scrub;
 mod start;
 mod tables;
 mod verify;
+mod visible;
 mod walk;
 mod write;
 

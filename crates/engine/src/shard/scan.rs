@@ -4,8 +4,8 @@
 //! Reads the headers of every segment that may hold records newer than the checkpoint, sorts them
 //! and takes them up to the first gap. Records that a later header lists as durable are taken
 //! unchanged. Each later record is read whole, and cells that a power failure left unwritten are
-//! rewritten from the others. A record that cannot be completed was never acknowledged as durable:
-//! the log ends before it.
+//! rewritten from the others. A record that cannot be completed although enough of its cells can be
+//! read was never acknowledged as durable: the log ends before it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::headers::{HeaderReader, ScannedRecord};
 use super::row_repairs::row_repairs;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::log::Identity;
-use crate::row_reader::{RowReader, RowSpan};
+use crate::row_reader::RowReader;
 use crate::segments::CellLocation;
 
 /// The result of the first half of recovery.
@@ -41,8 +41,8 @@ pub(crate) struct LogScan {
 /// registered in `rows`.
 ///
 /// # Errors
-/// `Corrupt` if a record that was durable cannot be read; I/O errors of more drives than the scheme
-/// tolerates.
+/// `Corrupt` if a record that was durable, or may have been, cannot be read; I/O errors of more
+/// drives than the scheme tolerates.
 pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &ShardRecord) -> Result<LogScan> {
     let mut found = Vec::new();
     let mut durable = Sequence::default();
@@ -53,7 +53,7 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
     found.sort_by_key(|record| record.header.location.sequence);
     let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
-    let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
+    let newest = drives_behind::compare_newest(rows, &found, shard, durable).await;
     let mut records: Vec<ScannedRecord> = Vec::new();
     let mut last = shard.checkpointed;
     let mut completed = Vec::new();
@@ -70,8 +70,11 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
         }
         if sequence > durable {
             match complete(rows, &record, false, &mut failed).await {
-                Some(cells) => completed.extend(cells),
-                None => break,
+                Completion::Completed(cells) => completed.extend(cells),
+                Completion::Incomplete => break,
+                Completion::Unreadable(row) => {
+                    return Err(unreadable(identity, record.header.location.segment, row));
+                }
             }
         }
         last = sequence;
@@ -87,7 +90,11 @@ pub(crate) async fn examine(rows: &RowReader, identity: &Identity, shard: &Shard
     }
     let dropped = all - older - records.len();
     cut_segments(rows, shard, &records, &[]);
-    Ok(LogScan { records, last, dropped, completed, failed, behind })
+    for (segment, column) in &newest.damaged {
+        tracing::warn!(shard = %identity.shard, %segment, %column, "column lacks durable rows: it will be rewritten");
+        rows.segments.borrow_mut().mark_damaged(*segment, *column);
+    }
+    Ok(LogScan { records, last, dropped, completed, failed, behind: newest.behind })
 }
 
 /// Truncates every listed segment after the last record that was taken from it, and after the last
@@ -128,35 +135,51 @@ async fn scan_segment(
     if let Some(row) = reader.row()
         && !reader.is_header_readable().await
     {
-        let message = format!(
-            "shard {}: row {row} of segment {id} cannot be read, and a record that was durable may begin there",
-            identity.shard
-        );
-        let address = Some(Address::new(id, Column::new(0), row));
-        return Err(Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, None));
+        return Err(unreadable(identity, id, row));
     }
     Ok(reader.durable_after().await)
 }
 
-/// Verifies a whole record and rewrites its wrong cells. Returns these cells; `None` if the record
-/// cannot be completed. A drive that fails its write is taken out of use, as it would be in
-/// service. With `read_only`, nothing is written.
+fn unreadable(identity: &Identity, id: SegmentId, row: Row) -> Error {
+    let message = format!(
+        "shard {}: row {row} of segment {id} cannot be read, and may belong to a record that was durable",
+        identity.shard
+    );
+    let address = Some(Address::new(id, Column::new(0), row));
+    Error::corrupt(message, ErrorLocation { address, ..ErrorLocation::default() }, None)
+}
+
+/// The outcome of completing a record.
+pub(super) enum Completion {
+    /// These cells were wrong and are rewritten.
+    Completed(Vec<Address>),
+    /// Cells that can be read are wrong, and there are too many: a crash left the record
+    /// incomplete.
+    Incomplete,
+    /// Fewer cells of this row can be read than the scheme needs, regardless of their contents: the
+    /// record may have been complete.
+    Unreadable(Row),
+}
+
+/// Verifies a whole record and rewrites its wrong cells. A drive that fails its write is taken out
+/// of use, as it would be in service. With `read_only`, nothing is written.
 pub(super) async fn complete(
     rows: &RowReader,
     record: &ScannedRecord,
     read_only: bool,
     failed: &mut Vec<DriveIndex>,
-) -> Option<Vec<Address>> {
+) -> Completion {
     let place = &record.header.location;
-    let width: Vec<u8> = (0..record.scheme.width()).collect();
-    let mut span =
-        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
-    rows.read_columns(&mut span, &width).await;
+    let piece = rows.read_partial(place.segment, place.row, record.layout.rows).await;
     let mut wrong: Vec<(Column, Row, Buffer)> = Vec::new();
-    for row in (0..record.layout.rows).map(|row| place.row.plus(row)) {
-        match row_repairs(rows, record, &span, row) {
+    for index in 0..record.layout.rows {
+        let (row, cells) = (place.row.plus(index), piece.row(index, |_| true));
+        match row_repairs(rows, record, &cells, row) {
             Some(cells) => wrong.extend(cells.into_iter().map(|(column, cell)| (column, row, cell))),
-            None => return None,
+            None if cells.cells.len() < usize::from(record.scheme.data()) => {
+                return Completion::Unreadable(row);
+            }
+            None => return Completion::Incomplete,
         }
     }
     let mut completed = Vec::new();
@@ -172,7 +195,7 @@ pub(super) async fn complete(
         }
         completed.push(address);
     }
-    Some(completed)
+    Completion::Completed(completed)
 }
 
 /// Writes a cell to its drive, if that is in use.

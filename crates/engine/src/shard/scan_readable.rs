@@ -8,9 +8,9 @@ use format::{Address, Row, SegmentId, SegmentRecord, Sequence, ShardRecord};
 use super::drives_behind;
 use super::headers::{HeaderReader, ScannedRecord};
 use super::lost_part::{LostPart, LostPartKind};
-use super::scan::{LogScan, complete, cut_segments};
+use super::scan::{Completion, LogScan, complete, cut_segments};
 use crate::log::Identity;
-use crate::row_reader::{RowReader, RowSpan};
+use crate::row_reader::RowReader;
 
 /// The records of one segment.
 #[derive(Default)]
@@ -45,7 +45,7 @@ pub(super) async fn examine_readable(
     found.sort_by_key(|record| record.header.location.sequence);
     let durable = found.iter().map(|record| record.header.location.durable).fold(durable, Ord::max);
     let all = found.len();
-    let behind = drives_behind::drives_behind(rows, &found, shard, durable).await;
+    let behind = drives_behind::compare_newest(rows, &found, shard, durable).await.behind;
     // All records of a cleanly closed log were durable: gaps between them are damage.
     let has_gaps = clean || !missing.is_empty();
     let (mut records, mut completed) = (Vec::new(), Vec::new());
@@ -68,13 +68,12 @@ pub(super) async fn examine_readable(
         }
         if sequence > durable && !clean {
             match complete(rows, &record, true, &mut Vec::new()).await {
-                Some(cells) => completed.extend(cells),
-                // With fewer columns than the scheme needs, even a durable record is incomplete.
-                // Some of its blocks may be readable.
-                None if lacks_columns(rows, &record).await => {}
+                Completion::Completed(cells) => completed.extend(cells),
+                // It may have been durable. Some of its blocks may be readable.
+                Completion::Unreadable(_) => {}
                 // It was never acknowledged as durable, because a durable record can be completed.
                 // The next opening drops it.
-                None => break,
+                Completion::Incomplete => break,
             }
         }
         last = sequence;
@@ -120,15 +119,4 @@ async fn scan(
             return scanned;
         }
     }
-}
-
-/// Returns true if fewer columns of a record can be read, regardless of their contents, than its
-/// scheme needs.
-async fn lacks_columns(rows: &RowReader, record: &ScannedRecord) -> bool {
-    let place = &record.header.location;
-    let width: Vec<u8> = (0..record.scheme.width()).collect();
-    let mut span =
-        RowSpan { id: place.segment, row: place.row, count: record.layout.rows, cells: Vec::new() };
-    rows.read_columns(&mut span, &width).await;
-    span.cells.len() < usize::from(record.scheme.data())
 }

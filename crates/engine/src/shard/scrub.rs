@@ -4,7 +4,8 @@
 //!
 //! Always true: nothing is written here; a segment is pinned while it is read; everything before
 //! the reported position was read, and its repairs are in a checkpoint: columns that wait for
-//! repair, or for a checkpoint, hold the position back.
+//! repair, or for a checkpoint, hold the position back. A scrub ends after a checkpoint with the
+//! marks of the columns that could not be repaired yet.
 
 use std::rc::Rc;
 
@@ -62,6 +63,7 @@ impl Shard {
     /// Wakes the scrub: limits have changed, a scrub was cancelled, or the shard stops.
     pub(crate) fn wake_scrub(&self) {
         self.scrubber.changed.wake_all();
+        self.checkpointed.wake_all();
         self.repair.wake();
     }
 
@@ -73,6 +75,9 @@ impl Shard {
         let _task = self.begin_task();
         self.scrub.limits.set_working(true);
         self.scrubber.throttle.begin(&self.scrub.limits, Reactor::current().now());
+        if after == Incarnation::default() {
+            self.begin_review();
+        }
         let ended = self.scrub_all(run, after, until).await;
         self.scrub.limits.set_working(false);
         ended
@@ -114,14 +119,27 @@ impl Shard {
                 Err(Interrupted::Ended) => return false,
             }
         }
-        if healed.is_some()
-            && let Err(error) = self.checkpoint().await
-        {
-            tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
+        let unhealed = self.rows.segments.borrow().damaged().next().is_some();
+        if (healed.is_some() || unhealed) && !self.store_repairs(run).await {
+            return false;
         }
-        self.drop_recovered(true).await;
+        self.review_lost_blocks(after == Incarnation::default()).await;
         self.link.record_scrub_progress(run, self.durable_position(until), ScrubFindings::default()).await;
         !self.has_scrub_ended(run)
+    }
+
+    /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait for
+    /// repair. If it fails, waits for another one to end, and tries again. Returns false if the
+    /// scrub ends before.
+    async fn store_repairs(self: &Rc<Self>, run: u64) -> bool {
+        while !self.has_scrub_ended(run) {
+            let Err(error) = self.checkpoint().await else { return true };
+            tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
+            let ended = self.checkpoints_ended.get();
+            let changed = || self.checkpoints_ended.get() != ended || self.has_scrub_ended(run);
+            self.checkpointed.until(|| changed().then_some(())).await;
+        }
+        false
     }
 
     /// Returns the position up to which all repairs are durable: damage that waits for repair would

@@ -19,6 +19,7 @@ fn segment() -> SegmentRecord {
     let whole = SegmentColumn {
         zone: Some((DriveIndex::new(0xF3), ZoneIndex::new(0x0506_0708))),
         missing_from: Row::new(0x090A),
+        damaged: true,
     };
     let mut columns = vec![whole, SegmentColumn::hole()];
     columns.resize(8, SegmentColumn::whole(DriveIndex::new(1), ZoneIndex::new(2)));
@@ -244,13 +245,13 @@ fn check_segment<'a>(page: &Checked, record: &SegmentRecord, bytes: &'a [u8]) ->
         ],
     );
     let (columns, rest) = rest.split_at(12 * usize::from(TABLE_WIDTH));
-    let reserved: (&str, &[u8]) = ("reserved", &[0; 2]);
     page.fields(
         "Segment column",
         columns,
         &[
             ("drive", &0xF3u16.to_le_bytes()),
-            reserved,
+            ("damaged", &[1]),
+            ("reserved", &[0]),
             ("zone", &0x0506_0708u32.to_le_bytes()),
             ("missing from", &0x090Au32.to_le_bytes()),
         ],

@@ -1,11 +1,10 @@
 //! The newest state of each pool, kept in the daemon's state directory, so that a pool is not
 //! opened automatically in an older state.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 
-use engine::{PoolStateStore, StateStamp};
+use engine::{PoolStateStore, RememberFuture, StateStamp};
 use format::{Generation, PoolId, PoolOpening};
 use futures_channel::oneshot;
 
@@ -20,7 +19,7 @@ impl PoolStateStore for NewestStates {
         Some(StateStamp { opening: PoolOpening { epoch, nonce }, generation: Generation::new(generation) })
     }
 
-    fn remember(&self, pool: PoolId, stamp: StateStamp) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    fn remember(&self, pool: PoolId, stamp: StateStamp) -> RememberFuture<'_> {
         let state = self.0.clone();
         let (sender, written) = oneshot::channel();
         let write = move || {
@@ -29,18 +28,14 @@ impl PoolStateStore for NewestStates {
             let change = |state: &mut PersistentState| {
                 state.newest.insert(pool.to_string(), newest);
             };
-            if let Err(error) = state.update(change) {
-                tracing::error!(%pool, %error, "cannot record the newest state of the pool; stale drives may go undetected");
-            }
-            // An error means that the pool is gone.
-            let _ = sender.send(());
+            // An error of the channel means that the pool is gone.
+            let _ = sender.send(state.update(change).map_err(|error| io::Error::other(error.to_string())));
         };
         // A thread of its own, because a reactor must not wait for the disk of the state directory.
-        if let Err(error) = std::thread::Builder::new().name("pool-state".into()).spawn(write) {
-            tracing::error!(%pool, %error, "cannot start a thread to record the newest state of the pool");
-        }
+        let spawned = std::thread::Builder::new().name("pool-state".into()).spawn(write);
         Box::pin(async move {
-            let _ = written.await;
+            spawned?;
+            written.await.unwrap_or_else(|_| Err(io::Error::other("the thread that writes it has ended")))
         })
     }
 }

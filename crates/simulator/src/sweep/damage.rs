@@ -131,7 +131,11 @@ fn damage(machine: &Machine, count: usize, page: u64) {
 }
 
 /// Reads the volume several times, in chunks of each length.
-async fn read_all(pool: &Pool, model: &VolumeModel, counts: &mut DamageCounts) -> Result<(), String> {
+pub(super) async fn read_all(
+    pool: &Pool,
+    model: &VolumeModel,
+    counts: &mut DamageCounts,
+) -> Result<(), String> {
     let volume = pool.open_volume("v").await.map_err(|error| format!("open the volume: {error:?}"))?.attach();
     let buffers = BufferWatch::default();
     for length in LENGTHS {

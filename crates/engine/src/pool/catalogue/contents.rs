@@ -1,5 +1,6 @@
 //! The space used by volumes and snapshots, and the differences between two of them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::limits::BLOCK;
@@ -31,23 +32,19 @@ pub struct ChangedRange {
 }
 
 impl Catalogue {
-    /// Returns the ranges of lost blocks, by volume. `lost` holds layers and blocks, for each
-    /// shard.
-    pub(crate) fn locate(&self, lost: &[Vec<(LayerId, u64)>]) -> Vec<LostRange> {
+    /// Returns the ranges of lost blocks in each volume and snapshot that shows them. `lost` holds
+    /// layers and blocks, for each shard.
+    ///
+    /// # Errors
+    /// If the pool was closed.
+    pub(crate) async fn locate(&self, lost: Vec<Vec<(LayerId, u64)>>) -> Result<Vec<LostRange>> {
         let mut ranges: Vec<LostRange> = Vec::new();
-        for (shard, blocks) in lost.iter().enumerate() {
-            for (layer, block) in blocks {
-                let owner = self.entries.borrow().owner(*layer).cloned();
-                let runs = match &owner {
-                    Some(record) => self.slices(record).volume_runs(shard, *block, 1),
-                    None => vec![(*block, 1)],
-                };
-                let volume = owner.map(|record| record.name).unwrap_or_default();
-                ranges.extend(runs.into_iter().map(|(block, count)| LostRange {
-                    volume: volume.clone(),
-                    offset: block * BLOCK as u64,
-                    length: count * BLOCK as u64,
-                }));
+        for (index, blocks) in lost.into_iter().enumerate() {
+            let mut by_layer: BTreeMap<LayerId, Vec<u64>> = BTreeMap::new();
+            blocks.into_iter().for_each(|(layer, block)| by_layer.entry(layer).or_default().push(block));
+            for (layer, blocks) in by_layer {
+                let shown = self.shown(index, layer, blocks).await?;
+                ranges.extend(shown.into_iter().flat_map(|(layer, block)| self.range(index, layer, block)));
             }
         }
         ranges.sort();
@@ -58,7 +55,50 @@ impl Catalogue {
             }
             follows
         });
-        ranges
+        Ok(ranges)
+    }
+
+    /// Returns the layers in which blocks of `layer` in a shard are visible, with these blocks.
+    async fn shown(&self, shard: usize, layer: LayerId, blocks: Vec<u64>) -> Result<Vec<(LayerId, u64)>> {
+        let above = self.layers_above(layer);
+        let Some(shard) = self.shards.get(shard).filter(|_| !above.is_empty()) else {
+            return Ok(blocks.into_iter().map(|block| (layer, block)).collect());
+        };
+        let find = move |shard: Rc<Shard>| async move { shard.layers_showing(layer, &blocks, &above).await };
+        Ok(shard.call(find).await?)
+    }
+
+    /// Returns all layers above a layer with their parents, each after its parent.
+    fn layers_above(&self, layer: LayerId) -> Vec<(LayerId, LayerId)> {
+        let entries = self.entries.borrow();
+        let mut above: Vec<(LayerId, LayerId)> = Vec::new();
+        let mut next = Some(layer);
+        let mut visited = 0;
+        while let Some(parent) = next {
+            above.extend(entries.children(parent).map(|child| (child, parent)));
+            next = above.get(visited).map(|(layer, _)| *layer);
+            visited += 1;
+        }
+        above
+    }
+
+    /// Returns the range of a block of a layer in its volume or snapshot; nothing if it is being
+    /// deleted or ends before the block.
+    fn range(&self, shard: usize, layer: LayerId, block: u64) -> Vec<LostRange> {
+        let owner = self.entries.borrow().owner(layer).cloned();
+        let one = |volume: &str, block: u64, end: u64| {
+            let (offset, volume) = (block * BLOCK as u64, volume.to_owned());
+            let length = (BLOCK as u64).min(end.saturating_sub(offset));
+            (length > 0).then_some(LostRange { volume, offset, length })
+        };
+        match owner {
+            None if layer < LayerId::FIRST_USER => one("", block, u64::MAX).into_iter().collect(),
+            Some(record) if record.state == VolumeState::Ready => {
+                let runs = self.slices(&record).volume_runs(shard, block, 1);
+                runs.into_iter().filter_map(|(block, _)| one(&record.name, block, record.size)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     async fn usage(&self, name: String, offset: u64, length: u64) -> Result<VolumeUsage> {
