@@ -1,5 +1,7 @@
 //! The problems of a pool in service: the risk of each, and the action that solves it.
 
+use std::collections::BTreeSet;
+
 use engine::{DriveStatus, LostRange, PoolStatus, RepairState};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
@@ -31,6 +33,7 @@ pub(super) fn problems_of(
         });
     }
     problems.extend(uncertain_state(name, opened));
+    problems.extend(unrecorded_state(status));
     problems.extend(lost_drives(status, opened));
     problems.extend(returning_drives(status));
     problems.extend(stuck_removals(status));
@@ -80,6 +83,17 @@ fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
     })
 }
 
+/// Returns a problem if the daemon cannot record the newest state of the pool.
+fn unrecorded_state(status: &PoolStatus) -> Option<Problem> {
+    status.unrecorded.as_ref().map(|reason| Problem {
+        message: format!(
+            "the newest state of the pool is not recorded in the daemon's state directory ({reason}): after a restart, \
+             older copies of the drives may be opened unnoticed"
+        ),
+        action: "free space in the file system of the state directory (daemon.state_dir) or repair it; the daemon retries".into(),
+    })
+}
+
 /// Number of lost ranges that a problem lists.
 const RANGES_NAMED: usize = 8;
 
@@ -91,6 +105,9 @@ fn lost_data(status: &PoolStatus) -> Option<Problem> {
     if bytes == 0 {
         return None;
     }
+    let at_least = if status.lost_unlisted > 0 { "at least " } else { "" };
+    let volumes: BTreeSet<&str> = status.lost.iter().map(|range| range.volume.as_str()).collect();
+    let shared = if volumes.len() > 1 { ", counted in each volume and snapshot that contains them" } else { "" };
     let name = &status.name;
     let named = status.lost.iter().take(RANGES_NAMED).map(|LostRange { volume, offset, length }| {
         let volume = if volume.is_empty() { "the pool's catalogue" } else { volume };
@@ -103,7 +120,8 @@ fn lost_data(status: &PoolStatus) -> Option<Problem> {
     }
     Some(Problem {
         message: format!(
-            "{} of data are lost because more columns are damaged than scheme {} tolerates; reads of them fail: {}",
+            "{at_least}{} of data are lost{shared}, because more columns are damaged than scheme {} tolerates; reads of them \
+             fail: {}",
             Size(bytes),
             status.scheme,
             named.join(", ")
@@ -169,7 +187,7 @@ fn returning_drives(status: &PoolStatus) -> Option<Problem> {
 fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
     let (scrub, name) = (&status.scrub, &status.name);
     let lost = if scrub.running { scrub.current.lost } else { scrub.last.lost };
-    let stuck = !matches!(status.repair.state, RepairState::Running | RepairState::Complete);
+    let stuck = status.repair.state != RepairState::Running;
     if lost > 0 {
         return Some(Problem {
             message: format!(
@@ -182,8 +200,9 @@ fn unrepaired_damage(status: &PoolStatus) -> Option<Problem> {
             ),
         });
     }
-    (scrub.unhealed > 0 && stuck).then(|| Problem {
-        message: format!("the scrub found damage in {} places that is not repaired yet", scrub.unhealed),
+    let damaged = status.damaged_columns();
+    (damaged > 0 && stuck).then(|| Problem {
+        message: format!("damage in {damaged} columns of segments is not repaired yet"),
         action: rebuild_action(status, &[]),
     })
 }
@@ -245,9 +264,9 @@ fn capitalized(text: &str) -> String {
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// Returns true if segments may miss columns.
+/// Returns true if segments may miss columns, or columns are damaged.
 pub(super) fn misses_columns(status: &PoolStatus) -> bool {
-    status.drives.iter().any(|drive| drive.state.counts_as_lost())
+    status.drives.iter().any(|drive| drive.state.counts_as_lost()) || status.damaged_columns() > 0
 }
 
 /// Returns a problem for removals of drives that make no progress.
