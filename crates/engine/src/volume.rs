@@ -130,6 +130,12 @@ impl AttachedVolume {
         self.shared.sector
     }
 
+    /// Returns the size in bytes up to which a write within one slice is atomic: see
+    /// [`Pool::atomic_write_bytes`].
+    pub fn atomic_write_bytes(&self) -> u64 {
+        self.pool.atomic_write_bytes()
+    }
+
     /// Fills `into` with the bytes from `offset` on. Offset and length are whole sectors.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use simulator::swarm::{OperationSet, Stats, run_seed};
 use simulator::sweep::{
     ALL_OPERATIONS, DamageCounts, SweepCounts, SweepOp, SweepOptions, sweep, sweep_crash_damage,
@@ -47,9 +47,9 @@ enum Command {
         /// Continue after a failure
         #[arg(long)]
         keep_going: bool,
-        /// Run only the operations that the basic regression seeds use
-        #[arg(long)]
-        basic: bool,
+        /// Set of operations: earlier regression seeds need the earlier sets
+        #[arg(long, value_enum, default_value_t = Operations::All)]
+        operations: Operations,
     },
     /// Run one seed and print its events; RUST_LOG=engine=debug adds the engine's log
     Seed {
@@ -58,9 +58,9 @@ enum Command {
         /// Print only the result
         #[arg(long)]
         quiet: bool,
-        /// Run only the operations that the basic regression seeds use
-        #[arg(long)]
-        basic: bool,
+        /// Set of operations: earlier regression seeds need the earlier sets
+        #[arg(long, value_enum, default_value_t = Operations::All)]
+        operations: Operations,
     },
 }
 
@@ -70,14 +70,14 @@ fn main() -> anyhow::Result<()> {
             init_engine_log();
             run_sweep(outcomes, only.as_deref())
         }
-        Command::Swarm { first, seeds, keep_going, basic } => {
-            run_swarm(first, seeds, keep_going, operations(basic))
+        Command::Swarm { first, seeds, keep_going, operations } => {
+            run_swarm(first, seeds, keep_going, operations.into())
         }
-        Command::Seed { seed, quiet, basic } => {
+        Command::Seed { seed, quiet, operations } => {
             if !quiet {
                 init_engine_log();
             }
-            let stats = run_seed(seed, operations(basic), !quiet)
+            let stats = run_seed(seed, operations.into(), !quiet)
                 .map_err(|message| anyhow::anyhow!("seed {seed}: {message}"))?;
             println!("seed {seed}: {stats:?}");
             Ok(())
@@ -85,8 +85,25 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn operations(basic: bool) -> OperationSet {
-    if basic { OperationSet::Basic } else { OperationSet::All }
+/// The sets of operations, by their names on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+enum Operations {
+    /// Reads, writes, volumes, snapshots, drives, power cuts
+    Basic,
+    /// Also damage and losses beyond the redundancy, hung drives, full hosts, split pools
+    Extended,
+    /// Also compare-and-write and copies
+    All,
+}
+
+impl From<Operations> for OperationSet {
+    fn from(operations: Operations) -> Self {
+        match operations {
+            Operations::Basic => Self::Basic,
+            Operations::Extended => Self::Extended,
+            Operations::All => Self::All,
+        }
+    }
 }
 
 fn init_engine_log() {

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use format::limits::{BLOCK_BYTES, SLICE};
+
 use crate::random::{Random, mix};
 
 /// Bytes of the tag at the start of a sector, which identifies the write that stored the sector.
@@ -64,6 +66,14 @@ pub fn content(value: u64, cell: u64, sector: u32) -> Vec<u8> {
     bytes
 }
 
+/// Returns true if a crash leaves all of this write or nothing of it. Writes within one slice are
+/// atomic up to `max` bytes, counted in whole blocks.
+pub(crate) fn is_atomic(max: u64, offset: u64, length: u64) -> bool {
+    let end = offset + length;
+    let covered = end.next_multiple_of(BLOCK_BYTES) - offset / BLOCK_BYTES * BLOCK_BYTES;
+    covered <= max && offset / SLICE == (end - 1) / SLICE
+}
+
 impl VolumeModel {
     /// Creates a volume of zeros.
     pub fn new(size: u64, sector: u32) -> Self {
@@ -116,6 +126,24 @@ impl VolumeModel {
         if acknowledged && self.write_through {
             self.note_flush(now);
         }
+    }
+
+    /// Records that a write changed nothing.
+    pub(crate) fn forget_write(&mut self, token: WriteToken, now: u64) {
+        let Some(write) = self.writes.get_mut(token.0 as usize) else { return };
+        write.end = Some(now);
+        let (first, count) = (write.first, std::mem::take(&mut write.count));
+        for cell in self.range(first, count) {
+            cell.writes.retain(|number| *number != token.0);
+        }
+    }
+
+    /// Returns true if a read between the times `start` and `end` can return nothing but `bytes`.
+    pub(crate) fn is_certain(&self, first: u64, bytes: &[u8], start: u64, end: u64) -> bool {
+        (first..).zip(bytes.chunks(self.sector as usize)).all(|(number, sector)| {
+            let cell = usize::try_from(number).ok().and_then(|number| self.cells.get(number));
+            cell.is_some_and(|cell| self.allowed(cell, start, end) == [sector_tag(sector)])
+        })
     }
 
     /// Sets whether writes are durable when they are acknowledged, because no drive has a volatile

@@ -5,7 +5,7 @@
 //! stored at the start of its own larger chunk, and bytes from some offset on can lie behind a gap.
 //! An operation across groups or the gap becomes one engine operation for each part.
 
-use engine::{AttachedVolume, Result};
+use engine::{AttachedVolume, Comparison, Result};
 use format::limits::VOLUME_MAX;
 use reactor::Span;
 
@@ -102,10 +102,32 @@ impl SparseVolume {
         self.volume.sector()
     }
 
+    pub(crate) fn atomic_write_bytes(&self) -> u64 {
+        self.volume.atomic_write_bytes()
+    }
+
     pub(crate) async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         for (place, at, length) in self.stretch.parts(offset, data.len() as u64) {
             let length = usize::try_from(length).unwrap_or(0);
             self.volume.write(place, &data.slice(at..at + length)).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares and writes a range that is one part.
+    pub(crate) async fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &Span,
+        data: &Span,
+    ) -> Result<Comparison> {
+        self.volume.compare_and_write(self.stretch.engine_offset(offset), expected, data).await
+    }
+
+    /// Copies the range at `offset` of `source`, which has the same layout, to the same offset.
+    pub(crate) async fn copy_from(&self, source: &Self, offset: u64, length: u64) -> Result<()> {
+        for (place, _, length) in self.stretch.parts(offset, length) {
+            self.volume.copy_from(&source.volume, place, place, length).await?;
         }
         Ok(())
     }

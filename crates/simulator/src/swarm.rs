@@ -4,6 +4,7 @@
 //! Most runs turn off entire kinds of operations and faults (swarm testing, Groce et al., 2012).
 //! Rare combinations then occur more often.
 
+mod atomics;
 mod buffer_watch;
 mod deletions;
 mod errors;
@@ -37,7 +38,6 @@ use self::use_tracker::UseTracker;
 use crate::model::VolumeModel;
 use crate::random::{Random, mix};
 use crate::run::{BootEnd, Machine, check_findings};
-use crate::sparse_layout::SparseVolume;
 
 /// Maximum length of a round that ends with a power cut, as a multiple of the planned operations.
 const UNTIL_CUT: u64 = 20;
@@ -78,6 +78,8 @@ struct SwarmRun {
     excess: Cell<ExcessFaults>,
     /// Random numbers for the operations of [`plan::Extras`].
     extras_random: Random,
+    /// Random numbers for compare-and-write and copies.
+    atomics_random: Random,
     /// The last opening was closed cleanly.
     closed: Cell<bool>,
     /// The drives have not lost power since, so they hold everything that they acknowledged.
@@ -99,6 +101,9 @@ struct SwarmRun {
 pub enum OperationSet {
     /// The original operations only. Old regression seeds keep their runs with this set.
     Basic,
+    /// The original operations and the extra ones. Later regression seeds keep their runs with this
+    /// set.
+    Extended,
     /// All operations.
     All,
 }
@@ -112,8 +117,12 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
     let added_random = Random::new(mix(seed ^ 0x5EED));
     let extras_random = Random::new(mix(seed ^ 0xE87A));
     let mut plan = plan::plan(&random, &added_random);
-    if operations == OperationSet::All {
+    if operations != OperationSet::Basic {
         plan::add_extras(&mut plan, &Random::new(mix(seed ^ 0x91A7)));
+    }
+    let atomics_random = Random::new(mix(seed ^ 0xA70C));
+    if operations == OperationSet::All {
+        plan.atomics_once_in = *atomics_random.choose(&[0, 5, 20]);
     }
     if verbose {
         println!("{plan:?}");
@@ -143,6 +152,7 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
         uses: UseTracker::default(),
         excess: Cell::default(),
         extras_random,
+        atomics_random,
         closed: Cell::new(false),
         drives_kept_writes: Cell::new(false),
         spare_joined: Cell::new(false),
@@ -325,6 +335,9 @@ impl SwarmRun {
         if let Some(extra) = self.next_extra() {
             return self.operate_extra(extra, pool).await;
         }
+        if self.next_is_atomic() && self.excess.get() == ExcessFaults::None {
+            return self.operate_atomic(pool).await;
+        }
         if self.plan.days_pass > 0 && self.added_random.once_in(self.plan.days_pass) {
             self.advance_days(pool).await;
         }
@@ -371,13 +384,7 @@ impl SwarmRun {
         }
         let name = self.random.choose(&names).clone();
         let _use = self.uses.begin(&name);
-        let volume = match pool.open_volume(&name).await {
-            Ok(volume) => SparseVolume::new(volume.attach(), self.plan.stretch),
-            // Another worker is deleting the volume.
-            Err(_) if self.uncertain.borrow().contains(&name) => return,
-            Err(_) if !self.volumes.borrow().contains_key(&name) => return,
-            Err(error) => return self.fail(format!("open {name}: {error:?}")),
-        };
+        let Some(volume) = self.attach(pool, &name).await else { return };
         match op {
             Op::Write => self.write(pool, &name, &volume).await,
             Op::Zero => self.zero(&name, &volume, true).await,

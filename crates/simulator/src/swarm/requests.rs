@@ -1,7 +1,6 @@
 //! The operations of the swarm's workers on existing volumes, and the checks of their results.
 
 use engine::{ErrorKind, Pool};
-use format::limits::SLICE;
 use reactor::Buffer;
 
 use super::SwarmRun;
@@ -11,7 +10,7 @@ use crate::sparse_layout::SparseVolume;
 
 impl SwarmRun {
     /// Returns a random range of whole sectors: mostly short, sometimes aligned to blocks.
-    fn range(&self, volume: &SparseVolume, most: u64) -> (u64, u64) {
+    pub(super) fn range(&self, volume: &SparseVolume, most: u64) -> (u64, u64) {
         let sector = u64::from(volume.sector());
         let unit = if self.random.once_in(2) { 4096u64.min(volume.size()) } else { sector };
         let most = if self.random.once_in(3) { most } else { 4 * unit };
@@ -44,7 +43,7 @@ impl SwarmRun {
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         (first..first + count).for_each(|cell| bytes.extend(content(start, cell, sector)));
         let data = Buffer::copy_of(&bytes);
-        let atomic = self.is_atomic(offset, length);
+        let atomic = self.is_atomic(volume, offset, length);
         let begin = |model: &mut VolumeModel| model.begin_write(start, first, count, start, atomic);
         let token = self.volumes.borrow_mut().get_mut(name).map(begin);
         let result = volume.write(offset, &data.span()).await;
@@ -57,13 +56,10 @@ impl SwarmRun {
     }
 
     /// Returns true if the engine guarantees that a crash leaves all of this write or nothing.
-    fn is_atomic(&self, offset: u64, length: u64) -> bool {
-        let blocks = (self.plan.setup.zone_bytes / 4096) * self.data_columns() / 4;
-        let most = blocks.clamp(1, 64) * 4096;
+    pub(super) fn is_atomic(&self, volume: &SparseVolume, offset: u64, length: u64) -> bool {
         let parts = self.plan.stretch.parts(offset, length);
         let [(first, _, bytes)] = parts.as_slice() else { return false };
-        let one_slice = first / SLICE == (first + bytes - 1) / SLICE;
-        offset.is_multiple_of(4096) && length.is_multiple_of(4096) && length <= most && one_slice
+        crate::model::is_atomic(volume.atomic_write_bytes(), *first, *bytes)
     }
 
     pub(super) fn data_columns(&self) -> u64 {

@@ -78,7 +78,7 @@ impl SwarmRun {
     }
 
     /// Returns true if a worker is deleting the snapshot or has deleted it.
-    fn is_being_deleted(&self, name: &str) -> bool {
+    pub(super) fn is_being_deleted(&self, name: &str) -> bool {
         matches!(self.pending_ops.borrow().get(name), Some(PendingOp::Delete)) || !self.is_known(name)
     }
 
@@ -244,7 +244,7 @@ impl SwarmRun {
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())
     }
 
-    fn random_snapshot(&self) -> Option<String> {
+    pub(super) fn random_snapshot(&self) -> Option<String> {
         let (snapshots, pending) = (self.snapshots.borrow(), self.pending_ops.borrow());
         let names: Vec<&String> = snapshots.keys().filter(|name| !pending.contains_key(*name)).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).clone())

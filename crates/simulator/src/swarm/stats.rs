@@ -49,6 +49,10 @@ pub struct Stats {
     pub unreadable: u64,
     /// Pools with separately used halves.
     pub used_apart: u64,
+    /// Compare-and-write requests.
+    pub compared: u64,
+    /// Copies from snapshots.
+    pub copied: u64,
 }
 
 impl Stats {
@@ -77,5 +81,7 @@ impl Stats {
         self.excess_damage += other.excess_damage;
         self.unreadable += other.unreadable;
         self.used_apart += other.used_apart;
+        self.compared += other.compared;
+        self.copied += other.copied;
     }
 }
