@@ -121,7 +121,12 @@ impl SparseVolume {
         expected: &Span,
         data: &Span,
     ) -> Result<Comparison> {
-        self.volume.compare_and_write(self.stretch.engine_offset(offset), expected, data).await
+        let place = self.stretch.engine_offset(offset);
+        let result = self.volume.compare_and_write(place, expected, data).await?;
+        Ok(match result {
+            Comparison::Differs { at } => Comparison::Differs { at: at - place + offset },
+            Comparison::Written => Comparison::Written,
+        })
     }
 
     /// Copies the range at `offset` of `source`, which has the same layout, to the same offset.

@@ -107,7 +107,8 @@ fn lost_data(status: &PoolStatus) -> Option<Problem> {
     }
     let at_least = if status.lost_unlisted > 0 { "at least " } else { "" };
     let volumes: BTreeSet<&str> = status.lost.iter().map(|range| range.volume.as_str()).collect();
-    let shared = if volumes.len() > 1 { ", counted in each volume and snapshot that contains them" } else { "" };
+    let shared =
+        if volumes.len() > 1 { ", counted in each volume and snapshot that contains them" } else { "" };
     let name = &status.name;
     let named = status.lost.iter().take(RANGES_NAMED).map(|LostRange { volume, offset, length }| {
         let volume = if volume.is_empty() { "the pool's catalogue" } else { volume };

@@ -64,12 +64,16 @@ pub enum SweepOp {
     /// Deleting a volume with QoS limits while others open it and write to it, and creating another
     /// volume.
     DeleteInUse,
+    /// Comparing less than a block and writing it.
+    CompareAndWrite,
+    /// Copying a range from a snapshot.
+    Copy,
     /// Closing the pool.
     Close,
 }
 
 /// All operations.
-pub const ALL_OPERATIONS: [SweepOp; 28] = [
+pub const ALL_OPERATIONS: [SweepOp; 30] = [
     SweepOp::Open,
     SweepOp::WriteSmall,
     SweepOp::WriteLarge,
@@ -97,6 +101,8 @@ pub const ALL_OPERATIONS: [SweepOp; 28] = [
     SweepOp::MergeAtLimitOnShards,
     SweepOp::WriteOneSector,
     SweepOp::DeleteInUse,
+    SweepOp::CompareAndWrite,
+    SweepOp::Copy,
     SweepOp::Close,
 ];
 
@@ -132,6 +138,7 @@ impl SweepOp {
             self,
             Self::DeleteSnapshot
                 | Self::Clone
+                | Self::Copy
                 | Self::RollBack
                 | Self::MergeAtLimit
                 | Self::MergeAtLimitOnShards

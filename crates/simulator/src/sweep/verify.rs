@@ -34,7 +34,7 @@ async fn verify_snapshots(
         SweepOp::DeleteSnapshot | SweepOp::MergeAtLimit | SweepOp::MergeAtLimitOnShards => {
             (false, "v@before", !expected.done)
         }
-        SweepOp::RollBack => (true, "v@before", true),
+        SweepOp::RollBack | SweepOp::Copy => (true, "v@before", true),
         _ => return Ok(()),
     };
     match (exists(must_be), done, may_be) {

@@ -82,6 +82,8 @@ fn may_fail(operation: SweepOp, parity: usize, kind: ErrorKind) -> bool {
     match kind {
         // An opening refuses the pool for the reasons that make a pool in service fail.
         ErrorKind::PoolFailed | ErrorKind::NotAPool => too_many,
+        // Only these operations read; a block on the failed drive is gone.
+        ErrorKind::Corrupt => too_many && matches!(operation, SweepOp::CompareAndWrite | SweepOp::Copy),
         // The joining drive does not store its superblock, or the drained drive or another one
         // failed.
         ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Busy => operation.changes_drives(),
