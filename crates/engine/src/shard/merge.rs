@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use format::{Item, LayerBlock, LayerId, NODE_ENTRIES, UnmapMode};
+use reactor::Reactor;
 use smallvec::SmallVec;
 
 use super::walk::pin_leaves;
@@ -91,6 +92,8 @@ impl Shard {
         while let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? {
             self.check_stopping()?;
             self.make_room_in_map().await?;
+            // A leaf in memory without hidden blocks is passed without waiting for anything.
+            Reactor::current().yield_now().await;
             let leaf = found / LEAF_BLOCKS * LEAF_BLOCKS;
             next = leaf + LEAF_BLOCKS;
             // A hidden block stays hidden: layers above keep their entries while there is a layer
