@@ -3,6 +3,9 @@
 //! Invariant: the file names the files of tokens, and holds no token.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -72,6 +75,10 @@ pub(crate) fn write(path: &Path, file: &ContextFile) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(failed)?;
     let new = path.with_extension("new");
-    std::fs::write(&new, toml::to_string(file)?).with_context(failed)?;
+    // Other users may not change where tokens are sent, whatever the umask is.
+    let mut options = File::options();
+    let opened = options.create(true).truncate(true).write(true).mode(0o600).open(&new);
+    let text = toml::to_string(file)?;
+    opened.and_then(|mut opened| opened.write_all(text.as_bytes())).with_context(failed)?;
     std::fs::rename(&new, path).with_context(failed)
 }
