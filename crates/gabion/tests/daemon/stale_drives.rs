@@ -65,6 +65,37 @@ fn a_stale_half_of_a_mirror_needs_accept_stale() {
     daemon.stop();
 }
 
+/// The half that missed writes appears at the path of the other one, as when device names change: a
+/// daemon that starts opens nothing, and its status names the way out.
+#[test]
+fn a_stale_half_is_not_opened_at_the_start_of_the_daemon() {
+    let home = DaemonHome::new();
+    let swap = |from: &str, to: &str| std::fs::rename(from, to).unwrap();
+    let unplugged = home.arg("unplugged");
+    let daemon = home.start();
+    pair(&daemon, &home);
+    daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
+    daemon.ok(&open_with(&[drive(&home, 0)], &["--degraded"]));
+    daemon.ok(&["volume", "create", "fast/new", "--size", "16M"]);
+    daemon.stop();
+    swap(&drive(&home, 0), &unplugged);
+    swap(&drive(&home, 1), &drive(&home, 0));
+
+    let daemon = home.start();
+    until("the automatic opening ends", || daemon.pool("fast")["error"].is_object());
+    let shown = daemon.pool("fast");
+    let problem = shown["problems"][0].to_string();
+    assert!(shown["health"] == "failed" && problem.contains("--accept-stale"), "{shown}");
+    daemon.refused(&["volume", "list", "fast"]);
+    swap(&drive(&home, 0), &drive(&home, 1));
+    swap(&unplugged, &drive(&home, 0));
+    daemon.ok(&["pool", "open", "fast"]);
+    assert_eq!(volumes(&daemon), ["new", "old"]);
+    // The refused opening is an error in the log.
+    drop(daemon);
+}
+
 /// An old copy of a drive is put back: the status reports it until it is rebuilt; then it can
 /// replace the other drive.
 #[test]
