@@ -127,7 +127,7 @@ fn check_items(bytes: &[u8]) {
     match kind % 4 {
         0 => check_round_trip(&sealed_block(&block, b"GVOL"), VolumeRecord::decode, VolumeRecord::encode),
         1 => check_round_trip(&sealed_block(&block, b"GEVT"), EventBlock::decode, EventBlock::encode),
-        3 => check_round_trip(&sealed_block(&block, b"GLST"), decode_lost, |lost| encode_lost(lost)),
+        3 => check_round_trip(&sealed_block(&block, b"GLST"), decode_lost, encode_lost),
         _ => {
             let _ = VolumeRecord::decode(rest);
             let _ = EventBlock::decode(rest);

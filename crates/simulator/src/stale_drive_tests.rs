@@ -163,8 +163,8 @@ fn a_copy_that_lacks_few_writes_is_repaired() {
     }
 }
 
-/// A failure to record the newest state outside of the drives is reported, and the state is recorded
-/// with the next change.
+/// A failure to record the newest state outside of the drives is reported, and the state is
+/// recorded with the next change.
 #[test]
 fn a_state_that_was_not_recorded_is_recorded_later() {
     let machine = machine(&Setup::small("1+1", 2), 91);

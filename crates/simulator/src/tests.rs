@@ -18,8 +18,8 @@ use crate::sweep::{
 const EXTENDED_REGRESSIONS: [u64; 6] =
     [12_338, 2_026_114_193, 2_026_116_596, 2_026_116_899, 2_026_120_447, 2_028_011_981];
 
-/// Regression seeds from before [`OperationSet::Extended`]. With the basic set they keep the runs that
-/// failed.
+/// Regression seeds from before [`OperationSet::Extended`]. With the basic set they keep the runs
+/// that failed.
 const BASIC_REGRESSIONS: [u64; 48] = [
     16,
     52,

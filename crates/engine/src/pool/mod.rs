@@ -120,8 +120,8 @@ impl PoolStatus {
         self.drives.iter().filter(lost).count()
     }
 
-    /// Number of columns with known damage that is not repaired yet; across openings. With more than
-    /// 0, the pool is not healthy: its redundancy is reduced.
+    /// Number of columns with known damage that is not repaired yet; across openings. With more
+    /// than 0, the pool is not healthy: its redundancy is reduced.
     pub fn damaged_columns(&self) -> u64 {
         self.scrub.unhealed
     }

@@ -4,8 +4,8 @@
 //! Readers, the scrubber, the cleaner and repair add the blocks that they find. The list persists
 //! across openings, with the number of blocks that it has no room for. A block is removed when its
 //! layer points elsewhere (it was overwritten, trimmed or deleted) or when it can be read again (a
-//! drive returned); the blocks beyond the list are forgotten when a scrub of all segments ends. Always true: the list does not
-//! change how blocks are read or written.
+//! drive returned); the blocks beyond the list are forgotten when a scrub of all segments ends.
+//! Always true: the list does not change how blocks are read or written.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -190,7 +190,8 @@ impl Shard {
         match self.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => self.log.checkpoint_due.notify(),
             Ok(false) => {}
-            // The number of blocks below an inner node is unknown: at least those of its first leaf.
+            // The number of blocks below an inner node is unknown: at least those of its first
+            // leaf.
             Err(_) => {
                 let leaves = format::NODE_ENTRIES as u64;
                 let leaf = (0..node.level).fold(node.index, |index, _| index * leaves);

@@ -128,8 +128,8 @@ impl Shard {
         !self.has_scrub_ended(run)
     }
 
-    /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait for
-    /// repair. If it fails, waits for another one to end, and tries again. Returns false if the
+    /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait
+    /// for repair. If it fails, waits for another one to end, and tries again. Returns false if the
     /// scrub ends before.
     async fn store_repairs(self: &Rc<Self>, run: u64) -> bool {
         while !self.has_scrub_ended(run) {
