@@ -3,12 +3,17 @@
 //! Always true: no other user can connect, not even for a moment and whatever the umask is; only
 //! the socket of a process that has ended is replaced, never another file.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::Path;
 
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixStream};
+
+/// Number of connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Binds a Unix socket for this user only. Replaces the socket of a process that has ended.
 ///
@@ -17,48 +22,37 @@ use tokio::net::{UnixListener, UnixStream};
 /// the file system refuses.
 pub(crate) async fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).await.is_ok() {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on the socket"));
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process listens there: stop it, or choose another path",
+        ));
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path is a file, not a socket"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it is a file, not a socket: move it away, or choose another path",
+            ));
         }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        Ok(_) => std::fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    // A socket gets its mode after 'bind' has made it. Nobody else can enter this directory.
-    let mut private = path.file_name().unwrap_or_default().to_owned();
-    private.push(".new");
-    let private = directory.join(private);
-    // A process that was killed in here has left it.
-    let _ = std::fs::remove_file(private.join("s"));
-    let _ = std::fs::remove_dir(&private);
-    DirBuilder::new().mode(0o700).create(&private)?;
-    let bound = bind_in(&private, path);
-    let removed = std::fs::remove_dir(&private);
-    let listener = bound?;
-    removed?;
-    Ok(listener)
-}
-
-/// Binds a socket in the directory `private`, and moves it to `path`.
-fn bind_in(private: &Path, path: &Path) -> io::Result<UnixListener> {
-    let socket = private.join("s");
-    let listener = UnixListener::bind(&socket)?;
-    let moved = std::fs::set_permissions(&socket, Permissions::from_mode(0o600))
-        .and_then(|()| std::fs::rename(&socket, path));
-    if let Err(error) = moved {
-        // The error of the move is the one that matters.
-        let _ = std::fs::remove_file(&socket);
-        return Err(error);
-    }
-    Ok(listener)
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file gets the mode of the socket, minus the umask.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    UnixListener::from_std(socket.into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -74,13 +68,9 @@ mod tests {
         let taken = bind(&path).await.unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
-        let left = path.parent().unwrap().join("csi.sock.new");
-        std::fs::create_dir(&left).unwrap();
-        drop(UnixListener::bind(left.join("s")).unwrap());
         let listener = bind(&path).await.unwrap();
         let client = UnixStream::connect(&path).await;
         assert!(client.is_ok() && listener.accept().await.is_ok());
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //! A volume's blocks are striped over the shards in slices ([`crate::slices`]). A request is split
 //! at slice boundaries and at the size limit of a log record; the parts run concurrently. A write
 //! of up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
-//! alignment.
+//! alignment; blocks that it covers partly count as whole.
 
 mod compare;
 mod copy;

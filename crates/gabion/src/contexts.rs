@@ -3,9 +3,6 @@
 //! Invariant: the file names the files of tokens, and holds no token.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -72,13 +69,25 @@ pub(crate) fn read(path: &Path) -> Result<ContextFile> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write(path: &Path, file: &ContextFile) -> Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(failed)?;
-    let new = path.with_extension("new");
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     // Other users may not change where tokens are sent, whatever the umask is.
-    let mut options = File::options();
-    let opened = options.create(true).truncate(true).write(true).mode(0o600).open(&new);
-    let text = toml::to_string(file)?;
-    opened.and_then(|mut opened| opened.write_all(text.as_bytes())).with_context(failed)?;
-    std::fs::rename(&new, path).with_context(failed)
+    Ok(server::private_file::replace(path, toml::to_string(file)?.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_user_can_change_the_file() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("gabion/contexts.toml");
+        let file = ContextFile { current: Some("lab".into()), ..ContextFile::default() };
+        write(&path, &file).unwrap();
+        assert_eq!(read(&path).unwrap(), file);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{ErrorKind, OpenReport, Pool, RepairState};
+use engine::{AttachedVolume, ErrorKind, OpenReport, Pool, RepairState};
 use format::DriveState;
 use format::limits::SUPERBLOCK_SLOT;
 use reactor::{Buffer, Reactor};
@@ -68,6 +68,15 @@ async fn wait_until_online(pool: &Pool, drive: usize) {
     panic!("drive {drive} is {:?}", state(&wait_for_repair(pool).await, drive));
 }
 
+/// Overwrites the first block with value 5, and flushes. The superblocks are current then, and
+/// later writes are only in the log.
+async fn overwrite_first(pool: &Pool) -> AttachedVolume {
+    let volume = pool.open_volume("v").await.unwrap().attach();
+    volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
+    volume.flush().await.unwrap();
+    volume
+}
+
 /// An old copy of a drive is put in its place, after a clean close or a crash. Its content is not
 /// trusted: the drive counts as lost until it is rebuilt, and then provides redundancy again.
 #[test]
@@ -80,10 +89,7 @@ fn an_old_copy_of_a_drive_is_rebuilt_before_it_counts() {
             let this = machine.clone();
             let ended = machine.boot(async move || {
                 let (pool, _) = this.open().await.unwrap();
-                let volume = pool.open_volume("v").await.unwrap().attach();
-                volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
-                volume.flush().await.unwrap();
-                // The superblock is current. All later writes are only in the log.
+                overwrite_first(&pool).await;
                 let image = this.disks[0].image();
                 overwrite(&pool, "v", 5).await;
                 image
@@ -130,10 +136,7 @@ fn a_copy_that_lacks_few_writes_is_repaired() {
             let this = machine.clone();
             let ended = machine.boot(async move || {
                 let (pool, _) = this.open().await.unwrap();
-                let volume = pool.open_volume("v").await.unwrap().attach();
-                // The superblocks are current from here on.
-                volume.write(0, &Buffer::copy_of(&content(5, 0, 4096)).span()).await.unwrap();
-                volume.flush().await.unwrap();
+                let volume = overwrite_first(&pool).await;
                 let image = this.disks[copied].image();
                 for block in 1..=writes {
                     let bytes = Buffer::copy_of(&content(5, block, 4096));

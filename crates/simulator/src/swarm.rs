@@ -4,13 +4,13 @@
 //! Most runs turn off entire kinds of operations and faults (swarm testing, Groce et al., 2012).
 //! Rare combinations then occur more often.
 
-mod atomics;
 mod buffer_watch;
 mod deletions;
 mod errors;
 mod excess_faults;
 mod extras;
 mod membership;
+mod offloads;
 mod opening;
 mod plan;
 mod requests;
@@ -79,7 +79,7 @@ struct SwarmRun {
     /// Random numbers for the operations of [`plan::Extras`].
     extras_random: Random,
     /// Random numbers for compare-and-write and copies.
-    atomics_random: Random,
+    offload_random: Random,
     /// The last opening was closed cleanly.
     closed: Cell<bool>,
     /// The drives have not lost power since, so they hold everything that they acknowledged.
@@ -120,9 +120,9 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
     if operations != OperationSet::Basic {
         plan::add_extras(&mut plan, &Random::new(mix(seed ^ 0x91A7)));
     }
-    let atomics_random = Random::new(mix(seed ^ 0xA70C));
+    let offload_random = Random::new(mix(seed ^ 0xA70C));
     if operations == OperationSet::All {
-        plan.atomics_once_in = *atomics_random.choose(&[0, 5, 20]);
+        plan.offload_once_in = *offload_random.choose(&[0, 5, 20]);
     }
     if verbose {
         println!("{plan:?}");
@@ -152,7 +152,7 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
         uses: UseTracker::default(),
         excess: Cell::default(),
         extras_random,
-        atomics_random,
+        offload_random,
         closed: Cell::new(false),
         drives_kept_writes: Cell::new(false),
         spare_joined: Cell::new(false),
@@ -335,8 +335,8 @@ impl SwarmRun {
         if let Some(extra) = self.next_extra() {
             return self.operate_extra(extra, pool).await;
         }
-        if self.next_is_atomic() && self.excess.get() == ExcessFaults::None {
-            return self.operate_atomic(pool).await;
+        if self.next_is_offload() && self.excess.get() == ExcessFaults::None {
+            return self.operate_offload(pool).await;
         }
         if self.plan.days_pass > 0 && self.added_random.once_in(self.plan.days_pass) {
             self.advance_days(pool).await;

@@ -8,13 +8,13 @@
 //! schemes. SPDK's blobstore tests sweep their metadata in this way. Here the pool is verified and
 //! its data compared after every cut.
 
-mod atomics;
 mod crash_damage;
 mod damage;
 mod forks;
 mod full_hosts;
 mod membership;
 mod modelled_write;
+mod offloads;
 mod operation;
 mod perform;
 mod verify;

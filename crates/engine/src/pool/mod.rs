@@ -149,7 +149,7 @@ impl Pool {
     }
 
     /// Returns the size in bytes up to which a write within one slice (4 MiB of a volume) is atomic
-    /// with respect to crashes.
+    /// with respect to crashes. Blocks that the write covers partly count as whole.
     pub fn atomic_write_bytes(&self) -> u64 {
         u64::from(self.inner.atomic_blocks) * format::limits::BLOCK_BYTES
     }

@@ -126,6 +126,33 @@ fn a_running_pool_returns_written_data_while_bytes_flip() {
     daemon.stop();
 }
 
+/// A pool with damage that waits for repair is not healthy, and remembers the damage.
+#[test]
+fn damage_that_waits_for_repair_is_a_problem() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    create(&daemon);
+    write_everything(&home);
+    daemon.ok(&["pool", "rebuild", "fast", "--pause"]);
+    flip_zones(&home, 5, 40);
+    daemon.ok(&["pool", "scrub", "fast"]);
+    let is_reported = |pool: &serde_json::Value| {
+        pool["health"] == "degraded" && pool["problems"].to_string().contains("is not repaired yet")
+    };
+    until("the damage is reported", || is_reported(&daemon.pool("fast")));
+    daemon.kill();
+    // The new daemon repairs it, without another scrub.
+    let daemon = home.start();
+    until("the damage is repaired", || daemon.pool("fast")["health"] == "healthy");
+    verify_everything(&home);
+    daemon.stop();
+    let mut check = vec!["check"];
+    let drives = drives(&home);
+    check.extend(drives.iter().map(String::as_str));
+    let ran = home.gabion(&check);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
 #[test]
 fn a_drive_with_checksum_errors_is_reported_and_drained() {
     let home = DaemonHome::new();

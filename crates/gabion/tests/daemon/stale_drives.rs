@@ -35,6 +35,15 @@ fn open_with<'a>(drives: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     open
 }
 
+/// Creates a 1+1 pool with the volume `old`, and then the volume `new` on its first drive alone.
+fn pair_used_without_the_second(daemon: &Daemon<'_>, home: &DaemonHome) {
+    pair(daemon, home);
+    daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
+    daemon.ok(&["pool", "close", "fast", "--force"]);
+    daemon.ok(&open_with(&[drive(home, 0)], &["--degraded"]));
+    daemon.ok(&["volume", "create", "fast/new", "--size", "16M"]);
+}
+
 fn volumes(daemon: &Daemon<'_>) -> Vec<String> {
     let list = daemon.json(&["volume", "list", "fast"]);
     list.as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap().to_owned()).collect()
@@ -45,11 +54,7 @@ fn volumes(daemon: &Daemon<'_>) -> Vec<String> {
 fn a_stale_half_of_a_mirror_needs_accept_stale() {
     let home = DaemonHome::new();
     let daemon = home.start();
-    pair(&daemon, &home);
-    daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
-    daemon.ok(&["pool", "close", "fast", "--force"]);
-    daemon.ok(&open_with(&[drive(&home, 0)], &["--degraded"]));
-    daemon.ok(&["volume", "create", "fast/new", "--size", "16M"]);
+    pair_used_without_the_second(&daemon, &home);
     daemon.ok(&["pool", "close", "fast", "--force"]);
     daemon.stop();
 
@@ -73,11 +78,7 @@ fn a_stale_half_is_not_opened_at_the_start_of_the_daemon() {
     let swap = |from: &str, to: &str| std::fs::rename(from, to).unwrap();
     let unplugged = home.arg("unplugged");
     let daemon = home.start();
-    pair(&daemon, &home);
-    daemon.ok(&["volume", "create", "fast/old", "--size", "16M"]);
-    daemon.ok(&["pool", "close", "fast", "--force"]);
-    daemon.ok(&open_with(&[drive(&home, 0)], &["--degraded"]));
-    daemon.ok(&["volume", "create", "fast/new", "--size", "16M"]);
+    pair_used_without_the_second(&daemon, &home);
     daemon.stop();
     swap(&drive(&home, 0), &unplugged);
     swap(&drive(&home, 1), &drive(&home, 0));
@@ -93,6 +94,23 @@ fn a_stale_half_is_not_opened_at_the_start_of_the_daemon() {
     daemon.ok(&["pool", "open", "fast"]);
     assert_eq!(volumes(&daemon), ["new", "old"]);
     // The refused opening is an error in the log.
+    drop(daemon);
+}
+
+/// A state that cannot be recorded in the state directory is a problem until it is recorded.
+#[test]
+fn a_state_that_is_not_recorded_is_a_problem() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let problems = || daemon.pool("fast")["problems"].to_string();
+    std::fs::rename(home.path("state"), home.path("moved")).unwrap();
+    daemon.ok(&["drive", "fail", "fast", "1", "--yes"]);
+    until("the failure is a problem", || problems().contains("not recorded in the daemon's state directory"));
+    std::fs::rename(home.path("moved"), home.path("state")).unwrap();
+    daemon.ok(&["drive", "return", "fast", "1"]);
+    until("the state is recorded", || !problems().contains("not recorded"));
+    // The failures are errors in the log.
     drop(daemon);
 }
 

@@ -96,7 +96,7 @@ fn health(pools: &[Pool]) -> Vec<MetricFamily> {
         }),
         gauge(
             "gabion_pool_lost_ranges",
-            "Number of ranges of volumes whose data is lost",
+            "Number of ranges of volumes and snapshots whose data is lost",
             None,
             pools,
             |pool| Some(number(pool.lost.len() as u64)),

@@ -224,7 +224,7 @@ fn drive_with_errors(status: &PoolStatus, drive: &DriveStatus, now: u64) -> Opti
     );
     if !drive.failing {
         return Some(Problem {
-            message: format!("drive {index} ({path}) has read errors: {counted}, and the data was rewritten"),
+            message: format!("drive {index} ({path}) has read errors: {counted}"),
             action: format!(
                 "examine it with 'smartctl -a {path}' and 'dmesg'. A drive with errors in many places is removed automatically if \
                  the other drives have enough free space; 'gabion drive replace {name} {index} --with DRIVE' replaces it now"
@@ -265,9 +265,9 @@ fn capitalized(text: &str) -> String {
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// Returns true if segments may miss columns, or columns are damaged.
+/// Returns true if segments may miss columns.
 pub(super) fn misses_columns(status: &PoolStatus) -> bool {
-    status.drives.iter().any(|drive| drive.state.counts_as_lost()) || status.damaged_columns() > 0
+    status.drives.iter().any(|drive| drive.state.counts_as_lost())
 }
 
 /// Returns a problem for removals of drives that make no progress.

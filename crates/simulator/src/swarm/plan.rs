@@ -134,7 +134,7 @@ pub(super) struct Plan {
     pub(super) call_delay: u64,
     pub(super) extras: Option<Extras>,
     /// One operation in this many is a compare-and-write or a copy from a snapshot; 0 means none.
-    pub(super) atomics_once_in: u64,
+    pub(super) offload_once_in: u64,
 }
 
 impl Plan {
@@ -231,7 +231,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         flush_after,
         call_delay,
         extras: None,
-        atomics_once_in: 0,
+        offload_once_in: 0,
     }
 }
 

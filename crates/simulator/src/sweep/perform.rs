@@ -9,7 +9,7 @@ use reactor::{Buffer, Reactor};
 
 use super::modelled_write::write;
 use super::operation::{SECTOR, SIZE, parse_scheme};
-use super::{ExpectedState, SweepOp, atomics, membership};
+use super::{ExpectedState, SweepOp, membership, offloads};
 use crate::model::{VolumeModel, content};
 use crate::run::{BootEnd, Machine};
 
@@ -121,8 +121,14 @@ pub(super) async fn perform(
             pool.snapshot_volume("v@during", 0).await?;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
-        SweepOp::CompareAndWrite => atomics::compare_and_write(&volume, model, 60).await?,
-        SweepOp::Copy => atomics::copy(pool, &volume, model, 60).await?,
+        SweepOp::CompareAndWrite => {
+            let result = offloads::compare_and_write(&volume, model, 60).await;
+            offloads::check_unreadable(pool, result).await?;
+        }
+        SweepOp::Copy => {
+            let result = offloads::copy(pool, &volume, model, 60).await;
+            offloads::check_unreadable(pool, result).await?;
+        }
         SweepOp::WriteOneSector => write(&volume, model, 60, 0, 512).await?,
         SweepOp::DeleteInUse => {
             drop(volume);

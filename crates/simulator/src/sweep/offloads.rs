@@ -1,6 +1,6 @@
-//! Compare-and-write, and a copy from a snapshot, with the model's record of them.
+//! Operations that clients offload to the engine: compare-and-write, and a copy from a snapshot.
 
-use engine::{AttachedVolume, Comparison, Pool};
+use engine::{AttachedVolume, Comparison, ErrorKind, Pool};
 use reactor::Buffer;
 
 use super::operation::SECTOR;
@@ -47,5 +47,17 @@ pub(super) async fn copy(
         .collect();
     let result = volume.copy_from(&snapshot, 0, 0, length).await;
     tokens.into_iter().for_each(|token| model.end_write(token, 2 * value + 1, result.is_ok()));
+    result
+}
+
+/// Checks that a block is unreadable only if the pool has failed: the drive that holds it is lost,
+/// and the scheme tolerates no loss.
+pub(super) async fn check_unreadable(pool: &Pool, result: engine::Result<()>) -> engine::Result<()> {
+    if let Err(error) = &result
+        && error.kind() == ErrorKind::Corrupt
+    {
+        let failure = pool.status().await?.failure;
+        assert!(failure.is_some(), "a block is unreadable in a pool in service: {error}");
+    }
     result
 }

@@ -1,4 +1,5 @@
-//! Compare-and-write, and copies from snapshots, with the checks of their results.
+//! Operations that clients offload to the engine: compare-and-write, and copies from snapshots.
+//! Their results are checked.
 
 use engine::{Comparison, ErrorKind, Pool};
 use reactor::Buffer;
@@ -9,17 +10,17 @@ use crate::model::{content, sector_tag};
 use crate::sparse_layout::SparseVolume;
 
 impl SwarmRun {
-    /// Returns true if an operation of this file comes next.
-    pub(super) fn next_is_atomic(&self) -> bool {
-        self.plan.atomics_once_in > 0 && self.atomics_random.once_in(self.plan.atomics_once_in)
+    /// Returns true if an offloaded operation comes next.
+    pub(super) fn next_is_offload(&self) -> bool {
+        self.plan.offload_once_in > 0 && self.offload_random.once_in(self.plan.offload_once_in)
     }
 
     /// Runs a compare-and-write, or a copy from a snapshot, on a random volume.
-    pub(super) async fn operate_atomic(&self, pool: &Pool) {
+    pub(super) async fn operate_offload(&self, pool: &Pool) {
         let Some(name) = self.random_volume() else { return };
         let _use = self.uses.begin(&name);
         let Some(volume) = self.attach(pool, &name).await else { return };
-        if self.atomics_random.once_in(3) {
+        if self.offload_random.once_in(3) {
             self.copy_from_snapshot(pool, &name, &volume).await;
         } else {
             self.compare_and_write(&name, &volume).await;
@@ -50,7 +51,7 @@ impl SwarmRun {
             return;
         }
         let mut bytes = expected.as_slice().to_vec();
-        let wrong = self.atomics_random.once_in(3).then(|| self.atomics_random.below(length));
+        let wrong = self.offload_random.once_in(3).then(|| self.offload_random.below(length));
         let place = wrong.and_then(|at| bytes.get_mut(usize::try_from(at).unwrap_or(0)));
         if let Some(byte) = place {
             *byte ^= 1;
