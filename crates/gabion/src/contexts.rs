@@ -3,11 +3,13 @@
 //! Invariant: the file names the files of tokens, and holds no token.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use api::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 /// The name that stands for the daemon of this host.
 pub(crate) const LOCAL: &str = "local";
@@ -69,10 +71,14 @@ pub(crate) fn read(path: &Path) -> Result<ContextFile> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write(path: &Path, file: &ContextFile) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
     let directory = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    // Other users may not change where tokens are sent, whatever the umask is.
-    Ok(server::private_file::replace(path, toml::to_string(file)?.as_bytes())?)
+    std::fs::create_dir_all(directory).with_context(failed)?;
+    // A new file is its user's alone, whatever the umask is: others may not change where tokens are
+    // sent.
+    let mut new = NamedTempFile::new_in(directory).with_context(failed)?;
+    new.write_all(toml::to_string(file)?.as_bytes()).with_context(failed)?;
+    new.persist(path).map(|_| ()).with_context(failed)
 }
 
 #[cfg(test)]

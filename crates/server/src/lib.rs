@@ -28,7 +28,7 @@ pub mod offline;
 mod operations;
 mod panics;
 mod pools;
-pub mod private_file;
+mod private_file;
 mod reactors;
 mod request;
 pub mod salvage;

@@ -1,4 +1,4 @@
-//! Files that only their user can read, replaced atomically.
+//! Files that only the daemon's user can read, replaced atomically.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     let failed = |error: std::io::Error| {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
