@@ -219,7 +219,12 @@ mod tests {
             run(&options(seconds), &mut |step| steps.push(step.to_owned())).unwrap()
         };
         // A loaded machine may complete no operation in a short round.
-        let has_all = |result: &Fairness| result.pairs.iter().all(|pair| pair.quiet_beside_per_s > 0.0);
+        let has_all = |result: &Fairness| {
+            let rates = |pair: &ContentionResult| {
+                [pair.quiet_beside_per_s, pair.busy_alone_per_s, pair.busy_beside_per_s]
+            };
+            result.pairs.iter().flat_map(rates).all(|rate| rate > 0.0)
+        };
         let mut result = measure(0.05);
         for seconds in [0.5, 5.0] {
             if !has_all(&result) {
