@@ -236,6 +236,15 @@ impl Span {
         self.start.as_ptr()
     }
 
+    /// Returns the address and the size in bytes of the allocation that this handle keeps; of the
+    /// span itself if its memory has another owner.
+    pub fn allocation(&self) -> (usize, usize) {
+        let own = (self.start.as_ptr() as usize, self.len);
+        self.keep
+            .downcast_ref::<Region>()
+            .map_or(own, |region| (region.start.as_ptr() as usize, region.capacity))
+    }
+
     /// True if address and length are multiples of `unit`.
     pub fn is_aligned(&self, unit: usize) -> bool {
         (self.start.as_ptr() as usize).is_multiple_of(unit) && self.len.is_multiple_of(unit)

@@ -1,9 +1,9 @@
 //! Fault injection for memory volumes, for tests.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use reactor::Gate;
+use reactor::{Gate, Span};
 
 use crate::{VolumeError, VolumeErrorKind};
 
@@ -14,6 +14,8 @@ pub struct MemoryFaults {
     reads: Faults,
     writes: Faults,
     flushes: Faults,
+    /// Memory that the data of held writes keeps, as address and size; once for each write.
+    held_data: RefCell<Vec<(usize, usize)>>,
 }
 
 #[derive(Default)]
@@ -75,6 +77,21 @@ impl MemoryFaults {
     /// Returns the number of held writes.
     pub fn held_writes(&self) -> usize {
         self.writes.waiting.get()
+    }
+
+    /// Returns the bytes of memory that the data of held writes keeps allocated.
+    pub fn held_write_bytes(&self) -> usize {
+        self.held_data.borrow().iter().copied().collect::<BTreeMap<_, _>>().values().sum()
+    }
+
+    pub(super) async fn before_write_of(&self, data: &Span) -> Result<(), VolumeError> {
+        let held = data.allocation();
+        self.held_data.borrow_mut().push(held);
+        let result = self.before_write().await;
+        let mut all = self.held_data.borrow_mut();
+        let at = all.iter().position(|other| *other == held);
+        at.map(|at| all.swap_remove(at));
+        result
     }
 
     pub(super) async fn before_read(&self) -> Result<(), VolumeError> {

@@ -170,7 +170,7 @@ impl Volume for MemoryVolume {
 
     async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
         self.count(|counters| counters.writes += 1);
-        self.shared.faults.before_write().await?;
+        self.shared.faults.before_write_of(data).await?;
         self.check_change(offset, data.len() as u64)?;
         self.shared.chunks.borrow_mut().write(offset, data);
         Ok(())
