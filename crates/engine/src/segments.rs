@@ -157,7 +157,8 @@ impl Segments {
 
     /// Puts a new, open segment into a vacant slot.
     pub(crate) fn open(&mut self, id: SegmentId, record: SegmentRecord, level: AllocPriority) {
-        assert_eq!(record.state, SegmentState::Open);
+        assert_eq!(record.state, SegmentState::Open, "a new segment is open");
+        assert_eq!(record.columns.len(), usize::from(record.scheme.width()), "a segment has all columns");
         let segment = Segment {
             record,
             phase: SegmentPhase::Open,
@@ -185,10 +186,9 @@ impl Segments {
         if segment.replay_from.is_some() {
             self.recent.insert(id);
         }
-        if let Some(place) = self.slots.get_mut(index) {
-            assert!(place.is_none(), "segment {id} is taken");
-            *place = Some(segment);
-        }
+        let taken = self.slots.get_mut(index).and_then(|place| place.replace(segment));
+        assert!(taken.is_none(), "segment {id} is taken");
+        assert_eq!(element(&self.live, index, "S1"), 0, "S1: segment {id} has references of its predecessor");
         self.update_locations(id);
     }
 
@@ -243,8 +243,10 @@ impl Segments {
 
     /// Counts a new reference to a block (S1).
     pub(crate) fn add_reference(&mut self, address: Address) {
+        let cells = self.geometry.rows() * u32::from(self.geometry.scheme.data());
         match self.live.get_mut(slot(address.segment())) {
-            Some(live) => *live += 1,
+            Some(live) if *live < cells => *live += 1,
+            Some(_) => panic!("S1: {address} has more references than its segment has cells"),
             None => panic!("S1: {address} does not exist"),
         }
         self.live_blocks += 1;
@@ -288,6 +290,7 @@ impl Segments {
         let limit = self.geometry.rows();
         let segment = self.get_mut(id);
         assert_eq!(segment.phase, SegmentPhase::Open, "records are appended to open segments only");
+        assert!(rows > 0, "a record has rows");
         segment.append = segment.append.plus(rows);
         segment.in_flight += 1;
         assert!(segment.append.get() <= limit, "a record exceeds its segment");
@@ -297,6 +300,7 @@ impl Segments {
     pub(crate) fn record_applied(&mut self, id: SegmentId, end: Row) {
         let segment = self.get_mut(id);
         assert!(segment.in_flight > 0 && end > segment.applied, "records of a segment are applied in order");
+        assert!(end <= segment.append, "L1: a record is applied that was not appended");
         segment.in_flight -= 1;
         segment.applied = end;
         if segment.in_flight == 0 {
@@ -368,6 +372,7 @@ impl Segments {
     pub(crate) fn flushed(&mut self, mark: &[(SegmentId, Row)]) {
         for (id, row) in mark {
             if let Some(Some(segment)) = self.slots.get_mut(slot(*id)) {
+                assert!(*row <= segment.applied, "L4: only applied rows of segment {id} are durable");
                 segment.flushed = segment.flushed.max(*row);
             }
         }

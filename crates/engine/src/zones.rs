@@ -55,14 +55,16 @@ impl DriveZones {
             Some(zone) => (zone, true),
             None => (self.discarded.first()?, false),
         };
-        self.remove(zone);
+        assert!(self.remove(zone), "Z1: zone {zone} is not free");
         Some((ZoneIndex::new(zone), backed))
     }
 
     /// Removes a zone from the free zones; false if it is not free.
     fn remove(&mut self, zone: u32) -> bool {
         self.aging.set(zone, false);
-        self.discarded.set(zone, false) || self.backed.set(zone, false)
+        let was_free = self.discarded.set(zone, false) || self.backed.set(zone, false);
+        assert!(!self.is_free(zone), "Z1: zone {zone} is free twice");
+        was_free
     }
 
     fn is_free(&self, zone: u32) -> bool {
@@ -201,10 +203,10 @@ impl Zones {
 
     /// Marks free zones of a run as having backing space, so that they are allocated first.
     pub(crate) fn mark_backed(&mut self, run: ZoneRun) {
-        let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
+        let zones = self.drive_mut(run.drive);
         for zone in run.zones() {
             if zones.discarded.set(zone, false) {
-                zones.backed.set(zone, true);
+                assert!(zones.backed.set(zone, true), "Z1: zone {zone} of drive {} is free twice", run.drive);
             }
         }
     }
@@ -233,7 +235,7 @@ impl Zones {
 
     /// Frees zones taken by [`Zones::take_aged`] after the discard.
     pub(crate) fn finish_discard(&mut self, run: ZoneRun) {
-        let Some(zones) = self.drives.get_mut(run.drive.index()) else { return };
+        let zones = self.drive_mut(run.drive);
         for zone in run.zones() {
             let free = !zones.is_free(zone) && zones.discarded.set(zone, true);
             assert!(free, "Z1: zone {zone} of drive {} was freed during its discard", run.drive);
@@ -248,8 +250,17 @@ impl Zones {
 
     /// Allows or forbids new segments on a drive.
     pub(crate) fn set_online(&mut self, drive: DriveIndex, online: bool) {
-        if let Some(zones) = self.drives.get_mut(drive.index()) {
-            zones.online = online;
+        self.drive_mut(drive).online = online;
+    }
+
+    /// Returns a drive.
+    ///
+    /// # Panics
+    /// If the drive does not exist: drives are added before they are used, and stay (Z1).
+    fn drive_mut(&mut self, drive: DriveIndex) -> &mut DriveZones {
+        match self.drives.get_mut(drive.index()) {
+            Some(zones) => zones,
+            None => panic!("Z1: drive {drive} does not exist"),
         }
     }
 
@@ -271,6 +282,8 @@ impl Zones {
         self.rotation = self.rotation.wrapping_add(1);
         let mut drives = self.choose(drives, width, scheme);
         drives.sort_unstable();
+        assert!(drives.is_sorted_by(|a, b| a < b), "Z1: two columns of a segment on one drive");
+        assert!(!drives.is_empty() && drives.len() <= width, "Z1: a segment has at most {width} columns");
         let rotation = self.rotation % drives.len();
         drives.rotate_left(rotation);
         let mut unbacked = Vec::new();

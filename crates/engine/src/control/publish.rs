@@ -9,6 +9,7 @@ use reactor::{Buffer, Drive, IoError};
 use super::{Control, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::in_flight::InFlight;
+use crate::invariant::element;
 
 impl Control {
     /// Changes the superblock and waits until the change is flushed on all online drives (C1).
@@ -134,7 +135,7 @@ impl Control {
         }
         let mut writes = Vec::new();
         for (index, id, drive) in drives {
-            let slot = self.slots.borrow().get(index.index()).copied().unwrap_or_default().other();
+            let slot = element(&self.slots.borrow(), index.index(), "C1").other();
             let write = InFlight::new(drive.write(slot.offset(), &[encoded(superblock, id).span()]));
             writes.push((index, drive, write));
         }
@@ -147,15 +148,19 @@ impl Control {
         }
         for (index, flush) in flushes {
             match flush.await {
-                Ok(_) => {
-                    if let Some(slot) = self.slots.borrow_mut().get_mut(index.index()) {
-                        *slot = slot.other();
-                    }
-                }
+                Ok(_) => self.confirm_slot(index),
                 Err(error) => failed.push((index, error)),
             }
         }
         failed
+    }
+
+    /// Records that the other slot of a drive holds its newest superblock.
+    fn confirm_slot(&self, drive: DriveIndex) {
+        match self.slots.borrow_mut().get_mut(drive.index()) {
+            Some(slot) => *slot = slot.other(),
+            None => panic!("C1: drive {drive} has no superblock"),
+        }
     }
 
     fn in_use(&self, superblock: &Superblock) -> Vec<(DriveIndex, DriveId, Rc<dyn Drive>)> {

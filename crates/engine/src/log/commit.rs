@@ -202,7 +202,11 @@ impl Log {
         write_class: WriteClass,
     ) {
         self.space_gate.borrow_mut().class_was_served(write_class);
+        assert!(!batch.requests.is_empty() && batch.header_blocks > 0, "a record holds a request");
         let sequence = self.next.get();
+        let in_flight = self.in_flight.borrow().len() as u64;
+        assert_eq!(sequence.get(), self.applied.get().get() + in_flight + 1, "L1: sequences have no gaps");
+        assert!(self.durable.get() <= self.applied.get(), "L4: only applied records are durable");
         self.next.set(sequence.next());
         let layout = RecordLayout::new(scheme, room.row, batch.blocks());
         assert!(layout.rows > 0 && layout.rows <= room.rows, "a record fits its segment");
@@ -225,6 +229,7 @@ impl Log {
         let rows = builder.build(&place, &self.identity.key);
         let writes = self.start_writes(&place, scheme, &rows);
         let crcs = builder.into_crcs();
+        assert_eq!(crcs.len(), batch.payload as usize, "R3: every payload block has a CRC");
         self.count_record(&batch, scheme, layout.rows, write_class);
         let record = Rc::new(PendingRecord {
             sequence,
@@ -247,7 +252,10 @@ impl Log {
             let cell = segments.cell_at(place.segment, Column::new(column), place.row)?;
             Some((cell.drive, self.rows.drives.write(cell.drive, cell.offset, &[rows.column(column)])?))
         };
-        (0..scheme.width()).filter_map(write).collect()
+        let writes: Writes = (0..scheme.width()).filter_map(write).collect();
+        let columns = writes.iter().map(|(drive, _)| *drive);
+        assert!(is_distinct(columns), "Z1: two columns of segment {} on one drive", place.segment);
+        writes
     }
 
     /// Finishes a record in a task of its own once its writes have completed.
@@ -297,6 +305,7 @@ impl Log {
     }
 
     fn written(&self, record: &PendingRecord) {
+        assert!(record.sequence > self.applied.get(), "L2: a record is applied before it is written");
         record.written.set(true);
         self.apply_written();
         self.work.notify();
@@ -321,6 +330,7 @@ impl Log {
     }
 
     fn apply(&self, record: Rc<PendingRecord>) {
+        assert!(self.failure.borrow().is_none(), "L3: no record is applied after a failure");
         assert_eq!(record.sequence, self.applied.get().next(), "L1: records are applied in order");
         let batch = record.batch.take();
         let mut at = ApplyCursor { next_block: record.header_blocks, next_crc: 0 };
@@ -337,12 +347,15 @@ impl Log {
             match &request.effect {
                 Effect::Nodes(nodes) => {
                     let stored = entries.split_off(first);
+                    assert_eq!(nodes.len(), stored.len(), "R3: every stored node has an entry");
                     nodes.iter().zip(stored).for_each(|(node, entry)| self.ledger.node_stored(*node, entry));
                 }
                 Effect::Merge { from, into } => self.ledger.merge(from, into),
                 Effect::Leaves(_) | Effect::Nothing => {}
             }
         }
+        assert_eq!(at.next_crc, record.crcs.len(), "R3: the items list the whole payload");
+        assert_eq!(at.next_block, batch.blocks(), "R3: the items list the whole payload");
         self.applied.set(record.sequence);
         if self.rows.drives.all_durable() {
             self.durable.set(record.sequence);
@@ -401,10 +414,12 @@ impl Log {
             }
             let tables = request.items.iter().filter(|item| matches!(item, Item::Table { .. })).count();
             let own: Vec<_> = entries.by_ref().take(tables).collect();
+            assert_eq!(own.len(), tables, "R3: every table block has an entry");
             if let Some(reply) = request.reply {
                 reply.send(Ok(own));
             }
         }
+        assert!(entries.next().is_none(), "R3: every entry belongs to a table block or a node");
         self.count_answered(write_class, whole);
     }
 
@@ -422,6 +437,7 @@ impl Log {
         let mut counters = self.counters.get();
         let (payload, header) = (u64::from(batch.payload), u64::from(batch.header_blocks));
         let cells = u64::from(rows) * u64::from(scheme.data());
+        assert!(cells >= payload + header, "R2: a record's rows hold its header and payload");
         match write_class {
             WriteClass::Checkpoint => counters.map_blocks += payload,
             WriteClass::Trim | WriteClass::Freeing => counters.freeing_blocks += payload,
@@ -441,6 +457,17 @@ impl Log {
             self.checkpoint_due.notify();
         }
     }
+}
+
+/// Returns true if no drive occurs twice.
+fn is_distinct(drives: impl Iterator<Item = DriveIndex> + Clone) -> bool {
+    let mut rest = drives;
+    while let Some(drive) = rest.next() {
+        if rest.clone().any(|other| other == drive) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The position in a record's payload up to which its items were applied.

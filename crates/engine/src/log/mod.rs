@@ -154,6 +154,8 @@ impl Log {
         rows: Rc<RowReader>,
         link: ControlLink,
     ) -> Rc<Self> {
+        assert!(start.depth > 0 && start.checkpoint_blocks > 0, "a log makes progress");
+        assert!(start.anchor.1 <= start.last, "S5: a checkpoint contains records of the history");
         let space_gate: Rc<RefCell<SpaceGate>> = Rc::default();
         Rc::new(Self {
             identity: start.identity,
@@ -242,6 +244,8 @@ impl Log {
     fn count_answered(&self, write_class: WriteClass, requests: usize) {
         let mut answered = self.answered.get();
         *answered.of_mut(write_class) += requests as u64;
+        let queued = self.queued.get();
+        assert!(answered.of(write_class) <= queued.of(write_class), "a request is answered once");
         self.answered.set(answered);
         self.settled.wake_all();
     }
@@ -269,12 +273,12 @@ impl Log {
 
     /// Notes that a checkpoint has begun.
     pub(crate) fn checkpoint_started(&self) {
-        self.checkpointing.set(true);
+        assert!(!self.checkpointing.replace(true), "M3: checkpoints are made one at a time");
     }
 
     /// Notes that a checkpoint has ended, and retries the requests that waited for it.
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
-        self.checkpointing.set(false);
+        assert!(self.checkpointing.replace(false), "M3: a checkpoint ends that has not begun");
         self.space_gate.borrow_mut().checkpoint_ended(result.as_ref().err().cloned());
         self.work.notify();
     }
@@ -345,7 +349,7 @@ impl Log {
     }
 
     fn has_ended(&self) {
-        self.running.set(false);
+        assert!(self.running.replace(false), "the commit task ends once");
         self.ended.wake_all();
     }
 

@@ -138,7 +138,7 @@ impl Request {
         let mut data = SmallVec::new();
         let mut left = blocks as usize * BLOCK;
         while left > 0 {
-            let first = self.data.first_mut()?;
+            let Some(first) = self.data.first_mut() else { panic!("R3: a write lacks {left} bytes of data") };
             let length = left.min(first.len());
             data.push(first.slice(0..length));
             if length == first.len() {
@@ -195,6 +195,11 @@ impl Batch {
         self.items_bytes += request.items_bytes();
         self.payload += request.payload();
         self.header_blocks = self.header_blocks_with(0, 0);
+        assert!(self.items <= RECORD_ITEMS_MAX, "a header holds all items");
+        assert!(
+            self.header_blocks as usize <= HEADER_BLOCKS_MAX,
+            "a header fits the blocks that the format allows"
+        );
         self.requests.push(request);
     }
 
@@ -226,6 +231,7 @@ impl Batch {
         if more_to_come && queue.is_empty() {
             batch.trim_to_whole_rows(queue, scheme);
         }
+        assert!(batch.blocks() <= cells, "a record fits its segment");
         batch
     }
 

@@ -48,6 +48,8 @@ impl<'a> StripeBuilder<'a> {
             columns: if data == 1 { 1 } else { usize::from(scheme.width()) },
             header_blocks: batch.header_blocks as usize,
         };
+        assert!(shape.header_blocks > 0, "every record has a header");
+        assert!(batch.blocks() as usize <= shape.rows * shape.data, "R2: the rows hold the whole record");
         let cells = shape.cells(batch);
         let crcs = vec![0; cells.len()];
         Self { batch, code, shape, cells, crcs }
@@ -181,6 +183,7 @@ type Columns<'a> = SmallVec<[&'a mut [u8]; 32]>;
 /// Splits rows into their data and parity columns.
 fn columns(bytes: &mut [u8], column_bytes: usize, data: usize) -> (Columns<'_>, Columns<'_>) {
     let mut columns: Columns<'_> = bytes.chunks_exact_mut(column_bytes).collect();
+    assert!(columns.len() >= data, "R2: a record has all data columns");
     let parity = columns.drain(data..).collect();
     (columns, parity)
 }

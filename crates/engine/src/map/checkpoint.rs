@@ -138,8 +138,10 @@ impl Map {
         self.unpin(&[at]);
         let node = &self.nodes[at];
         let (layer, parent, slot) = (node.layer, node.parent, node.slot_in_parent());
+        let level = node.level;
         let old = match parent {
             Some(parent) => {
+                assert_eq!(self.nodes[parent].level, level + 1, "M4: a parent is one level above");
                 if self.nodes[parent].dirty.is_none() && self.nodes[parent].entry(slot) != entry {
                     // A root added above this node since the freeze, which is not stored yet (M2).
                     self.mark_dirty(parent);

@@ -32,11 +32,10 @@ impl Map {
         assert!(node.is_evictable(), "M2: only clean, unpinned, childless nodes are evicted");
         match node.parent {
             Some(parent) => self.nodes[parent].set_child(node.slot_in_parent(), None),
-            None => {
-                if let Some(layer) = self.layers.get_mut(&node.layer) {
-                    layer.root = None;
-                }
-            }
+            None => match self.layers.get_mut(&node.layer) {
+                Some(layer) => layer.root = None,
+                None => panic!("the layer {} of a node does not exist", node.layer),
+            },
         }
     }
 }

@@ -267,11 +267,13 @@ impl Map {
         self.mark_dirty(leaf);
         let node = &mut self.nodes[leaf];
         assert_eq!(node.level, 0, "M4: writes change only leaves");
+        assert!(node.pins > 0, "M2: a leaf is pinned while it changes");
         let id = node.layer;
         let old = node.swap(slot, entry);
-        if old.address().is_some() != entry.address().is_some()
-            && let Some(layer) = self.layers.get_mut(&id)
-        {
+        if old.address().is_some() != entry.address().is_some() {
+            let Some(layer) = self.layers.get_mut(&id) else {
+                panic!("the layer {id} of a leaf does not exist")
+            };
             let before = layer.stored;
             layer.stored = if entry.address().is_some() { before + 1 } else { before - 1 };
             self.reservations.stored(id, before, layer.stored);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use format::{DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, ZoneIndex};
 
 use super::{SegmentPhase, Segments, slot};
+use crate::invariant::element;
 
 /// State of the segments at the start of a checkpoint.
 pub(crate) struct CheckpointMark {
@@ -39,11 +40,11 @@ impl CheckpointMark {
                 *live += 1;
             }
         }
-        if let Some(address) = old.address()
-            && let Some(live) = self.live.get_mut(slot(address.segment()))
-        {
-            assert!(*live > 0, "S1: a stored node is not counted");
-            *live -= 1;
+        if let Some(address) = old.address() {
+            match self.live.get_mut(slot(address.segment())) {
+                Some(live) if *live > 0 => *live -= 1,
+                _ => panic!("S1: {address} has no counted reference at the checkpoint"),
+            }
         }
     }
 }
@@ -83,6 +84,7 @@ impl Segments {
 
     /// Applies the replay positions of `mark`, just before the checkpoint is published.
     pub(crate) fn end_checkpoint(&mut self, mark: &CheckpointMark) {
+        assert_eq!(mark.checkpoint, self.checkpoints, "M3: checkpoints are made one at a time");
         for id in self.recent.clone() {
             let segment = self.get_mut(id);
             if segment.record.incarnation.get() > mark.born {
@@ -107,6 +109,8 @@ impl Segments {
                 before && segment.readers == 0
             });
             if gone && let Some(segment) = place.take() {
+                assert_eq!(segment.in_flight, 0, "S2: a released segment has writes in flight");
+                assert_eq!(element(&self.live, index, "S1"), 0, "S2: a released segment has live blocks");
                 released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
                 self.freed -= 1;
                 self.vacant_hint = self.vacant_hint.min(index);

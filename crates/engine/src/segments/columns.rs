@@ -125,8 +125,9 @@ impl Segments {
     /// Marks a column as damaged, so that it is rewritten. The next checkpoint stores the mark. The
     /// caller has pinned the segment, or the segment cannot be freed yet.
     pub(crate) fn mark_damaged(&mut self, id: SegmentId, column: Column) {
-        if let Some(column) = self.get_mut(id).record.columns.get_mut(column.index()) {
-            column.damaged = true;
+        match self.get_mut(id).record.columns.get_mut(column.index()) {
+            Some(column) => column.damaged = true,
+            None => panic!("segment {id} has no column {column}"),
         }
     }
 

@@ -166,6 +166,7 @@ impl Shard {
             return Err(Error::new(ErrorKind::Closed, "the checkpoint was cancelled"));
         };
         self.rows.segments.borrow_mut().end_checkpoint(&mark);
+        assert!(sequence >= self.log.anchor.get().1, "S5: checkpoints go forward");
         self.log.anchor.set((root, sequence));
         let record = self.log.shard_record();
         tracing::debug!(shard = %self.identity.shard, %sequence, ?root, recent = record.recent.len(), "publishing a checkpoint");
@@ -189,7 +190,8 @@ impl Shard {
             segments.begin_checkpoint()
         };
         mark.leave_out(&self.tables.pointers());
-        *self.ledger.mark.borrow_mut() = Some(mark);
+        let running = self.ledger.mark.borrow_mut().replace(mark);
+        assert!(running.is_none(), "M3: checkpoints are made one at a time");
         {
             let mut map = self.ledger.map.borrow_mut();
             map.forget_merged(self.rows.segments.borrow().oldest_incarnation());
@@ -197,7 +199,9 @@ impl Shard {
         }
         let nodes = self.ledger.map.borrow().dirty_count();
         tracing::debug!(shard = %self.identity.shard, nodes, "checkpoint begins");
-        replayed.unwrap_or_else(|| self.log.applied())
+        let sequence = replayed.unwrap_or_else(|| self.log.applied());
+        assert!(sequence <= self.log.applied(), "S5: a checkpoint contains only applied records");
+        sequence
     }
 
     /// Stores every frozen node of a level. Their parents are stored afterwards, with the new
@@ -260,6 +264,7 @@ impl Shard {
         if nodes.is_empty() {
             return None;
         }
+        assert!(items.len() == nodes.len() && data.len() == nodes.len(), "R3: every node is stored");
         let (sender, receiver) = local_oneshot();
         let request = Request { items, data, effect: Effect::Nodes(nodes), reply: Some(sender) };
         self.log.enqueue(WriteClass::Checkpoint, request);

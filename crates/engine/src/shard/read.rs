@@ -202,10 +202,10 @@ fn plan<'a>(entries: &[MapEntry], into: &Span) -> SmallVec<[PlannedRead<'a>; 8]>
 }
 
 fn crcs_of(entries: &[MapEntry], piece: &PlannedRead<'_>) -> SmallVec<[u32; 64]> {
-    let run = entries.iter().skip(piece.at).take(piece.run.count as usize);
+    let run = part(entries, piece.at..piece.at + piece.run.count as usize, "R1").iter();
     run.map(|entry| match entry.mapping() {
         Mapping::Block { crc, .. } => crc,
-        Mapping::Absent | Mapping::Zero | Mapping::Unknown => 0,
+        Mapping::Absent | Mapping::Zero | Mapping::Unknown => panic!("R1: a run holds stored blocks only"),
     })
     .collect()
 }

@@ -26,6 +26,8 @@ pub(super) async fn replay_record(ledger: &Ledger, rows: &RowReader, record: &Sc
         replay_item(ledger, rows, item, &payload).await?;
         first += count;
     }
+    let payload = (first - header_blocks) as usize;
+    assert_eq!(payload, record.header.crcs.len(), "R3: the items list the whole payload");
     rows.segments.borrow_mut().replayed(place.segment, record.layout.end());
     Ok(())
 }

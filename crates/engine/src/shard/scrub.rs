@@ -7,11 +7,14 @@
 //! repair, or for a checkpoint, hold the position back. A scrub ends after a checkpoint with the
 //! marks of the columns that could not be repaired yet.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use codec::ColumnSet;
 use format::limits::{BLOCK, BLOCK_BYTES};
 use format::{Address, Column, Incarnation, Row, SegmentId};
+use futures_util::future::select;
 use reactor::{Buffer, Reactor, WaitList};
 use smallvec::SmallVec;
 
@@ -29,6 +32,9 @@ const WINDOW_BYTES: usize = 4 << 20;
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 /// Number of rows that are compared before the task yields.
 const YIELD_ROWS: u32 = 16;
+
+/// Time after which a checkpoint of the repairs that failed is tried again.
+const STORE_RETRY: Duration = Duration::from_secs(10);
 
 /// The scrub state of a shard.
 #[derive(Default)]
@@ -129,15 +135,16 @@ impl Shard {
     }
 
     /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait
-    /// for repair. If it fails, waits for another one to end, and tries again. Returns false if the
-    /// scrub ends before.
+    /// for repair. If it fails, waits for another one to end, or for a while, and tries again: an
+    /// idle pool makes no other checkpoint. Returns false if the scrub ends before.
     async fn store_repairs(self: &Rc<Self>, run: u64) -> bool {
         while !self.has_scrub_ended(run) {
             let Err(error) = self.checkpoint().await else { return true };
             tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
             let ended = self.checkpoints_ended.get();
             let changed = || self.checkpoints_ended.get() != ended || self.has_scrub_ended(run);
-            self.checkpointed.until(|| changed().then_some(())).await;
+            let change = pin!(self.checkpointed.until(|| changed().then_some(())));
+            select(change, pin!(Reactor::current().sleep(STORE_RETRY))).await;
         }
         false
     }

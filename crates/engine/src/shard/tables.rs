@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::walk::read_entry;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::Geometry;
-use crate::invariant::element;
+use crate::invariant::{element, narrow};
 use crate::log::{Effect, Log, Request, WriteClass};
 use crate::row_reader::RowReader;
 
@@ -213,7 +213,7 @@ impl StoredTables {
 
 impl TablePointers {
     fn counts(&self) -> TableCounts {
-        let count = |blocks: usize| u32::try_from(blocks).unwrap_or(u32::MAX);
+        let count = |blocks: usize| narrow(blocks, "a table");
         TableCounts {
             segments: count(self.segments.len()),
             live: count(self.live.len()),
@@ -247,7 +247,7 @@ async fn store_blocks(
         let mut items = SmallVec::new();
         let mut data = SmallVec::new();
         for (index, block) in chunk {
-            items.push(Item::Table { index: u32::try_from(*index).unwrap_or(u32::MAX) });
+            items.push(Item::Table { index: narrow(*index, "a table") });
             data.push(Buffer::copy_of(block).span());
         }
         let request = Request { items, data, effect: Effect::Nothing, reply: None };
@@ -267,24 +267,25 @@ async fn store_changed(
     old: Vec<TableBlock>,
 ) -> Result<Vec<TableBlock>> {
     let mut stored: Vec<TableBlock> = Vec::with_capacity(blocks.len());
-    let mut changed = Vec::new();
+    let (mut changed, mut contents) = (Vec::new(), Vec::new());
     for (index, block) in blocks.iter().enumerate() {
         let fingerprint = fingerprint(block);
         let before = old.get(index).copied().unwrap_or_default();
         if before.entry.is_absent() || before.stale || before.fingerprint != fingerprint {
             changed.push(index);
+            contents.push(block.clone());
         }
         stored.push(TableBlock { fingerprint, stale: false, ..before });
     }
-    let contents: Vec<_> = changed.iter().filter_map(|index| blocks.get(*index).cloned()).collect();
     let entries = store_blocks(log, batch_max, first, &contents).await?;
     for (index, entry) in changed.into_iter().zip(entries) {
-        let Some(place) = stored.get_mut(index) else { continue };
+        let Some(place) = stored.get_mut(index) else { panic!("S1: table block {index} does not exist") };
         let before = std::mem::replace(&mut place.entry, entry);
         replace_pointers(rows, &[before], &[entry]);
     }
     let dropped: Vec<_> = old.iter().skip(blocks.len()).map(|block| block.entry).collect();
     replace_pointers(rows, &dropped, &[]);
+    assert!(stored.iter().all(|block| block.entry.address().is_some()), "S1: a table block is stored");
     Ok(stored)
 }
 

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::to_index;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
 
@@ -320,7 +321,7 @@ impl Shard {
             return Ok(request);
         }
         let mut entries = SmallVec::new();
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let count = to_index(count);
         // The leaves are pinned, so they are in memory.
         let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
         if known.is_ok() && takes_no_space(block, &entries, &request.items) {
@@ -418,7 +419,7 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode
             let count = length as u64;
             request.items.push(Item::Unmap { layer, block: first, count, mode: unmap_mode });
         } else {
-            let count = u16::try_from(length).unwrap_or(u16::MAX);
+            let Ok(count) = u16::try_from(length) else { panic!("R3: a write of {length} blocks") };
             request.items.push(Item::Write { layer, block: first, count });
             request.data.push(data.slice(start * BLOCK..(start + length) * BLOCK));
         }
