@@ -29,8 +29,10 @@ pub struct EventQueue {
     /// Woken at the halt.
     halt_waker: Cell<Option<Waker>>,
     idle_sleeps: Cell<u32>,
-    /// Executor cycles since the last event.
+    /// Executor cycles since the last event or the last change of the time.
     idle_polls: Cell<u32>,
+    /// Time of the last event in nanoseconds.
+    last_event: Cell<u64>,
     wall: Arc<SimulatedWallClock>,
     delays: RefCell<Option<MessageDelays>>,
 }
@@ -86,8 +88,11 @@ impl Ord for Entry {
 /// Number of times that the executor may sleep without a pending event before the run counts as
 /// hung.
 const IDLE_SLEEPS_MAX: u32 = 1000;
-/// Number of executor cycles without an event before the run counts as a busy loop.
+/// Number of executor cycles at one time without an event before the run counts as a busy loop.
 const IDLE_POLLS_MAX: u32 = 1_000_000;
+/// Longest time without an event before the run counts as hung: only timers run. A scheduled scrub
+/// waits for 30 days.
+const EVENTLESS_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 impl EventQueue {
     /// Creates an empty queue at time zero.
@@ -181,6 +186,9 @@ impl Driver for EventQueue {
         let ran = self.run_due_events();
         let idle_polls = if ran { 0 } else { self.idle_polls.get() + 1 };
         self.idle_polls.set(idle_polls);
+        if ran {
+            self.last_event.set(self.now.get());
+        }
         assert!(idle_polls < IDLE_POLLS_MAX, "busy loop: the executor polls, but no event runs");
         ran
     }
@@ -201,6 +209,14 @@ impl Driver for EventQueue {
             return;
         };
         self.idle_sleeps.set(0);
+        if next > self.now.get() {
+            self.idle_polls.set(0);
+            let eventless = Duration::from_nanos(next - self.last_event.get());
+            assert!(
+                self.halted.get() || eventless < EVENTLESS_MAX,
+                "the run hangs: only timers have run for {eventless:?}"
+            );
+        }
         self.now.set(self.now.get().max(next));
         self.wall.now.store(self.now.get(), Ordering::Relaxed);
     }

@@ -257,3 +257,24 @@ fn damage_under_load_is_healed_despite_a_lost_drive() {
     });
     check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
+
+/// A scrub whose last checkpoint fails for lack of space ends once there is space, although an idle
+/// pool makes no other checkpoint.
+#[test]
+fn a_scrub_of_an_idle_pool_ends_after_its_host_was_full() {
+    const MINUTES: Duration = Duration::from_secs(600);
+    let machine = machine(&Setup::small("4+1", 6), 1);
+    with_pool(&machine, async |pool| drop(fill(pool, "v", 1500, 9).await));
+    // A new opening assumes no space on the host for its free zones.
+    let set_full = |full| machine.disks.iter().for_each(|disk| disk.set_host_full(full));
+    set_full(true);
+    assert!(damage(&machine.disks[2], &Random::new(7), 9) > 0);
+    with_pool(&machine, async |pool| {
+        assert!(pool.start_scrub().await.unwrap());
+        Reactor::current().sleep(MINUTES).await;
+        assert!(pool.status().await.unwrap().scrub.running, "a scrub ended before its repairs are durable");
+        set_full(false);
+        Reactor::current().sleep(MINUTES).await;
+        assert!(!pool.status().await.unwrap().scrub.running, "the scrub does not end");
+    });
+}

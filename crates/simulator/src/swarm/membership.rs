@@ -3,10 +3,12 @@
 //! Never more drives misbehave or are lost at a time than the scheme tolerates. The set of these
 //! drives changes only when the pool reports full redundancy.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use engine::{ErrorKind, Pool, PoolStatus, RepairLimits, RepairState};
 use format::DriveState;
+use futures_util::future::{Either, select};
 use reactor::Reactor;
 
 use super::SwarmRun;
@@ -82,12 +84,27 @@ impl SwarmRun {
         let result = match self.random.below(8) {
             0 => pool.cancel_scrub().await.map(|_| ()),
             1 => pool.set_scrub_limits(limits).await,
-            2 if !pool.scrub_limits().paused => pool.scrub_settled().await,
+            2 if !pool.scrub_limits().paused => {
+                self.wait_for_scrub(pool).await;
+                Ok(())
+            }
             _ => pool.start_scrub().await.map(|_| ()),
         };
         self.trace(|| format!("scrub: {result:?}"));
         self.tolerate("scrub", result, NO_ERRORS);
         self.count_scrub(pool).await;
+    }
+
+    /// Waits until the scrub ends or is paused. Its repairs cannot become durable while a host file
+    /// system is full.
+    async fn wait_for_scrub(&self, pool: &Pool) {
+        let settled = pin!(pool.scrub_settled());
+        let deadline = pin!(Reactor::current().sleep(Duration::from_secs(DAY)));
+        match select(settled, deadline).await {
+            Either::Left((settled, _)) => self.tolerate("scrub_settled", settled, NO_ERRORS),
+            Either::Right(_) if self.has_full_host() => {}
+            Either::Right(_) => self.fail("a scrub does not end within a day".into()),
+        }
     }
 
     /// Sets the interval of scrubs to the plan's.
