@@ -72,6 +72,20 @@ impl MemoryBlocks {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner).len() as u64 * BLOCK
     }
 
+    /// Returns a volume with the same data.
+    #[cfg(test)]
+    pub(crate) fn copy(&self) -> Self {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { size: self.size, blocks: Mutex::new(blocks.clone()) }
+    }
+
+    /// Returns the numbers of the blocks in a range that hold data.
+    #[cfg(test)]
+    pub(crate) fn stored_blocks(&self, range: std::ops::Range<u64>) -> Vec<u64> {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.range(range).map(|(block, _)| *block).collect()
+    }
+
     /// Returns the number of bytes from `offset` on that are not zero.
     #[cfg(test)]
     pub(crate) fn nonzero_from(&self, offset: u64) -> usize {

@@ -11,17 +11,17 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::readers::{create, put};
-use super::same_results::{bytes_of_bodies, delete_all, options};
+use super::same_results::{BODIES_START, bytes_of_bodies, delete_all, options};
 use crate::{
     BlockVolume, Change, Conditions, DeleteObject, ListQuery, MemoryBlocks, ObjectRef, ObjectStore,
     VolumeStore,
 };
 
-const SIZE: u64 = 256 << 20;
+pub(super) const SIZE: u64 = 256 << 20;
 
 /// A device with a volatile cache that fails after a number of operations.
 #[derive(Debug)]
-struct CutDevice {
+pub(super) struct CutDevice {
     durable: Arc<MemoryBlocks>,
     state: Mutex<CutState>,
 }
@@ -34,16 +34,24 @@ struct CutState {
 }
 
 impl CutDevice {
-    fn new(durable: Arc<MemoryBlocks>, operations: usize) -> Arc<Self> {
+    pub(super) fn new(durable: Arc<MemoryBlocks>, operations: usize) -> Arc<Self> {
         let state = CutState { cache: Vec::new(), operations_left: operations };
         Arc::new(Self { durable, state: Mutex::new(state) })
     }
 
-    /// Loses power: each cached block may have reached the medium or not.
-    fn cut(&self, random: &mut SmallRng) {
+    /// Returns true if an operation failed, or the next one would.
+    pub(super) fn is_off(&self) -> bool {
+        self.state.lock().unwrap().operations_left == 0
+    }
+
+    /// Loses power: any of the cached blocks may have reached the medium. In some cases those are
+    /// all blocks of the index and few of the bodies, or the reverse.
+    pub(super) fn cut(&self, random: &mut SmallRng) {
         let mut state = self.state.lock().unwrap();
-        let share = [0.0, 0.5, 0.9, 1.0][random.random_range(0..4)];
+        let cases = [(0.0, 0.0), (0.5, 0.5), (0.9, 0.9), (1.0, 1.0), (1.0, 0.5), (0.5, 1.0)];
+        let (of_index, of_bodies) = cases[random.random_range(0..cases.len())];
         for (block, data) in std::mem::take(&mut state.cache) {
+            let share = if block * 4096 < BODIES_START { of_index } else { of_bodies };
             if random.random_bool(share) {
                 store(&self.durable, block, data);
             }
@@ -122,13 +130,8 @@ impl BlockVolume for CutDevice {
         let (first, end) = (offset / 4096, (offset + length) / 4096);
         state.cache.retain(|(block, _)| !(first..end).contains(block));
         // Blocks without data stay without data.
-        let mut block = vec![0; 4096];
-        for number in first..end {
-            self.durable.read(number * 4096, &mut block)?;
-            if block.iter().any(|byte| *byte != 0) {
-                state.cache.push((number, None));
-            }
-        }
+        let stored = self.durable.stored_blocks(first..end);
+        state.cache.extend(stored.into_iter().map(|block| (block, None)));
         Ok(())
     }
 }

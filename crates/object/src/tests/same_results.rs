@@ -9,6 +9,8 @@ use crate::{
 };
 
 const SIZE: u64 = 256 << 20;
+/// The begin of the bodies on a volume of this size.
+pub(super) const BODIES_START: u64 = (1 << 20) + SIZE / 4;
 
 pub(super) fn options() -> StoreOptions {
     StoreOptions { cache_bytes: 1 << 20 }
@@ -123,7 +125,7 @@ fn one_seed(seed: u64) {
 
 /// Returns the bytes in the region of bodies that are not zero.
 pub(super) fn bytes_of_bodies(volume: &MemoryBlocks) -> usize {
-    volume.nonzero_from((1 << 20) + SIZE / 4)
+    volume.nonzero_from(BODIES_START)
 }
 
 #[test]
