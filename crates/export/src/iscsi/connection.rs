@@ -13,15 +13,12 @@ use super::nexus::{Nexus, port_name};
 use super::pdu_reader::IscsiReader;
 use super::session::{IscsiSession, SessionOptions};
 use super::shared::IscsiShared;
+use super::tasks::TaskFilter;
 use super::transfers::WriteTransfers;
 use super::wire::LoginStatus;
 use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{AdmittedConnection, Budget, LocalAddress, Progress};
-
-/// Time for an initiator to close a connection after our last message. Closing it at once, with
-/// requests unread, would make the kernel drop messages that the initiator has not received yet.
-const LINGER: Duration = Duration::from_secs(1);
+use crate::transport::{AdmittedConnection, Budget, LocalAddress, Progress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.
@@ -42,7 +39,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
                     tracing::warn!(suppressed, "log lines about iSCSI connections were suppressed");
                 }
             }
-            return close(&stream, &mut reader, end).await;
+            return close(&mut reader, end).await;
         }
     };
     admitted.establish();
@@ -53,15 +50,18 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     end.log(peer, &name, initiator);
     // Before the initiator sees the end of the connection, and may log in again.
     if let Some(target) = &session.target {
-        target.remove_session(&session.nexus);
+        target.end_session(&session.nexus);
     }
-    session.nexus.control.unregister();
     session.send_queue.close();
     // Requests whose data will not arrive.
-    session.control.transfers.clear();
-    close(&stream, &mut reader, end).await;
+    session.control.abandon_transfers();
+    close(&mut reader, end).await;
     session.budget.idle().await;
     session.control.tasks.clear();
+    session.nexus.control.unregister();
+    if let Some(target) = &session.target {
+        target.forget_session(&session.nexus);
+    }
 }
 
 fn target_name<S: VolumeSource>(session: &IscsiSession<S>) -> &str {
@@ -94,7 +94,8 @@ async fn open_in_time<S: VolumeSource>(
     }
 }
 
-/// Adds a session to its target, and sends the last response of the login.
+/// Adds a session to its target, once earlier sessions of the initiator port have ended. Sends the
+/// last response of the login.
 async fn begin_session<S: VolumeSource>(
     stream: &Stream,
     mut login: NegotiatedLogin<S>,
@@ -112,13 +113,17 @@ async fn begin_session<S: VolumeSource>(
         control: handle,
     });
     let target = login.target.clone();
-    if target.as_ref().is_some_and(|target| !target.add_session(&nexus)) {
-        nexus.control.unregister();
+    let guard = SessionGuard { target: target.clone(), nexus: nexus.clone(), is_open: false };
+    let added = target.as_ref().map_or(Some(Vec::new()), |target| target.add_session(&nexus));
+    let Some(earlier) = added else {
         let status = LoginStatus::OUT_OF_RESOURCES;
         login.conclude(stream, Err(status)).await?;
         return Err(SessionCloseReason::Refused(status, "the target has no free session"));
+    };
+    // A write of an earlier session must not take place after one of this session.
+    for nexus in earlier {
+        nexus.abort(TaskFilter::All).await;
     }
-    let guard = SessionGuard { target: target.clone(), nexus: nexus.clone(), is_open: false };
     login.conclude(stream, Ok(nexus.handle)).await?;
     let options = SessionOptions {
         target,
@@ -154,7 +159,8 @@ impl<S: VolumeSource> Drop for SessionGuard<S> {
             return;
         }
         if let Some(target) = &self.target {
-            target.remove_session(&self.nexus);
+            target.end_session(&self.nexus);
+            target.forget_session(&self.nexus);
         }
         self.nexus.control.unregister();
     }
@@ -171,7 +177,12 @@ async fn transmit<S: VolumeSource>(
     let (stalled, silent) = (Rc::new(Notify::default()), Rc::new(Notify::default()));
     let incoming = reader.recv.progress().clone();
     // The tasks end when their handles are dropped.
-    let _watchdog = reactor.spawn(watch(incoming.clone(), session.clone(), limits.stalled, stalled.clone()));
+    let (watched, receiving) = (session.clone(), incoming.clone());
+    let look = move || {
+        let sending = watched.send_queue.progress();
+        [receiving.stage(watched.control.transfers.is_expecting()), sending.stage(false)]
+    };
+    let _watchdog = reactor.spawn(watch_stalls(look, limits.stalled, stalled.clone()));
     let _pings = reactor.spawn(watch_silence(incoming, session.clone(), limits.silent, silent.clone()));
     let overdue = async {
         session.cancelled(&shared.stop).await;
@@ -188,7 +199,7 @@ async fn transmit<S: VolumeSource>(
 }
 
 /// Closes a connection so that the initiator receives the last messages.
-async fn close(stream: &Stream, reader: &mut IscsiReader, end: SessionCloseReason) {
+async fn close(reader: &mut IscsiReader, end: SessionCloseReason) {
     let lingers = matches!(
         end,
         SessionCloseReason::Refused(..)
@@ -196,34 +207,8 @@ async fn close(stream: &Stream, reader: &mut IscsiReader, end: SessionCloseReaso
             | SessionCloseReason::Ended(_)
             | SessionCloseReason::LoggedOut
     );
-    if lingers && stream.shutdown().is_ok() {
-        select(reader.recv.discard(), Reactor::current().sleep(LINGER)).await;
-    }
-}
-
-/// Notifies `stalled` when a message, or data that was requested, takes longer than `limit`.
-///
-/// It checks once per `limit` instead of setting a timer for each message.
-async fn watch<S: VolumeSource>(
-    incoming: Rc<Progress>,
-    session: Rc<IscsiSession<S>>,
-    limit: Duration,
-    stalled: Rc<Notify>,
-) {
-    let outgoing = session.send_queue.progress();
-    let look = || {
-        let expects_data = incoming.within.get() || session.control.transfers.is_expecting();
-        let (received, sent) = (incoming.moved.get(), outgoing.moved.get());
-        [expects_data.then_some(received), outgoing.within.get().then_some(sent)]
-    };
-    let mut before = look();
-    loop {
-        Reactor::current().sleep(limit).await;
-        let now = look();
-        if now.iter().zip(&before).any(|(now, before)| now.is_some() && now == before) {
-            return stalled.notify();
-        }
-        before = now;
+    if lingers {
+        reader.recv.linger().await;
     }
 }
 

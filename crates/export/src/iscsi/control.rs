@@ -31,6 +31,13 @@ impl SessionControl {
         self.stop.raise();
     }
 
+    /// Ends the tasks whose data will not arrive.
+    pub(super) fn abandon_transfers(&self) {
+        for task in self.transfers.clear() {
+            self.tasks.end(&task);
+        }
+    }
+
     /// Aborts tasks, and waits until none of them is in execution. Returns their number.
     pub(super) async fn abort(&self, filter: TaskFilter) -> usize {
         let aborted = self.tasks.abort(filter);

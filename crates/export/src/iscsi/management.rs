@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use super::control::SessionControl;
 use super::scsi::Sense;
 use super::session::IscsiSession;
 use super::tasks::TaskFilter;
@@ -11,7 +10,6 @@ use super::wire::{
     InitiatorHeader, NO_TAG, RejectReason, TargetCall, TaskFunction, TaskResponse, TextPairs, TextWriter,
 };
 use crate::VolumeSource;
-use crate::context::call_object;
 use crate::transport::{Charge, Payload, QueuedReply};
 
 /// The tag of a text answer that continues.
@@ -45,26 +43,30 @@ impl<S: VolumeSource> IscsiSession<S> {
     }
 
     /// Answers a text request: the list of targets, or the next part of it.
-    pub(super) fn receive_text(&self, header: &InitiatorHeader, text: &[u8]) {
+    pub(super) async fn receive_text(&self, header: &InitiatorHeader, text: &[u8]) {
         if header.continues() {
-            return self.reject(RejectReason::InvalidField, header);
+            return self.reject(RejectReason::InvalidField, header).await;
         }
         if header.target_tag() == NO_TAG {
             let Some(pairs) = TextPairs::decode(text) else {
-                return self.reject(RejectReason::InvalidField, header);
+                return self.reject(RejectReason::InvalidField, header).await;
             };
             self.text.replace(self.answer_text(&pairs));
         }
-        let mut rest = self.text.borrow_mut();
-        let part: Vec<u8> = {
-            let length = rest.len().min(self.parameters.segment_max as usize);
-            rest.drain(..length).collect()
-        };
-        let target_tag = if rest.is_empty() { NO_TAG } else { TEXT_TAG };
+        let (part, target_tag) = self.take_text();
+        let charge = self.budget.charge_request(part.len()).await;
         let (tag, unit) = (header.tag(), header.unit_field());
         let call = TargetCall { tag, target_tag, unit, length: part.len() as u32 };
         let head = self.encoder.text(call, self.next_status());
-        self.push_with_bytes(head, &part, Some(self.budget.empty_charge()));
+        self.push_with_bytes(head, &part, Some(charge));
+    }
+
+    /// Takes the next part of a text answer, and the tag for requesting the rest.
+    fn take_text(&self) -> (Vec<u8>, u32) {
+        let mut rest = self.text.borrow_mut();
+        let length = rest.len().min(self.parameters.segment_max as usize);
+        let part = rest.drain(..length).collect();
+        (part, if rest.is_empty() { NO_TAG } else { TEXT_TAG })
     }
 
     fn answer_text(&self, pairs: &TextPairs) -> Vec<u8> {
@@ -104,7 +106,7 @@ impl<S: VolumeSource> IscsiSession<S> {
     }
 
     /// Answers a logout, and ends the session.
-    pub(super) fn log_out(&self, header: &InitiatorHeader) {
+    pub(super) async fn log_out(&self, header: &InitiatorHeader) {
         let response = match header.byte(1) & 0x7f {
             CLOSE_SESSION => 0,
             CLOSE_CONNECTION if header.connection() == self.connection => 0,
@@ -113,8 +115,8 @@ impl<S: VolumeSource> IscsiSession<S> {
             // Connections are not recovered.
             _ => 2,
         };
+        let charge = self.budget.charge_request(0).await;
         let head = self.encoder.logout(header.tag(), response, self.next_status());
-        let charge = self.budget.empty_charge();
         self.send_queue.push(QueuedReply::last(head, charge));
         if response == 0 {
             self.logged_out.raise();
@@ -130,7 +132,6 @@ impl<S: VolumeSource> IscsiSession<S> {
 
     async fn manage(&self, header: &InitiatorHeader) -> TaskResponse {
         let unit = header.unit().and_then(|unit| self.units.get(unit));
-        let field = header.unit_field();
         match header.function() {
             TaskFunction::AbortTask => {
                 match self.control.abort(TaskFilter::Tag(header.referenced_tag())).await {
@@ -138,13 +139,14 @@ impl<S: VolumeSource> IscsiSession<S> {
                     _ => TaskResponse::Complete,
                 }
             }
-            TaskFunction::AbortTaskSet if unit.is_some() => {
-                self.control.abort(TaskFilter::Unit(field)).await;
+            TaskFunction::AbortTaskSet => {
+                let Some(open) = unit else { return TaskResponse::NoUnit };
+                self.control.abort(TaskFilter::Unit(open.unit.number)).await;
                 TaskResponse::Complete
             }
             TaskFunction::ClearTaskSet | TaskFunction::UnitReset => {
                 let Some(open) = unit else { return TaskResponse::NoUnit };
-                self.abort_everywhere(TaskFilter::Unit(field)).await;
+                self.abort_everywhere(TaskFilter::Unit(open.unit.number)).await;
                 let is_reset = header.function() == TaskFunction::UnitReset;
                 if is_reset {
                     open.unit.unreserve(None);
@@ -166,7 +168,6 @@ impl<S: VolumeSource> IscsiSession<S> {
                 }
                 TaskResponse::Complete
             }
-            TaskFunction::AbortTaskSet => TaskResponse::NoUnit,
             TaskFunction::ClearContingentAllegiance | TaskFunction::Other => TaskResponse::Unsupported,
         }
     }
@@ -174,10 +175,8 @@ impl<S: VolumeSource> IscsiSession<S> {
     /// Aborts tasks of all sessions of the target, and waits until none of them is in execution.
     async fn abort_everywhere(&self, filter: TaskFilter) {
         let Some(target) = &self.target else { return };
-        for nexus in target.sessions() {
-            let abort = move |control: Rc<SessionControl>| async move { control.abort(filter).await };
-            // A session that has ended has no tasks.
-            let _ = call_object(&nexus.control, abort).await;
+        for nexus in target.sessions_with_tasks() {
+            nexus.abort(filter).await;
         }
     }
 }

@@ -16,6 +16,8 @@ mod connection;
 mod control;
 mod disconnect;
 mod frontend;
+#[cfg(test)]
+mod fuzz;
 mod limits;
 mod login;
 mod management;

@@ -2,6 +2,7 @@
 //! attentions that it has at each logical unit.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +11,8 @@ use reactor::Handle;
 use super::chap::ChapAccount;
 use super::control::SessionControl;
 use super::scsi::Sense;
+use super::tasks::TaskFilter;
+use crate::context::call_object;
 use crate::reservation::{ReservationNotice, ReservationObserver};
 
 /// The most unit attentions that wait for a nexus at a unit.
@@ -35,6 +38,13 @@ pub(super) fn port_name(initiator: &str, session: [u8; 6]) -> String {
 }
 
 impl Nexus {
+    /// Aborts tasks of the session, and waits until none of them is in execution.
+    pub(super) async fn abort(&self, filter: TaskFilter) {
+        let abort = move |control: Rc<SessionControl>| async move { control.abort(filter).await };
+        // A session that has ended has no tasks.
+        let _ = call_object(&self.control, abort).await;
+    }
+
     /// Ends the session, whose connection is closed.
     pub(super) fn end(&self, reason: &'static str) {
         let control = self.control.clone();

@@ -135,15 +135,17 @@ impl<S: VolumeSource> IscsiSession<S> {
     }
 
     /// Rejects a message.
-    pub(super) fn reject(&self, reason: RejectReason, header: &InitiatorHeader) {
+    pub(super) async fn reject(&self, reason: RejectReason, header: &InitiatorHeader) {
+        let charge = self.budget.charge_request(header.bytes().len()).await;
         let head = self.encoder.reject(reason, self.next_status());
-        self.push_with_bytes(head, header.bytes(), Some(self.budget.empty_charge()));
+        self.push_with_bytes(head, header.bytes(), Some(charge));
     }
 
-    /// Tells the initiator that the connection will be closed.
-    pub(super) fn announce_close(&self) {
+    /// Notifies the initiator that the connection will be closed.
+    pub(super) async fn announce_close(&self) {
+        let charge = self.budget.charge_request(0).await;
         let event = AsyncEvent::Drop { connection: self.connection };
         let head = self.encoder.event(event, self.next_status());
-        self.send_queue.push(QueuedReply::part(head));
+        self.send_queue.push(QueuedReply::last(head, charge));
     }
 }

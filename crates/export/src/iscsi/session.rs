@@ -113,15 +113,18 @@ impl<S: VolumeSource> IscsiSession<S> {
             Either::Left(Either::Left(Err(end))) => end,
             Either::Right(Err(error)) => return error.into(),
         };
-        self.control.transfers.clear();
+        self.control.abandon_transfers();
         if !end.is_orderly() {
             return end;
         }
-        if matches!(end, SessionCloseReason::Stopped | SessionCloseReason::Ended(_)) {
-            self.announce_close();
-        }
-        // A request is released when its response has been sent.
-        match select(self.budget.idle(), sending).await {
+        let finish = async {
+            if matches!(end, SessionCloseReason::Stopped | SessionCloseReason::Ended(_)) {
+                self.announce_close().await;
+            }
+            // A request is released when its response has been sent.
+            self.budget.idle().await;
+        };
+        match select(finish, sending).await {
             Either::Right(Err(error)) if end != SessionCloseReason::Closed => error.into(),
             _ => end,
         }
@@ -184,7 +187,7 @@ impl<S: VolumeSource> IscsiSession<S> {
         }
         if opcode == InitiatorOpcode::Unknown || opcode == InitiatorOpcode::Snack {
             reader.skip(frame).await?;
-            self.reject(RejectReason::Unsupported, header);
+            self.reject(RejectReason::Unsupported, header).await;
             return Ok(0);
         }
         if !header.is_immediate() && !self.take_number(header.command_number())? {
@@ -196,11 +199,11 @@ impl<S: VolumeSource> IscsiSession<S> {
             InitiatorOpcode::Ping => self.receive_ping(header, reader.payload(frame).await?).await,
             InitiatorOpcode::Text => {
                 let text = reader.bytes(frame).await?;
-                self.receive_text(header, &text);
+                self.receive_text(header, &text).await;
             }
             InitiatorOpcode::Logout => {
                 reader.skip(frame).await?;
-                self.log_out(header);
+                self.log_out(header).await;
             }
             InitiatorOpcode::TaskManagement => {
                 reader.skip(frame).await?;
@@ -251,13 +254,13 @@ impl<S: VolumeSource> IscsiSession<S> {
     ) -> Result<u32, SessionCloseReason> {
         if header.is_immediate() && self.control.tasks.len() >= COMMANDS as usize + IMMEDIATE_COMMANDS {
             reader.skip(frame).await?;
-            self.reject(RejectReason::TooManyImmediate, header);
+            self.reject(RejectReason::TooManyImmediate, header).await;
             return Ok(0);
         }
         if self.target.is_none() {
             return Err(SessionCloseReason::Violation("a command in a discovery session"));
         }
-        let task = self.control.tasks.begin(header.tag(), header.unit_field(), header.is_immediate());
+        let task = self.control.tasks.begin(header);
         let task = task.ok_or(SessionCloseReason::Violation("a tag that is in use"))?;
         let request = ScsiRequest::of(header);
         if header.writes() && !header.reads() {

@@ -131,11 +131,13 @@ pub(super) struct IscsiTarget<S> {
 struct TargetState<S> {
     units: BTreeMap<u16, Arc<IscsiUnit<S>>>,
     sessions: Vec<Arc<Nexus>>,
+    /// Sessions that have ended, and whose commands may still be in execution.
+    ending: Vec<Arc<Nexus>>,
 }
 
 impl<S> IscsiTarget<S> {
     fn new(name: String) -> Self {
-        let state = TargetState { units: BTreeMap::new(), sessions: Vec::new() };
+        let state = TargetState { units: BTreeMap::new(), sessions: Vec::new(), ending: Vec::new() };
         Self { name, generation: AtomicU64::new(1), state: Mutex::new(state) }
     }
 
@@ -187,41 +189,53 @@ impl<S> IscsiTarget<S> {
         all
     }
 
-    /// Adds a session. Ends an earlier one of the same initiator port. Returns false if there are
-    /// too many, or the last unit was removed.
-    pub(super) fn add_session(&self, nexus: &Arc<Nexus>) -> bool {
+    /// Adds a session. Ends an earlier one of the same initiator port. Returns the earlier sessions
+    /// of this port whose commands may be in execution; `None` if there are too many sessions, or
+    /// the last unit was removed.
+    pub(super) fn add_session(&self, nexus: &Arc<Nexus>) -> Option<Vec<Arc<Nexus>>> {
         let mut state = lock(&self.state);
         if state.units.is_empty() {
-            return false;
+            return None;
         }
         let same = state.sessions.iter().position(|other| other.port == nexus.port);
-        let replaced = same.map(|same| state.sessions.swap_remove(same));
-        let has_room = state.sessions.len() < SESSIONS;
-        if has_room {
-            state.sessions.push(nexus.clone());
-        }
-        drop(state);
-        if let Some(replaced) = replaced {
+        if let Some(same) = same {
+            let replaced = state.sessions.swap_remove(same);
             replaced.end("the initiator has opened the session again");
+            state.ending.push(replaced);
         }
-        has_room
+        if state.sessions.len() >= SESSIONS {
+            return None;
+        }
+        state.sessions.push(nexus.clone());
+        Some(state.ending.iter().filter(|other| other.port == nexus.port).cloned().collect())
     }
 
-    /// Removes a session that has ended, and its reservations by the RESERVE command.
-    pub(super) fn remove_session(&self, nexus: &Arc<Nexus>) {
+    /// Ends a session, and its reservations by the RESERVE command. Commands may still be in
+    /// execution, until [`Self::forget_session`].
+    pub(super) fn end_session(&self, nexus: &Arc<Nexus>) {
         let mut state = lock(&self.state);
-        let before = state.sessions.len();
-        state.sessions.retain(|other| !Arc::ptr_eq(other, nexus));
-        let was_current = state.sessions.len() < before;
+        let current = state.sessions.iter().position(|other| Arc::ptr_eq(other, nexus));
+        let Some(current) = current else { return };
+        let ended = state.sessions.swap_remove(current);
+        state.ending.push(ended);
         drop(state);
-        if was_current {
-            self.all_units().iter().for_each(|unit| unit.unreserve(Some(&nexus.port)));
-        }
+        self.all_units().iter().for_each(|unit| unit.unreserve(Some(&nexus.port)));
+    }
+
+    /// Removes a session that has ended, and has no command in execution.
+    pub(super) fn forget_session(&self, nexus: &Arc<Nexus>) {
+        lock(&self.state).ending.retain(|other| !Arc::ptr_eq(other, nexus));
     }
 
     /// The sessions.
     pub(super) fn sessions(&self) -> Vec<Arc<Nexus>> {
         lock(&self.state).sessions.clone()
+    }
+
+    /// The sessions, and those that have ended and may have commands in execution.
+    pub(super) fn sessions_with_tasks(&self) -> Vec<Arc<Nexus>> {
+        let state = lock(&self.state);
+        state.sessions.iter().chain(&state.ending).cloned().collect()
     }
 }
 

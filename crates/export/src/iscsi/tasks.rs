@@ -9,12 +9,16 @@ use std::rc::Rc;
 
 use reactor::WaitList;
 
+use super::wire::InitiatorHeader;
+
 /// A command without a response.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) tag: u32,
+    /// The logical unit; `None` if it is addressed in an unknown form.
+    pub(super) unit: Option<u16>,
     /// The logical unit, as the initiator addresses it.
-    pub(super) unit: u64,
+    pub(super) unit_field: u64,
     /// True for a command that the window does not count.
     pub(super) is_immediate: bool,
     aborted: Cell<bool>,
@@ -31,7 +35,7 @@ impl Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskFilter {
     Tag(u32),
-    Unit(u64),
+    Unit(u16),
     All,
 }
 
@@ -39,7 +43,7 @@ impl TaskFilter {
     fn fits(self, task: &Task) -> bool {
         match self {
             Self::Tag(tag) => task.tag == tag,
-            Self::Unit(unit) => task.unit == unit,
+            Self::Unit(unit) => task.unit == Some(unit),
             Self::All => true,
         }
     }
@@ -55,13 +59,15 @@ pub(super) struct TaskTable {
 }
 
 impl TaskTable {
-    /// Adds a task. `None` if its tag is in use.
-    pub(super) fn begin(&self, tag: u32, unit: u64, is_immediate: bool) -> Option<Rc<Task>> {
+    /// Adds the task of a command. `None` if its tag is in use.
+    pub(super) fn begin(&self, header: &InitiatorHeader) -> Option<Rc<Task>> {
+        let (tag, is_immediate) = (header.tag(), header.is_immediate());
         let mut tasks = self.tasks.borrow_mut();
         if tasks.contains_key(&tag) {
             return None;
         }
-        let task = Rc::new(Task { tag, unit, is_immediate, aborted: Cell::new(false) });
+        let (unit, unit_field) = (header.unit(), header.unit_field());
+        let task = Rc::new(Task { tag, unit, unit_field, is_immediate, aborted: Cell::new(false) });
         tasks.insert(tag, task.clone());
         if !is_immediate {
             self.windowed.set(self.windowed.get() + 1);

@@ -121,7 +121,7 @@ impl WriteTransfer {
         (self.burst_end, self.data_number) = (self.received + length, 0);
         let number = self.request_number;
         self.request_number += 1;
-        let (tag, unit) = (self.task.tag, self.task.unit);
+        let (tag, unit) = (self.task.tag, self.task.unit_field);
         DataRequest { tag, unit, target_tag, number, offset: self.received, length }
     }
 
@@ -280,10 +280,11 @@ impl WriteTransfers {
         removed
     }
 
-    /// Forgets all writes: their data will not arrive.
-    pub(super) fn clear(&self) {
-        let forgotten = (self.first.take(), self.waiting.take(), self.granted.take());
-        drop(forgotten);
+    /// Forgets all writes: their data will not arrive. Returns their tasks.
+    pub(super) fn clear(&self) -> Vec<Rc<Task>> {
+        let (first, waiting, granted) = (self.first.take(), self.waiting.take(), self.granted.take());
+        let granted = granted.into_iter().filter_map(|(_, transfer)| transfer);
+        first.into_values().chain(waiting).chain(granted).map(|transfer| transfer.task).collect()
     }
 }
 

@@ -27,6 +27,19 @@ impl MemorySource {
         };
         Ok(Self { handle: reactor.call(create).await?, size, sector, identity: new_identity() })
     }
+
+    /// Calls a function with the volume, on its reactor.
+    ///
+    /// # Errors
+    /// When the reactor has shut down.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
+    ) -> Result<T, ReactorGone> {
+        let handle = self.handle.clone();
+        let call = move || async move { handle.local().map(|volume| call(&volume)) };
+        self.handle.remote().call(call).await?.ok_or(ReactorGone)
+    }
 }
 
 /// An identity that no other volume of this process has: a UUID of version 8.

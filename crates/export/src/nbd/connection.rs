@@ -1,7 +1,6 @@
 //! The life of one connection, with everything that can end it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use reactor::{Notify, Reactor, Stream};
 
@@ -11,12 +10,8 @@ use super::limits::Limits;
 use super::session::NbdSession;
 use crate::reserve::Reserve;
 use crate::select::{Either, select};
-use crate::transport::{Admission, AdmittedConnection, Progress, RecvBuffer};
+use crate::transport::{Admission, AdmittedConnection, RecvBuffer, watch_stalls};
 use crate::{Exports, Stop, Volume};
-
-/// Time for a client to close a connection after our last reply. Closing it at once, with requests
-/// unread, would make the kernel drop replies that the client has not received yet.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a client on the current reactor until the connection ends, and logs the reason.
 /// Connections with the same `reserve` share [`Limits::shared_bytes`].
@@ -107,7 +102,9 @@ impl Connection {
         let stalled = Rc::new(Notify::default());
         let incoming = self.recv.progress().clone();
         // The task ends when its handle is dropped.
-        let _watchdog = reactor.spawn(watch(incoming, session.clone(), limits.stalled, stalled.clone()));
+        let watched = session.clone();
+        let look = move || [incoming.stage(false), watched.send_queue.progress().stage(false)];
+        let _watchdog = reactor.spawn(watch_stalls(look, limits.stalled, stalled.clone()));
         let overdue = async {
             session.cancelled(stop).await;
             reactor.sleep(limits.drain).await;
@@ -115,36 +112,12 @@ impl Connection {
         let run = session.run(&mut self.recv, &self.stream, stop);
         match select(run, select(stalled.notified(), overdue)).await {
             Either::Left(end @ (DisconnectReason::Stopped | DisconnectReason::Withdrawn)) => {
-                self.linger().await;
+                self.recv.linger().await;
                 end
             }
             Either::Left(end) => end,
             Either::Right(Either::Left(())) => DisconnectReason::Stalled,
             Either::Right(Either::Right(())) => DisconnectReason::DrainTimeout,
         }
-    }
-
-    /// Shuts down our side, and waits for the client to close the connection.
-    async fn linger(&mut self) {
-        if self.stream.shutdown().is_ok() {
-            select(self.recv.discard(), Reactor::current().sleep(LINGER)).await;
-        }
-    }
-}
-
-/// Notifies `stalled` when a message takes longer than `limit`, in either direction.
-///
-/// It checks once per `limit` instead of setting a timer for each message.
-async fn watch<V>(incoming: Rc<Progress>, session: Rc<NbdSession<V>>, limit: Duration, stalled: Rc<Notify>) {
-    let outgoing = session.send_queue.progress();
-    let look = || [&*incoming, outgoing].map(|progress| progress.within.get().then(|| progress.moved.get()));
-    let mut before = look();
-    loop {
-        Reactor::current().sleep(limit).await;
-        let now = look();
-        if now.iter().zip(&before).any(|(now, before)| now.is_some() && now == before) {
-            return stalled.notify();
-        }
-        before = now;
     }
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use reactor::{Backend, Buffer, Clock, Platform, Reactor, Stream, SystemClock};
 
 use super::*;
+use crate::transport::testing::receive_all;
 use crate::{MemoryExports, MemoryVolume};
 
 const SIZE: u64 = 4 << 20;
@@ -59,15 +60,6 @@ fn serve(bytes: &[u8]) -> (DisconnectReason, Vec<u8>) {
             (end, reading.await)
         })
     })
-}
-
-async fn receive_all(client: Rc<Stream>) -> Vec<u8> {
-    let mut received = Vec::new();
-    let part = Buffer::new(256 << 10).span();
-    while let Ok(count @ 1..) = client.read(&part).await {
-        part.slice(0..count).peek(|bytes| received.extend_from_slice(bytes));
-    }
-    received
 }
 
 /// A request of the client.

@@ -2,18 +2,15 @@
 //!
 //! Always true: connections are closed within the limits once the server was stopped.
 
-use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
-use reactor::{Listener, Reactor, Stream, WaitList};
+use reactor::{Listener, Reactor, Stream};
 
 use super::connection::{log_suppressed, serve_admitted};
 use super::limits::Limits;
 use crate::listen::accept_loop;
 use crate::reserve::Reserve;
-use crate::select::select;
-use crate::transport::Admission;
+use crate::transport::{Admission, OpenConnections};
 use crate::{Exports, Stop};
 
 /// Serves connections on the reactor of the thread that created it.
@@ -25,17 +22,16 @@ pub struct NbdServer<E> {
     reserve: Reserve,
     stop: Stop,
     admission: Rc<Admission>,
-    connections: Cell<usize>,
-    closed: WaitList,
+    connections: Rc<OpenConnections>,
 }
 
 impl<E: Exports + 'static> NbdServer<E> {
     /// Creates a server of these exports.
     pub fn new(exports: E, limits: Limits) -> Rc<Self> {
         let reserve = Reserve::new(limits.shared_bytes);
-        let (stop, closed) = (Stop::default(), WaitList::default());
+        let (stop, connections) = (Stop::default(), Rc::default());
         let admission = Admission::new(limits.connections);
-        Rc::new(Self { exports, limits, reserve, stop, admission, connections: Cell::new(0), closed })
+        Rc::new(Self { exports, limits, reserve, stop, admission, connections })
     }
 
     /// Returns the exports.
@@ -45,7 +41,7 @@ impl<E: Exports + 'static> NbdServer<E> {
 
     /// Returns the number of connections that are open, or still have requests in flight.
     pub fn connections(&self) -> usize {
-        self.connections.get()
+        self.connections.count()
     }
 
     /// Serves a connection in a task of its own. Closes it at once if there is no slot for it, or
@@ -56,16 +52,17 @@ impl<E: Exports + 'static> NbdServer<E> {
         }
         let Some(admitted) = self.admission.admit(stream.peer()) else {
             if let Some(suppressed) = self.admission.log_quota() {
-                let (peer, connections) = (stream.peer(), self.connections.get());
+                let (peer, connections) = (stream.peer(), self.connections.count());
                 tracing::warn!(%peer, connections, "NBD connection refused: all slots are in use");
                 log_suppressed(suppressed);
             }
             return;
         };
-        let counted = Counted::new(self);
+        let (server, open) = (self.clone(), self.connections.open());
         let task = async move {
-            let NbdServer { exports, limits, reserve, stop, .. } = &*counted.0;
+            let NbdServer { exports, limits, reserve, stop, .. } = &*server;
             serve_admitted(stream, exports, limits, reserve, stop, &admitted).await;
+            drop(open);
         };
         Reactor::current().spawn(task).detach();
     }
@@ -81,27 +78,6 @@ impl<E: Exports + 'static> NbdServer<E> {
     /// that the volume has not completed by then.
     pub async fn shut_down(&self) -> usize {
         self.stop.raise();
-        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
-        // The time of a connection, and a little for closing it.
-        let time = self.limits.drain + Duration::from_secs(2);
-        select(all_closed, Reactor::current().sleep(time)).await;
-        self.connections.get()
-    }
-}
-
-/// Counts a connection of a server.
-struct Counted<E>(Rc<NbdServer<E>>);
-
-impl<E> Counted<E> {
-    fn new(server: &Rc<NbdServer<E>>) -> Self {
-        server.connections.set(server.connections.get() + 1);
-        Self(server.clone())
-    }
-}
-
-impl<E> Drop for Counted<E> {
-    fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get() - 1);
-        self.0.closed.wake_all();
+        self.connections.closed(self.limits.drain).await
     }
 }

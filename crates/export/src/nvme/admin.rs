@@ -44,6 +44,8 @@ mod feature {
     pub(super) const EVENTS: u8 = 0x0b;
     pub(super) const KEEP_ALIVE: u8 = 0x0f;
     pub(super) const HOST_ID: u8 = 0x81;
+    pub(super) const RESERVATION_NOTICES: u8 = 0x82;
+    pub(super) const RESERVATION_PERSISTENCE: u8 = 0x83;
 }
 
 /// The data of a response, or the result of a command without data.
@@ -61,9 +63,16 @@ impl<S: VolumeSource> NvmeSession<S> {
     /// Executes an admin or fabrics command.
     pub(super) async fn execute_admin(self: Rc<Self>, request: ReadyRequest) {
         let ReadyRequest { command, charge, data } = request;
-        let answer = match command.opcode() == FABRICS {
-            true => self.execute_fabrics(&command),
-            false => self.answer_admin(&command, data),
+        let sets_persistence = command.opcode() == admin_opcode::SET_FEATURES
+            && command.byte(40) == feature::RESERVATION_PERSISTENCE
+            && self.identity.subsystem.is_some();
+        let answer = if command.opcode() == FABRICS {
+            self.execute_fabrics(&command)
+        } else if sets_persistence {
+            let set = self.set_persistence(command.namespace(), command.word(11) & 1 != 0).await;
+            set.map(|()| AdminResult::Result(0))
+        } else {
+            self.answer_admin(&command, data)
         };
         self.respond(&command, answer, charge);
     }
@@ -172,6 +181,13 @@ impl<S: VolumeSource> NvmeSession<S> {
                 let count = controller.set_queue_count((submission.min(completion) + 1) as u16);
                 Ok(AdminResult::Result(queue_counts(count)))
             }
+            feature::RESERVATION_NOTICES if self.identity.subsystem.is_some() => {
+                let namespace = command.namespace();
+                // A host may use the namespaces that it can open.
+                self.persistence(namespace)?;
+                controller.notices.set_mask(namespace, value);
+                DONE
+            }
             feature::WRITE_CACHE
             | feature::HOST_ID
             | feature::ARBITRATION
@@ -188,7 +204,7 @@ impl<S: VolumeSource> NvmeSession<S> {
         let (seen, controller) =
             (self.identity.controller.discovered_generation(), &self.identity.controller);
         if self.identity.subsystem.is_none() && seen != 0 && seen != self.identity.target.generation() {
-            controller.raise(NvmeEvent::DiscoveryChanged);
+            controller.raise(NvmeEvent::Discovery);
         }
     }
 
@@ -199,6 +215,12 @@ impl<S: VolumeSource> NvmeSession<S> {
             feature::KEEP_ALIVE => AdminResult::Result(controller.keep_alive().into()),
             feature::QUEUES => AdminResult::Result(queue_counts(controller.queue_count())),
             feature::WRITE_CACHE => AdminResult::Result(1),
+            feature::RESERVATION_NOTICES if self.identity.subsystem.is_some() => {
+                AdminResult::Result(controller.notices.mask(command.namespace()).into())
+            }
+            feature::RESERVATION_PERSISTENCE if self.identity.subsystem.is_some() => {
+                AdminResult::Result(self.persistence(command.namespace())?.into())
+            }
             feature::HOST_ID => AdminResult::Data(controller.host.id.to_vec()),
             feature::ARBITRATION
             | feature::POWER

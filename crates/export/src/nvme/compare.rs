@@ -75,7 +75,7 @@ impl<S: VolumeSource> NvmeSession<S> {
 
     /// Begins a fused compare and write.
     pub(super) fn execute_fused(self: &Rc<Self>, compare: ReadyRequest, write: ReadyRequest) {
-        self.spawn(self.clone().compare_and_write(compare, write));
+        self.run_command(self.clone().compare_and_write(compare, write));
     }
 
     async fn compare_and_write(self: Rc<Self>, compare: ReadyRequest, write: ReadyRequest) {
@@ -101,6 +101,8 @@ impl<S: VolumeSource> NvmeSession<S> {
         if !same || expected.len() != data.len() {
             return Err(FusedFailure::Write(NvmeStatus::INVALID_FIELD));
         }
+        // The comparison is a read, which a reservation may admit although it excludes the write.
+        self.volume_of(&write.command).map_err(FusedFailure::Write)?;
         if !range.volume.atomic_limits().covers(range.offset, range.length) {
             return Err(FusedFailure::Compare(NvmeStatus::ATOMIC_UNIT));
         }

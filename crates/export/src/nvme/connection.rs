@@ -13,11 +13,7 @@ use super::session::NvmeSession;
 use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{AdmittedConnection, LocalAddress, Progress};
-
-/// Time for a host to close a connection after our last message. Closing it at once, with requests
-/// unread, would make the kernel drop messages that the host has not received yet.
-const LINGER: Duration = Duration::from_secs(1);
+use crate::transport::{AdmittedConnection, LocalAddress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.
@@ -88,7 +84,12 @@ async fn transmit<S: VolumeSource>(
     let (stalled, silent) = (Rc::new(Notify::default()), Rc::new(Notify::default()));
     let incoming = reader.recv.progress().clone();
     // The tasks end when their handles are dropped.
-    let _watchdog = reactor.spawn(watch(incoming, session.clone(), limits.stalled, stalled.clone()));
+    let (watched, receiving) = (session.clone(), incoming);
+    let look = move || {
+        let sending = watched.send_queue.progress();
+        [receiving.stage(watched.transfers.is_expecting()), sending.stage(false)]
+    };
+    let _watchdog = reactor.spawn(watch_stalls(look, limits.stalled, stalled.clone()));
     let _keep_alive = reactor.spawn(watch_keep_alive(session.clone(), silent.clone()));
     let overdue = async {
         session.cancelled(&shared.stop).await;
@@ -115,34 +116,8 @@ async fn close(stream: &Stream, reader: &mut PduReader, end: QueueCloseReason) {
         | QueueCloseReason::Disconnected => true,
         _ => false,
     };
-    if lingers && stream.shutdown().is_ok() {
-        select(reader.recv.discard(), Reactor::current().sleep(LINGER)).await;
-    }
-}
-
-/// Notifies `stalled` when a message, or data that was requested, takes longer than `limit`.
-///
-/// It checks once per `limit` instead of setting a timer for each message.
-async fn watch<S: VolumeSource>(
-    incoming: Rc<Progress>,
-    session: Rc<NvmeSession<S>>,
-    limit: Duration,
-    stalled: Rc<Notify>,
-) {
-    let outgoing = session.send_queue.progress();
-    let look = || {
-        let expects_data = incoming.within.get() || session.transfers.is_expecting();
-        let (received, sent) = (incoming.moved.get(), outgoing.moved.get());
-        [expects_data.then_some(received), outgoing.within.get().then_some(sent)]
-    };
-    let mut before = look();
-    loop {
-        Reactor::current().sleep(limit).await;
-        let now = look();
-        if now.iter().zip(&before).any(|(now, before)| now.is_some() && now == before) {
-            return stalled.notify();
-        }
-        before = now;
+    if lingers {
+        reader.recv.linger().await;
     }
 }
 

@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reactor::Handle;
 
 use super::limits::{QUEUE_ENTRIES, QUEUES};
-use super::queue_control::{NvmeEvent, QueueControl};
+use super::queue_control::{NvmeEvent, QueueControl, raise};
+use super::registrant::registrant_name;
+use super::reservation_notices::ReservationNotices;
 
 /// The version of the specification: 1.4.
 pub(super) const VERSION: u32 = 0x0001_0400;
@@ -41,6 +43,9 @@ pub(super) struct NvmeHost {
 pub(super) struct Controller {
     pub(super) id: u16,
     pub(super) host: NvmeHost,
+    /// The name of the host as a registrant.
+    pub(super) registrant: String,
+    pub(super) notices: Arc<ReservationNotices>,
     configuration: AtomicU32,
     /// Keep alive time in ms; 0 for none.
     keep_alive: AtomicU32,
@@ -82,7 +87,9 @@ impl Controller {
     pub(super) fn new(id: u16, host: NvmeHost, keep_alive: u32) -> Self {
         Self {
             id,
+            registrant: registrant_name(host.id),
             host,
+            notices: Arc::default(),
             configuration: AtomicU32::new(0),
             keep_alive: AtomicU32::new(keep_alive),
             active: AtomicBool::new(true),
@@ -111,6 +118,9 @@ impl Controller {
         if id > self.queue_count.load(Ordering::Relaxed) || queues.all.contains_key(&id) {
             return Err(QueueRefusal::Id);
         }
+        if id == 0 {
+            self.notices.report_to(control.clone());
+        }
         queues.all.insert(id, control);
         Ok(())
     }
@@ -118,6 +128,11 @@ impl Controller {
     /// Removes a queue whose connection has ended.
     pub(super) fn remove_queue(&self, id: u16) {
         self.queues().all.remove(&id);
+    }
+
+    /// The queues that are connected.
+    pub(super) fn queue_handles(&self) -> Vec<Handle<QueueControl>> {
+        self.queues().all.values().cloned().collect()
     }
 
     /// Closes the connections of all queues from `first` on.
@@ -184,24 +199,18 @@ impl Controller {
 
     /// Reports an event to the host, if it has enabled it.
     pub(super) fn raise(&self, event: NvmeEvent) {
-        if self.enabled_events() & event.mask() == 0 {
+        if event.mask().is_some_and(|mask| self.enabled_events() & mask == 0) {
             return;
         }
-        let Some(handle) = self.queues().all.get(&0).cloned() else { return };
-        let control = handle.clone();
-        let raise = move || {
-            if let Some(control) = control.local() {
-                control.events.raise(event);
-            }
-        };
-        // A reactor that has shut down has closed its connections.
-        let _ = handle.remote().post(raise);
+        if let Some(admin) = self.queues().all.get(&0).cloned() {
+            raise(&admin, event);
+        }
     }
 
     /// Notes that a namespace was added, removed or resized, and reports it.
     pub(super) fn namespace_changed(&self, namespace: u32) {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace);
-        self.raise(NvmeEvent::NamespaceChanged);
+        self.raise(NvmeEvent::Namespace);
     }
 
     /// The namespaces that changed since the last call.

@@ -9,10 +9,12 @@ use reactor::{Handle, Reactor};
 
 use super::limits::{NAMESPACES, NvmeLimits};
 use super::server::NvmeServer;
+use super::shared::ServerShared;
 use super::target::{DISCOVERY_NAME, NvmeNamespace, NvmeTarget, Subsystem};
 use super::wire::is_name;
 use crate::context::{call_object, check_no_queues};
 use crate::listen::ListenLabel;
+use crate::reservation::ReservationRegistry;
 use crate::transport::{Servers, TcpListeners, acquire_all, close_listeners, network_uris, release_all};
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
@@ -20,12 +22,14 @@ use crate::{
 };
 
 /// The addresses of NVMe/TCP, and the limits of its servers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NvmeConfig {
     /// The TCP addresses of exports that name none.
     pub listen: Vec<SocketAddr>,
     /// Limits of the server of each reactor.
     pub limits: NvmeLimits,
+    /// The reservations of all volumes.
+    pub reservations: Arc<ReservationRegistry>,
 }
 
 /// NVMe/TCP on all reactors.
@@ -34,6 +38,7 @@ pub struct NvmeFrontend<S: VolumeSource> {
     listeners: Handle<TcpListeners<NvmeServer<S>>>,
     target: Arc<NvmeTarget<S>>,
     listen: Vec<SocketAddr>,
+    reservations: Arc<ReservationRegistry>,
 }
 
 fn invalid(message: String) -> ExportError {
@@ -50,8 +55,11 @@ impl<S: VolumeSource> NvmeFrontend<S> {
         let mut servers = Vec::new();
         for remote in context.reactors.all() {
             let (target, limits) = (target.clone(), config.limits.clone());
-            let start =
-                move || async move { Handle::register(&Reactor::current(), NvmeServer::new(target, limits)) };
+            let reservations = config.reservations.clone();
+            let start = move || async move {
+                let shared = ServerShared::new(target, reservations, limits);
+                Handle::register(&Reactor::current(), NvmeServer::new(shared))
+            };
             servers.push(remote.call(start).await?);
         }
         let servers: Servers<NvmeServer<S>> = servers.into();
@@ -61,7 +69,7 @@ impl<S: VolumeSource> NvmeFrontend<S> {
         let platform = context.reactors.platform_of_thread();
         let label = ListenLabel { protocol: "NVMe/TCP", setting: "--listen" };
         let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
-        Ok(Self { servers, listeners, target, listen: config.listen })
+        Ok(Self { servers, listeners, target, listen: config.listen, reservations: config.reservations })
     }
 
     /// The addresses of an export.
@@ -155,6 +163,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             let namespace = NvmeNamespace {
                 id: unit,
                 identity: source.identity(),
+                reservations: self.reservations.of_volume(source.identity()),
                 source,
                 read_only,
                 hosts: network.hosts.clone(),

@@ -10,17 +10,18 @@ use super::queue_control::NvmeEvent;
 use super::session::NvmeSession;
 use super::target::DISCOVERY_NAME;
 use super::wire::{
-    ControllerProperties, DiscoveryEntry, NamespaceProperties, NvmeCommand, NvmeStatus, changed_log,
-    discovery_log, effects_log, firmware_log, health_log, log, namespace_list,
+    ControllerProperties, DiscoveryEntry, NamespaceProperties, NvmeCommand, NvmeStatus, access_log,
+    changed_log, discovery_log, effects_log, firmware_log, health_log, log, namespace_list, reservation_log,
 };
 use crate::fnv::fnv1a;
+use crate::reservation::ReservationNotice;
 use crate::{Volume, VolumeSource};
 
 /// The version of the program, for hosts.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// Optional commands: compare, dataset management, write zeroes, verify, copy.
-const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8;
+/// Optional commands: compare, dataset management, write zeroes, reservations, verify, copy.
+const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 8;
 
 /// Structures of identify commands.
 mod structure {
@@ -64,7 +65,7 @@ impl<S: VolumeSource> NvmeSession<S> {
     fn controller_properties(&self) -> Vec<u8> {
         let (name, identity) = (self.identity.name(), &self.identity);
         let is_discovery = identity.subsystem.is_none();
-        let event = if is_discovery { NvmeEvent::DiscoveryChanged } else { NvmeEvent::NamespaceChanged };
+        let event = if is_discovery { NvmeEvent::Discovery } else { NvmeEvent::Namespace };
         // The same in every release and on every reactor.
         let serial = format!("{:08x}{:08x}", fnv1a(name.as_bytes()), fnv1a(format!("{name}:2").as_bytes()));
         let facts = ControllerProperties {
@@ -78,7 +79,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             capsule_data: CAPSULE_DATA,
             queue_entries: QUEUE_ENTRIES,
             event_requests: EVENT_REQUESTS,
-            events: event.mask(),
+            events: event.mask().unwrap_or(0),
             keep_alive_units: KEEP_ALIVE_UNITS,
             namespaces: NAMESPACES,
             optional_commands: OPTIONAL_COMMANDS,
@@ -114,12 +115,17 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
         let retains_event = command.byte(41) & 1 << 7 != 0;
         let data = match self.identity.subsystem {
+            Some(_) if page == log::ACCESS => self.access_log(command.byte(41) & 1 != 0),
             Some(_) => self.io_log(page, offset == 0 && !retains_event)?,
             None if page == log::DISCOVERY => self.discovery_entries(),
             None => return Err(NvmeStatus::INVALID_LOG),
         };
         if !retains_event {
             self.identity.control.events.page_was_read(page);
+            if page == log::RESERVATION && !self.identity.controller.notices.is_empty() {
+                // The page describes one event at a time.
+                self.identity.control.events.raise(NvmeEvent::Reservation);
+            }
         }
         let start = usize::try_from(offset).ok().filter(|start| *start <= data.len());
         let mut part = data.get(start.ok_or(NvmeStatus::INVALID_FIELD)?..).unwrap_or(&[]).to_vec();
@@ -137,6 +143,16 @@ impl<S: VolumeSource> NvmeSession<S> {
                 let changed = if takes_changes { controller.take_changed() } else { controller.changed() };
                 changed_log(changed.into_iter())
             }
+            log::RESERVATION => {
+                let oldest = self.identity.controller.notices.oldest(takes_changes);
+                let kind_of = |notice| match notice {
+                    ReservationNotice::RegistrationPreempted => 1,
+                    ReservationNotice::ReservationReleased => 2,
+                    ReservationNotice::ReservationPreempted => 3,
+                };
+                let event = oldest.map(|event| (event.count, kind_of(event.notice), event.namespace));
+                reservation_log(event, oldest.map_or(0, |event| event.further))
+            }
             log::EFFECTS => effects_log(
                 &[0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18],
                 &[
@@ -147,11 +163,21 @@ impl<S: VolumeSource> NvmeSession<S> {
                     (0x08, true),
                     (0x09, true),
                     (0x0c, false),
+                    (0x0d, false),
+                    (0x0e, false),
+                    (0x11, false),
+                    (0x15, false),
                     (0x19, true),
                 ],
             ),
             _ => return Err(NvmeStatus::INVALID_LOG),
         })
+    }
+
+    /// The log of asymmetric access as this host sees it.
+    fn access_log(&self, only_groups: bool) -> Vec<u8> {
+        let generation = self.identity.subsystem.as_ref().map_or(0, |subsystem| subsystem.generation());
+        access_log(generation, &if only_groups { Vec::new() } else { self.namespace_ids() })
     }
 
     /// The discovery log as this host sees it.

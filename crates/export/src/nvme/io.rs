@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use reactor::{Buffer, Span};
 
-use super::opcodes::opcode;
+use super::opcodes::{access_of, opcode};
 use super::open_volumes::OpenVolume;
 use super::request::{ReadyRequest, RequestData};
 use super::session::NvmeSession;
@@ -48,22 +48,43 @@ impl<S: VolumeSource> NvmeSession<S> {
     pub(super) fn execute_io(self: &Rc<Self>, request: ReadyRequest) {
         let (session, ReadyRequest { command, charge, data }) = (self.clone(), request);
         match command.opcode() {
-            opcode::READ => self.spawn(session.read(command, charge)),
-            opcode::WRITE => self.spawn(session.write(command, data, charge)),
-            opcode::FLUSH => self.spawn(session.flush(command, charge)),
-            opcode::WRITE_ZEROES => self.spawn(session.write_zeroes(command, charge)),
-            opcode::DATASET_MANAGEMENT => self.spawn(session.manage_dataset(command, data, charge)),
-            opcode::COMPARE => self.spawn(session.compare(command, data, charge)),
-            opcode::VERIFY => self.spawn(session.verify(command, charge)),
-            opcode::COPY => self.spawn(session.copy(command, data, charge)),
+            opcode::READ => self.run_command(session.read(command, charge)),
+            opcode::WRITE => self.run_command(session.write(command, data, charge)),
+            opcode::FLUSH => self.run_command(session.flush(command, charge)),
+            opcode::WRITE_ZEROES => self.run_command(session.write_zeroes(command, charge)),
+            opcode::DATASET_MANAGEMENT => self.run_command(session.manage_dataset(command, data, charge)),
+            opcode::COMPARE => self.run_command(session.compare(command, data, charge)),
+            opcode::VERIFY => self.run_command(session.verify(command, charge)),
+            opcode::COPY => self.run_command(session.copy(command, data, charge)),
+            opcode::RESERVATION_REGISTER | opcode::RESERVATION_ACQUIRE | opcode::RESERVATION_RELEASE => {
+                // Not a command that a preemption waits for: it may be that preemption.
+                self.spawn(session.change_reservation(command, data, charge));
+            }
+            opcode::RESERVATION_REPORT => self.report_reservation(&command, charge),
             _ => self.complete(command.id(), NvmeStatus::INVALID_OPCODE, charge),
         }
     }
 
-    /// The volume of a command.
+    /// Begins a command on a volume.
+    pub(super) fn run_command(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+        let running = self.identity.control.running();
+        self.spawn(async move {
+            work.await;
+            drop(running);
+        });
+    }
+
+    /// The volume of a command, unless a reservation excludes the host.
     pub(super) fn volume_of(&self, command: &NvmeCommand) -> Result<OpenVolume<S::Volume>, NvmeStatus> {
-        let volume = self.volumes.get(&self.identity, command.namespace());
-        volume.ok_or(NvmeStatus::INVALID_NAMESPACE)
+        self.admitted_volume(command, command.namespace())
+    }
+
+    fn admitted_volume(&self, command: &NvmeCommand, id: u32) -> Result<OpenVolume<S::Volume>, NvmeStatus> {
+        let volume = self.volumes.get(&self.identity, id).ok_or(NvmeStatus::INVALID_NAMESPACE)?;
+        match volume.reservations.admits(&self.identity.controller.registrant, access_of(command)) {
+            true => Ok(volume),
+            false => Err(NvmeStatus::RESERVATION_CONFLICT),
+        }
     }
 
     /// The range of a command.
@@ -140,10 +161,8 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
         let subsystem = self.identity.subsystem.as_ref().ok_or(NvmeStatus::INVALID_NAMESPACE)?;
         for namespace in subsystem.namespaces(&self.identity.controller.host.name) {
-            if let Some(volume) = self.volumes.get(&self.identity, namespace.id) {
-                let done = volume.flush().await;
-                self.checked(command, done, false)?;
-            }
+            let done = self.admitted_volume(command, namespace.id)?.flush().await;
+            self.checked(command, done, false)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The I/O commands of the target, and the memory that they use.
 
 use super::wire::NvmeCommand;
+use crate::reservation::AccessKind;
 
 /// Opcodes of I/O commands.
 pub(super) mod opcode {
@@ -11,7 +12,19 @@ pub(super) mod opcode {
     pub(in crate::nvme) const WRITE_ZEROES: u8 = 0x08;
     pub(in crate::nvme) const DATASET_MANAGEMENT: u8 = 0x09;
     pub(in crate::nvme) const VERIFY: u8 = 0x0c;
+    pub(in crate::nvme) const RESERVATION_REGISTER: u8 = 0x0d;
+    pub(in crate::nvme) const RESERVATION_REPORT: u8 = 0x0e;
+    pub(in crate::nvme) const RESERVATION_ACQUIRE: u8 = 0x11;
+    pub(in crate::nvme) const RESERVATION_RELEASE: u8 = 0x15;
     pub(in crate::nvme) const COPY: u8 = 0x19;
+}
+
+/// The effect of a command that reservations restrict.
+pub(super) fn access_of(command: &NvmeCommand) -> AccessKind {
+    match command.opcode() {
+        opcode::READ | opcode::COMPARE | opcode::VERIFY => AccessKind::Read,
+        _ => AccessKind::Write,
+    }
 }
 
 /// The most bytes of memory that a command uses beside its data.

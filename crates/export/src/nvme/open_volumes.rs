@@ -4,12 +4,15 @@
 //! requests.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::queue_identity::QueueIdentity;
 use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::exported_volume::ExportedVolume;
+use crate::reservation::VolumeReservations;
 
 /// The volumes that one queue has open, by namespace.
 pub(super) struct OpenVolumes<S: VolumeSource> {
@@ -19,8 +22,22 @@ pub(super) struct OpenVolumes<S: VolumeSource> {
     open: RefCell<Vec<(u32, OpenVolume<S::Volume>)>>,
 }
 
+/// A volume that a queue has open, with its reservations.
+pub(super) struct OpenNamespace<V> {
+    volume: ExportedVolume<V>,
+    pub(super) reservations: Arc<VolumeReservations>,
+}
+
 /// A volume that a queue has open.
-pub(super) type OpenVolume<V> = Rc<ExportedVolume<V>>;
+pub(super) type OpenVolume<V> = Rc<OpenNamespace<V>>;
+
+impl<V> Deref for OpenNamespace<V> {
+    type Target = ExportedVolume<V>;
+
+    fn deref(&self) -> &ExportedVolume<V> {
+        &self.volume
+    }
+}
 
 impl<S: VolumeSource> OpenVolumes<S> {
     pub(super) fn new(shared: Rc<ServerShared<S>>) -> Self {
@@ -40,7 +57,10 @@ impl<S: VolumeSource> OpenVolumes<S> {
         }
         let namespace = subsystem.namespace(id, &queue.controller.host.name)?;
         let volume = self.shared.leases.open(namespace.source.open(), namespace.read_only, &namespace.leases);
-        let volume = Rc::new(volume);
+        let reservations = namespace.reservations.clone();
+        let controller = &queue.controller;
+        controller.notices.observe(&controller.registrant, id, namespace.identity, &reservations);
+        let volume = Rc::new(OpenNamespace { volume, reservations });
         self.open.borrow_mut().push((id, volume.clone()));
         Some(volume)
     }

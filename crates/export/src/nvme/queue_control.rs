@@ -5,8 +5,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
 
-use reactor::Notify;
+use reactor::{Handle, Notify, Reactor};
 
 use super::limits::EVENT_REQUESTS;
 use crate::Stop;
@@ -15,17 +17,20 @@ use crate::Stop;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NvmeEvent {
     /// A namespace was added, removed or resized.
-    NamespaceChanged,
+    Namespace,
     /// The subsystems that discovery lists have changed.
-    DiscoveryChanged,
+    Discovery,
+    /// The reservation of a namespace has changed.
+    Reservation,
 }
 
 impl NvmeEvent {
-    /// The bit by which a host enables the event (feature 0Bh).
-    pub(super) fn mask(self) -> u32 {
+    /// The bit by which a host enables the event (feature 0Bh). `None` if it is always reported.
+    pub(super) fn mask(self) -> Option<u32> {
         match self {
-            Self::NamespaceChanged => 1 << 8,
-            Self::DiscoveryChanged => 1 << 31,
+            Self::Namespace => Some(1 << 8),
+            Self::Discovery => Some(1 << 31),
+            Self::Reservation => None,
         }
     }
 
@@ -33,20 +38,23 @@ impl NvmeEvent {
     /// that page.
     fn log(self) -> u8 {
         match self {
-            Self::NamespaceChanged => 0x04,
-            Self::DiscoveryChanged => 0x70,
+            Self::Namespace => 0x04,
+            Self::Discovery => 0x70,
+            Self::Reservation => 0x80,
         }
     }
 
     /// The result of the request that reports the event.
     fn result(self) -> u64 {
-        let information: u64 = match self {
-            Self::NamespaceChanged => 0x00,
-            Self::DiscoveryChanged => 0xf0,
-        };
-        /// The type of all these events: a notice.
+        /// Types of events: a notice, and an event of the I/O command set.
         const NOTICE: u64 = 2;
-        NOTICE | information << 8 | u64::from(self.log()) << 16
+        const COMMAND_SET: u64 = 6;
+        let (kind, information): (u64, u64) = match self {
+            Self::Namespace => (NOTICE, 0x00),
+            Self::Discovery => (NOTICE, 0xf0),
+            Self::Reservation => (COMMAND_SET, 0x00),
+        };
+        kind | information << 8 | u64::from(self.log()) << 16
     }
 }
 
@@ -124,9 +132,26 @@ pub(super) struct QueueControl {
     pub(super) reason: Cell<Option<&'static str>>,
     /// For the admin queue.
     pub(super) events: EventQueue,
+    /// Held by each I/O command that has begun since the last [`QueueControl::commands_ended`].
+    running: RefCell<Rc<()>>,
 }
 
 impl QueueControl {
+    /// The mark that a command holds while it is in execution.
+    pub(super) fn running(&self) -> Rc<()> {
+        self.running.borrow().clone()
+    }
+
+    /// Waits until the commands have ended that have begun before.
+    pub(super) async fn commands_ended(&self) {
+        /// Pause between two checks. Commands end soon, and only preemptions wait here.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let earlier = Rc::downgrade(&self.running.take());
+        while earlier.strong_count() > 0 {
+            Reactor::current().sleep(PAUSE).await;
+        }
+    }
+
     /// Closes the connection for this reason.
     pub(super) fn end(&self, reason: &'static str) {
         if self.reason.get().is_none() {
@@ -134,4 +159,16 @@ impl QueueControl {
         }
         self.stop.raise();
     }
+}
+
+/// Raises an event at the admin queue of a controller, from any thread.
+pub(super) fn raise(admin: &Handle<QueueControl>, event: NvmeEvent) {
+    let control = admin.clone();
+    let raise = move || {
+        if let Some(control) = control.local() {
+            control.events.raise(event);
+        }
+    };
+    // A reactor that has shut down has closed its connections.
+    let _ = admin.remote().post(raise);
 }

@@ -2,42 +2,31 @@
 //!
 //! Always true: connections are closed within the limits once the server was stopped.
 
-use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
-use reactor::{Reactor, Stream, WaitList};
+use reactor::{Reactor, Stream};
 
 use super::connection::serve_connection;
-use super::limits::NvmeLimits;
 use super::shared::ServerShared;
-use super::target::NvmeTarget;
 use crate::VolumeSource;
-use crate::select::select;
-use crate::transport::{ConnectionServer, LocalAddress};
+use crate::transport::{ConnectionServer, LocalAddress, OpenConnections};
 
 /// Serves connections on the reactor of the thread that created it.
 pub(super) struct NvmeServer<S: VolumeSource> {
     pub(super) shared: Rc<ServerShared<S>>,
-    connections: Cell<usize>,
-    closed: WaitList,
+    connections: Rc<OpenConnections>,
 }
 
 impl<S: VolumeSource> NvmeServer<S> {
-    pub(super) fn new(target: Arc<NvmeTarget<S>>, limits: NvmeLimits) -> Rc<Self> {
-        let shared = Rc::new(ServerShared::new(target, limits));
-        Rc::new(Self { shared, connections: Cell::new(0), closed: WaitList::default() })
+    pub(super) fn new(shared: ServerShared<S>) -> Rc<Self> {
+        Rc::new(Self { shared: Rc::new(shared), connections: Rc::default() })
     }
 
     /// Lets connections complete the requests that were received, and closes them. Returns the
     /// number of connections with requests that the volume has not completed in time.
     pub(super) async fn shut_down(&self) -> usize {
         self.shared.stop.raise();
-        let all_closed = self.closed.until(|| (self.connections.get() == 0).then_some(()));
-        let time = self.shared.limits.drain + Duration::from_secs(2);
-        select(all_closed, Reactor::current().sleep(time)).await;
-        self.connections.get()
+        self.connections.closed(self.shared.limits.drain).await
     }
 }
 
@@ -51,33 +40,16 @@ impl<S: VolumeSource> ConnectionServer for NvmeServer<S> {
         }
         let Some(admitted) = shared.admission.admit(stream.peer()) else {
             if shared.admission.log_quota().is_some() {
-                let (peer, connections) = (stream.peer(), self.connections.get());
+                let (peer, connections) = (stream.peer(), self.connections.count());
                 tracing::warn!(%peer, connections, "NVMe/TCP connection refused: all slots are in use");
             }
             return;
         };
-        let counted = CountedQueue::new(&self);
+        let open = self.connections.open();
         let task = async move {
             serve_connection(stream, address, &shared, &admitted).await;
-            drop(counted);
+            drop(open);
         };
         Reactor::current().spawn(task).detach();
-    }
-}
-
-/// Counts a connection of a server.
-struct CountedQueue<S: VolumeSource>(Rc<NvmeServer<S>>);
-
-impl<S: VolumeSource> CountedQueue<S> {
-    fn new(server: &Rc<NvmeServer<S>>) -> Self {
-        server.connections.set(server.connections.get() + 1);
-        Self(server.clone())
-    }
-}
-
-impl<S: VolumeSource> Drop for CountedQueue<S> {
-    fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get() - 1);
-        self.0.closed.wake_all();
     }
 }

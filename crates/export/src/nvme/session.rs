@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use reactor::{Reactor, Stream};
 
@@ -28,6 +29,7 @@ use super::shared::ServerShared;
 use super::transfers::{HostTransfer, TransferPart, Transfers};
 use super::wire::{DataLocation, FatalError, Frame, HostData, NvmeCommand, NvmeStatus, PduEncoder};
 use crate::poll_then_spawn::poll_then_spawn;
+use crate::reservation::ReservationRegistry;
 use crate::select::{Either, select};
 use crate::transport::{Budget, Payload, QueuedReply, SendQueue};
 use crate::{Stop, VolumeSource};
@@ -37,6 +39,8 @@ pub(super) struct NvmeSession<S: VolumeSource> {
     pub(super) identity: QueueIdentity<S>,
     pub(super) encoder: PduEncoder,
     pub(super) volumes: OpenVolumes<S>,
+    /// The reservations of all volumes.
+    pub(super) reservations: Arc<ReservationRegistry>,
     pub(super) send_queue: SendQueue,
     pub(super) budget: Rc<Budget>,
     pub(super) transfers: Transfers,
@@ -61,6 +65,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             identity,
             encoder,
             volumes: OpenVolumes::new(shared.clone()),
+            reservations: shared.reservations.clone(),
             send_queue: SendQueue::default(),
             budget: Budget::new(requests, limits.payload_bytes, &shared.reserve),
             transfers: Transfers::new(Budget::new(usize::MAX, limits.window_bytes, &shared.window)),

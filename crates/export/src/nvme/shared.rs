@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::limits::NvmeLimits;
 use super::target::NvmeTarget;
 use crate::leases::Leases;
+use crate::reservation::ReservationRegistry;
 use crate::reserve::Reserve;
 use crate::transport::Admission;
 use crate::{Stop, VolumeSource};
@@ -13,6 +14,7 @@ use crate::{Stop, VolumeSource};
 /// The state that all connections of one reactor share.
 pub(super) struct ServerShared<S: VolumeSource> {
     pub(super) target: Arc<NvmeTarget<S>>,
+    pub(super) reservations: Arc<ReservationRegistry>,
     pub(super) limits: NvmeLimits,
     /// Memory of reads and short writes.
     pub(super) reserve: Reserve,
@@ -25,9 +27,14 @@ pub(super) struct ServerShared<S: VolumeSource> {
 }
 
 impl<S: VolumeSource> ServerShared<S> {
-    pub(super) fn new(target: Arc<NvmeTarget<S>>, limits: NvmeLimits) -> Self {
+    pub(super) fn new(
+        target: Arc<NvmeTarget<S>>,
+        reservations: Arc<ReservationRegistry>,
+        limits: NvmeLimits,
+    ) -> Self {
         Self {
             target,
+            reservations,
             reserve: Reserve::new(limits.shared_bytes),
             window: Reserve::new(limits.shared_bytes),
             admission: Admission::new(limits.connections),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::controller::{Controller, NvmeHost};
 use super::limits::CONTROLLERS;
 use super::queue_control::NvmeEvent;
+use crate::reservation::VolumeReservations;
 
 /// An exported volume.
 pub(super) struct NvmeNamespace<S> {
@@ -26,6 +27,7 @@ pub(super) struct NvmeNamespace<S> {
     pub(super) listen: Vec<SocketAddr>,
     /// Counts the queues that have the volume open, and identifies their leases.
     pub(super) leases: Arc<AtomicU64>,
+    pub(super) reservations: Arc<VolumeReservations>,
 }
 
 impl<S> NvmeNamespace<S> {
@@ -134,7 +136,8 @@ impl<S> Subsystem<S> {
         self.lock().controllers.len() as u64
     }
 
-    fn controllers(&self) -> Vec<Arc<Controller>> {
+    /// The controllers.
+    pub(super) fn controllers(&self) -> Vec<Arc<Controller>> {
         self.lock().controllers.values().cloned().collect()
     }
 
@@ -237,7 +240,7 @@ impl<S> NvmeTarget<S> {
         self.generation.fetch_add(1, Ordering::AcqRel);
         subsystem.announce(namespace);
         for controller in self.discovery.controllers() {
-            controller.raise(NvmeEvent::DiscoveryChanged);
+            controller.raise(NvmeEvent::Discovery);
         }
     }
 }

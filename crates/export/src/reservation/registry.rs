@@ -49,7 +49,7 @@ struct ChangeJob {
     volume: Arc<VolumeReservations>,
     host: String,
     change: ReservationChange,
-    reply: oneshot::Sender<Result<(), ReservationFailure>>,
+    reply: oneshot::Sender<Result<AffectedHosts, ReservationFailure>>,
 }
 
 /// An event of a reservation that a host is told about.
@@ -110,7 +110,7 @@ impl ReservationRegistry {
         volumes.entry(volume).or_insert_with(create).clone()
     }
 
-    /// Makes a change for a host.
+    /// Makes a change for a host. Returns the other hosts that it affects.
     ///
     /// # Errors
     /// See [`ReservationFailure`].
@@ -119,7 +119,7 @@ impl ReservationRegistry {
         volume: &Arc<VolumeReservations>,
         host: &str,
         change: ReservationChange,
-    ) -> Result<(), ReservationFailure> {
+    ) -> Result<AffectedHosts, ReservationFailure> {
         let (reply, result) = oneshot::channel();
         let job = ChangeJob { volume: volume.clone(), host: host.to_owned(), change, reply };
         self.jobs.send(job).map_err(|_| ReservationFailure::NotStored)?;
@@ -152,7 +152,7 @@ impl VolumeReservations {
     }
 
     /// Makes a change. Blocks; called by one thread at a time.
-    fn change(&self, host: &str, change: ReservationChange) -> Result<(), ReservationFailure> {
+    fn change(&self, host: &str, change: ReservationChange) -> Result<AffectedHosts, ReservationFailure> {
         let before = self.table();
         let mut after = before.clone();
         let affected = after.change(host, change)?;
@@ -162,7 +162,7 @@ impl VolumeReservations {
         self.is_held.store(after.held.is_some(), Ordering::Release);
         *lock(&self.table) = after;
         self.notify(&affected);
-        Ok(())
+        Ok(affected)
     }
 
     fn persist(&self, table: &ReservationTable) -> Result<(), ReservationFailure> {

@@ -10,10 +10,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use reactor::{Buffer, Io, IoError, IoErrorKind, Reactor, Span, Stream};
 
 use super::budget::{Budget, Charge};
+use crate::select::select;
 
 /// The smallest receive size, in bytes.
 const CHUNK_MIN: usize = 4 << 10;
@@ -21,6 +23,8 @@ const CHUNK_MIN: usize = 4 << 10;
 const CHUNK_MAX: usize = 512 << 10;
 /// Payload of up to this many bytes is passed on without a copy.
 const SMALL_PAYLOAD: usize = 128 << 10;
+/// Time for a client to close a connection after our last reply.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// The receiving half of a connection.
 pub(crate) struct RecvBuffer {
@@ -94,6 +98,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Returns the count of partial transfers while a message is incomplete, or while the caller
+    /// expects one.
+    pub(crate) fn stage(&self, is_expecting: bool) -> Option<u64> {
+        (self.within.get() || is_expecting).then(|| self.moved.get())
+    }
+
     pub(crate) fn step(&self) {
         self.moved.set(self.moved.get().wrapping_add(1));
     }
@@ -253,8 +263,17 @@ impl RecvBuffer {
         Ok(received > 0)
     }
 
+    /// Shuts down our side of the connection, and waits a limited time for the client to close its
+    /// own. Closing the connection at once, with requests unread, would make the kernel drop
+    /// replies that the client has not received yet.
+    pub(crate) async fn linger(&mut self) {
+        if self.stream.shutdown().is_ok() {
+            select(self.discard(), Reactor::current().sleep(LINGER)).await;
+        }
+    }
+
     /// Discards everything until the client closes the connection.
-    pub(crate) async fn discard(&mut self) {
+    async fn discard(&mut self) {
         while let Ok(true) = self.receive(1).await {
             self.start = self.end;
         }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Stream, SystemClock};
+use reactor::{Access, Backend, Buffer, Clock, Listener, Platform, Reactor, Stream, SystemClock};
 
 /// Runs `test` on each backend, with both ends of a connection.
 pub(crate) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stream) -> F) {
@@ -20,4 +20,14 @@ pub(crate) fn on_each_backend<F: Future<Output = ()>>(test: impl Fn(Stream, Stre
         });
         reactor.shut_down();
     }
+}
+
+/// Reads until the end of a connection.
+pub(crate) async fn receive_all(client: Rc<Stream>) -> Vec<u8> {
+    let mut received = Vec::new();
+    let part = Buffer::new(256 << 10).span();
+    while let Ok(count @ 1..) = client.read(&part).await {
+        part.slice(0..count).peek(|bytes| received.extend_from_slice(bytes));
+    }
+    received
 }

@@ -3,27 +3,26 @@
 //! in virtual machines.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
-use std::cell::RefCell;
 use std::fs::OpenOptions;
+use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::rc::Rc;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use export::fuse::FuseFrontend;
+use export::iscsi::{IscsiConfig, IscsiFrontend, IscsiLimits};
 use export::nbd::client::{BlockingClient, Replies};
 use export::nbd::{Limits, NbdConfig, NbdFrontend};
 use export::nvme::{NvmeConfig, NvmeFrontend, NvmeLimits};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{
-    ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReactorSet, StopMode,
+    ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReservationRegistry,
+    StopMode,
 };
-use futures_channel::oneshot;
-use reactor::{Access, Backend, Clock, Platform, Reactor, Remote, SystemClock};
+use reactor::Backend;
+
+use support::{ReactorThread, TIMEOUT, block_on};
 
 #[path = "../vhost/front_end.rs"]
 #[allow(dead_code, reason = "the driver of the vhost tests, of which this uses less")]
@@ -31,80 +30,16 @@ mod front_end;
 #[path = "../nvme/initiator.rs"]
 #[allow(dead_code, reason = "the initiator of the NVMe/TCP tests, of which this uses less")]
 mod initiator;
+#[path = "../iscsi/initiator.rs"]
+#[allow(dead_code, reason = "the initiator of the iSCSI tests, of which this uses less")]
+#[allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
+mod iscsi_initiator;
+#[path = "../support/mod.rs"]
+mod support;
 #[path = "../../src/vhost/testing.rs"]
 mod testing;
 
 const SIZE: u64 = 8 << 20;
-/// Longer than any step takes, on any machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-thread_local! {
-    static PLATFORM: RefCell<Option<Rc<Platform>>> = const { RefCell::new(None) };
-}
-
-fn platform() -> Rc<Platform> {
-    PLATFORM.with_borrow(Clone::clone).unwrap()
-}
-
-/// Wakes a thread that polls a future.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Completes a future of the control path on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let (mut future, end) = (pin!(future), Instant::now() + TIMEOUT);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        std::thread::park_timeout(TIMEOUT);
-        assert!(Instant::now() < end, "a step takes too long");
-    }
-}
-
-/// A reactor on a thread of its own.
-struct ReactorThread {
-    remote: Remote,
-    stop: Option<oneshot::Sender<()>>,
-    handle: Option<JoinHandle<()>>,
-}
-
-impl ReactorThread {
-    fn start() -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (sender, receiver) = mpsc::channel();
-        let handle = std::thread::spawn(move || {
-            let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
-            let platform = Platform::new(Backend::Auto, clock.clone()).unwrap();
-            let reactor = Reactor::new(platform.clone(), clock);
-            PLATFORM.set(Some(platform));
-            sender.send(reactor.remote()).unwrap();
-            let _ = reactor.run(stopped);
-            reactor.shut_down();
-            PLATFORM.set(None);
-        });
-        Self { remote: receiver.recv().unwrap(), stop: Some(stop), handle: Some(handle) }
-    }
-
-    fn context(&self) -> FrontendContext {
-        let reactors = ReactorSet::new(std::slice::from_ref(&self.remote), Backend::Threads, platform);
-        FrontendContext { reactors, access: Access::OWNER }
-    }
-}
-
-impl Drop for ReactorThread {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        self.handle.take().unwrap().join().unwrap();
-    }
-}
-
 /// A client that has an export open.
 trait User {
     /// Writes a block of `byte` at the start. Returns false if the export refuses it.
@@ -206,6 +141,40 @@ fn open_nvme(uri: &str, _: &ExportName) -> Box<dyn User> {
     Box::new(NvmeHost { _admin: admin, queue })
 }
 
+/// Runs a command at unit 0. `None` if the target announces the end of the session instead.
+fn run_iscsi(
+    session: &mut iscsi_initiator::Session,
+    block: &[u8],
+    data: iscsi_initiator::Data<'_>,
+) -> Option<iscsi_initiator::Done> {
+    session.submit(0, block, data);
+    let mut opcode = [0];
+    match session.stream.peek(&mut opcode) {
+        Ok(1..) if opcode != [0x32] => Some(session.complete()),
+        _ => None,
+    }
+}
+
+impl User for iscsi_initiator::Session {
+    fn write(&mut self, byte: u8) -> bool {
+        let block = iscsi_initiator::block_16(0x8a, 0, 8);
+        run_iscsi(self, &block, iscsi_initiator::Data::Out(&[byte; 4096]))
+            .is_some_and(|done| done.status == 0)
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let block = iscsi_initiator::block_16(0x88, 0, 8);
+        run_iscsi(self, &block, iscsi_initiator::Data::In(4096)).map(iscsi_initiator::Done::good)
+    }
+}
+
+fn open_iscsi(uri: &str, _: &ExportName) -> Box<dyn User> {
+    let (address, name) = uri.strip_prefix("iscsi://").unwrap().split_once('/').unwrap();
+    let target = name.strip_suffix("/0").unwrap();
+    let wire = iscsi_initiator::PLAIN;
+    Box::new(iscsi_initiator::Session::log_in(address.parse().unwrap(), wire, Some(target), None).unwrap())
+}
+
 fn open_nbd(uri: &str, name: &ExportName) -> Box<dyn User> {
     let (_, socket) = uri.split_once("?socket=").unwrap();
     let client = BlockingClient::connect_unix(Path::new(socket), name.as_str(), Replies::Simple, TIMEOUT);
@@ -229,12 +198,17 @@ fn cases(directory: &Path, context: &FrontendContext) -> Vec<Case> {
     let nbd = block_on(NbdFrontend::start(config, context)).unwrap();
     let polling = Duration::ZERO;
     let config = VhostConfig { directory: directory.join("vhost"), poll: polling, coalesce_delay: polling };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nvme = NvmeConfig { listen: vec![free], limits: NvmeLimits::default() };
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let reservations = ReservationRegistry::new(None);
+    let limits = IscsiLimits::default();
+    let iscsi = IscsiConfig { listen: vec![free()], limits, reservations: reservations.clone() };
+    let iscsi = block_on(IscsiFrontend::start(iscsi, context)).unwrap();
+    let nvme = NvmeConfig { listen: vec![free()], limits: NvmeLimits::default(), reservations };
     let nvme = block_on(NvmeFrontend::start(nvme, context)).unwrap();
     let queues = |queues| ExportConfig { queues: Some(queues), ..ExportConfig::default() };
     let mut cases = vec![
         Case { frontend: Box::new(nbd), open: open_nbd, invalid: queues(1), is_local: false },
+        Case { frontend: Box::new(iscsi), open: open_iscsi, invalid: queues(1), is_local: false },
         Case { frontend: Box::new(nvme), open: open_nvme, invalid: queues(1), is_local: false },
         Case {
             frontend: Box::new(VhostFrontend::new(config, context.clone())),
@@ -252,7 +226,7 @@ fn cases(directory: &Path, context: &FrontendContext) -> Vec<Case> {
 
 #[test]
 fn every_frontend_serves_a_volume() {
-    let (directory, reactor) = (tempfile::tempdir().unwrap(), ReactorThread::start());
+    let (directory, reactor) = (tempfile::tempdir().unwrap(), ReactorThread::start(Backend::Threads));
     for case in cases(directory.path(), &reactor.context()) {
         let source = Arc::new(block_on(MemorySource::create(&reactor.remote, SIZE, 512)).unwrap());
         check_life(&case, &source);

@@ -71,12 +71,18 @@ impl Sqe {
     }
 }
 
+/// The identifier of a host.
+pub(crate) fn host_id(host: &str) -> [u8; 16] {
+    if host == HOST { *b"0123456789abcdef" } else { *b"other host 12345" }
+}
+
 /// A connection, with one queue once it is connected.
 pub(crate) struct Queue {
     pub(crate) stream: TcpStream,
     pub(crate) wire: Wire,
     next: u16,
     pub(crate) controller: u16,
+    host: &'static str,
 }
 
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
@@ -112,7 +118,7 @@ impl Queue {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-        Self { stream, wire, next: 0, controller: 0xffff }
+        Self { stream, wire, next: 0, controller: 0xffff, host: HOST }
     }
 
     /// Connects a socket and exchanges the parameters of the transport.
@@ -142,7 +148,7 @@ impl Queue {
         keep_alive: u32,
     ) -> Completion {
         let mut data = vec![0; 1024];
-        data[..16].copy_from_slice(b"0123456789abcdef");
+        data[..16].copy_from_slice(&host_id(host));
         data[16..18].copy_from_slice(&controller.to_le_bytes());
         data[256..256 + subsystem.len()].copy_from_slice(subsystem.as_bytes());
         data[512..512 + host.len()].copy_from_slice(host.as_bytes());
@@ -159,8 +165,14 @@ impl Queue {
 
     /// Opens the admin queue of a new controller and enables it.
     pub(crate) fn admin(address: SocketAddr, subsystem: &str, wire: Wire) -> Self {
+        Self::admin_of(HOST, address, subsystem, wire)
+    }
+
+    /// As [`Queue::admin`], of another host.
+    pub(crate) fn admin_of(host: &'static str, address: SocketAddr, subsystem: &str, wire: Wire) -> Self {
         let mut queue = Self::negotiated(address, wire);
-        assert_eq!(queue.connect(subsystem, HOST, 0, 0xffff, 0).status, 0);
+        assert_eq!(queue.connect(subsystem, host, 0, 0xffff, 0).status, 0);
+        queue.host = host;
         queue.enable();
         queue
     }
@@ -188,7 +200,7 @@ impl Queue {
     /// Opens I/O queue `id` of the controller of this admin queue.
     pub(crate) fn io(&self, subsystem: &str, id: u16) -> Self {
         let mut queue = Self::negotiated(self.stream.peer_addr().unwrap(), self.wire);
-        assert_eq!(queue.connect(subsystem, HOST, id, self.controller, 0).status, 0);
+        assert_eq!(queue.connect(subsystem, self.host, id, self.controller, 0).status, 0);
         queue
     }
 

@@ -6,4 +6,9 @@ mod commands;
 mod connections;
 mod hostile;
 mod initiator;
+mod reservations;
+#[path = "../support/store.rs"]
+mod store;
+#[path = "../support/mod.rs"]
+mod support;
 mod target;

@@ -51,13 +51,17 @@ impl Frontends {
         };
         let nbd = NbdFrontend::start(nbd, &context).await.map_err(convert)?;
         let nbd_addresses = nbd.addresses();
-        let nvme =
-            NvmeConfig { listen: config.nvme_listen.clone(), limits: nvme_limits(reactors.all().len()) };
+        let reservations = ReservationRegistry::new(Some(Arc::new(StoredInState(state.clone()))));
+        let nvme = NvmeConfig {
+            listen: config.nvme_listen.clone(),
+            limits: nvme_limits(reactors.all().len()),
+            reservations: reservations.clone(),
+        };
         let nvme = NvmeFrontend::start(nvme, &context).await.map_err(convert)?;
         let iscsi = IscsiConfig {
             listen: config.iscsi_listen.clone(),
             limits: iscsi_limits(reactors.all().len()),
-            reservations: ReservationRegistry::new(Some(Arc::new(StoredInState(state.clone())))),
+            reservations,
         };
         let iscsi = IscsiFrontend::start(iscsi, &context).await.map_err(convert)?;
         let vhost = VhostConfig {

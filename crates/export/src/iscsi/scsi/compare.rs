@@ -40,8 +40,12 @@ impl<S: VolumeSource> OpenUnit<S> {
         request: &ScsiRequest,
         data: Option<Payload>,
     ) -> Result<ScsiOutcome, Sense> {
-        let range = self.range_of(request)?;
-        match byte_check(request)? {
+        let (range, check) = (self.transfer_of(request)?, byte_check(request)?);
+        if range.length == 0 {
+            // No data is transferred.
+            return Ok(ScsiOutcome::Done(0));
+        }
+        match check {
             ByteCheck::None => {
                 self.read_parts(range, |_, _| None).await?;
                 Ok(ScsiOutcome::Done(0))
@@ -76,6 +80,9 @@ impl<S: VolumeSource> OpenUnit<S> {
             return Err(Sense::invalid_field(1));
         }
         self.check_writable()?;
+        if range.length == 0 {
+            return Ok(ScsiOutcome::Done(0));
+        }
         self.store(range, data.as_ref()).await?;
         checked(self.volume.flush().await, false)?;
         let sent = data.as_ref().map_or(0, |payload| payload.data.len() as u64);

@@ -9,7 +9,6 @@ use super::outcome::ScsiOutcome;
 use super::request::ScsiRequest;
 use super::sense::Sense;
 use crate::VolumeSource;
-use crate::context::call_object;
 use crate::reservation::{ReservationChange, ReservationFailure, ReservationType};
 use crate::transport::Payload;
 
@@ -90,25 +89,16 @@ impl<S: VolumeSource> IscsiSession<S> {
         drop(data);
         let change = change_of(request, &list)?;
         let (port, reservations) = (&self.nexus.port, &open.unit.reservations);
-        let victims: Vec<String> = match change {
-            ReservationChange::Preempt { victim, .. } => {
-                let all = reservations.table().registrants.into_iter();
-                all.filter(|other| other.key == victim && other.name != *port)
-                    .map(|other| other.name)
-                    .collect()
-            }
-            _ => Vec::new(),
-        };
-        match self.shared.reservations.change(reservations, port, change).await {
-            Ok(()) => {}
+        let affected = match self.shared.reservations.change(reservations, port, change).await {
+            Ok(affected) => affected,
             Err(ReservationFailure::Conflict) => return Ok(ScsiOutcome::Conflict),
             Err(ReservationFailure::InvalidKey) => return Err(Sense::INVALID_LIST),
             Err(ReservationFailure::InvalidRelease) => return Err(Sense::INVALID_RELEASE),
             Err(ReservationFailure::TooMany) => return Err(Sense::NO_REGISTRATION),
             Err(ReservationFailure::NotStored) => return Err(Sense::INTERNAL),
-        }
+        };
         if request.byte(1) & 0x1f == action::PREEMPT_AND_ABORT {
-            self.abort_of(&victims, open.unit.number).await;
+            self.abort_of(&affected.unregistered, open.unit.number).await;
         }
         Ok(ScsiOutcome::Done(LIST))
     }
@@ -116,14 +106,9 @@ impl<S: VolumeSource> IscsiSession<S> {
     /// Aborts the tasks of other ports at a unit.
     async fn abort_of(&self, ports: &[String], unit: u16) {
         let Some(target) = &self.target else { return };
-        // Both forms of the address are in use only for units below 256, which have this one.
-        let filter = TaskFilter::Unit(u64::from(unit) << 48);
-        for nexus in target.sessions().iter().filter(|nexus| ports.contains(&nexus.port)) {
-            let abort = move |control: std::rc::Rc<super::super::control::SessionControl>| async move {
-                control.abort(filter).await
-            };
-            // A session that has ended has no tasks.
-            let _ = call_object(&nexus.control, abort).await;
+        let sessions = target.sessions_with_tasks();
+        for nexus in sessions.iter().filter(|nexus| ports.contains(&nexus.port)) {
+            nexus.abort(TaskFilter::Unit(unit)).await;
         }
     }
 

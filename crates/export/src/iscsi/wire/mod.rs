@@ -5,6 +5,8 @@
 #![allow(clippy::big_endian_bytes, reason = "the protocol's numbers are big-endian")]
 
 mod bytes;
+#[cfg(test)]
+mod fuzz;
 mod header;
 mod reply;
 mod text;

@@ -1,6 +1,7 @@
 //! The data of identify commands.
 
 use super::bytes::FieldWriter;
+use super::logs::ACCESS_GROUP;
 use crate::AtomicLimits;
 
 /// Bytes of every structure here.
@@ -54,8 +55,10 @@ impl ControllerProperties<'_> {
         if self.is_discovery {
             return data.finish();
         }
-        // Several ports and several controllers.
-        data.u8(76, 1 | 1 << 1);
+        // Several ports, several controllers, and asymmetric access, of one group: its state and
+        // that of a namespace never change. The time of a change is without meaning, and not 0.
+        data.u8(76, 1 | 1 << 1 | 1 << 3).u8(342, 1).u8(343, 1 | 1 << 6);
+        data.u32(344, ACCESS_GROUP).u32(348, 1).u32(540, self.namespaces);
         // Sizes of queue entries: 64 and 16 bytes, required and largest.
         data.u8(512, 0x66).u8(513, 0x44);
         data.u32(516, self.namespaces).u16(520, self.optional_commands);
@@ -99,6 +102,8 @@ impl NamespaceProperties {
         data.u8(24, 1 | 1 << 1 | 1 << 2 | 1 << 4);
         // Several controllers share the namespace.
         data.u8(30, 1);
+        // Reservations of all types, which can survive a restart; existing keys as of version 1.3.
+        data.u8(31, 0xff).u32(92, ACCESS_GROUP);
         // Deallocated blocks read as zeros, and zeroing can deallocate.
         data.u8(33, 1 | 1 << 3);
         let unit = (BLOCK.max(self.sector) / self.sector - 1) as u16;

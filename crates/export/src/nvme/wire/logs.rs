@@ -11,7 +11,9 @@ pub(in crate::nvme) mod log {
     pub(in crate::nvme) const FIRMWARE: u8 = 0x03;
     pub(in crate::nvme) const CHANGED_NAMESPACES: u8 = 0x04;
     pub(in crate::nvme) const EFFECTS: u8 = 0x05;
+    pub(in crate::nvme) const ACCESS: u8 = 0x0c;
     pub(in crate::nvme) const DISCOVERY: u8 = 0x70;
+    pub(in crate::nvme) const RESERVATION: u8 = 0x80;
 }
 
 /// Bytes of an entry of the discovery log, and of its header.
@@ -72,6 +74,60 @@ pub(in crate::nvme) fn changed_log(namespaces: impl ExactSizeIterator<Item = u32
     }
     for (at, id) in (0..4096).step_by(4).zip(namespaces) {
         data.u32(at, id);
+    }
+    data.finish()
+}
+
+/// The group of namespaces to which all namespaces belong: every path to them is equal.
+pub(in crate::nvme) const ACCESS_GROUP: u32 = 1;
+
+/// The asymmetric namespace access (ANA) log: one optimized group. `change` changes with the
+/// namespaces of the group, which are listed unless only groups were asked for.
+pub(in crate::nvme) fn access_log(change: u64, namespaces: &[u32]) -> Vec<u8> {
+    const OPTIMIZED: u8 = 1;
+    let mut data = FieldWriter::new(16 + 32 + 4 * namespaces.len());
+    data.u64(0, change).u16(8, 1);
+    data.u32(16, ACCESS_GROUP).u32(20, namespaces.len() as u32).u64(24, change).u8(32, OPTIMIZED);
+    for (at, id) in (48..).step_by(4).zip(namespaces) {
+        data.u32(at, *id);
+    }
+    data.finish()
+}
+
+/// The reservation notification log: the event of this number and type in a namespace, and the
+/// number of further ones; zeros for none.
+pub(in crate::nvme) fn reservation_log(event: Option<(u64, u8, u32)>, further: u8) -> Vec<u8> {
+    let (count, kind, namespace) = event.unwrap_or_default();
+    let mut data = FieldWriter::new(64);
+    data.u64(0, count).u8(8, kind).u8(9, further).u32(12, namespace);
+    data.finish()
+}
+
+/// A registrant as the report of a reservation lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nvme) struct RegistrantEntry {
+    /// A controller of the host; none if it is not connected.
+    pub(in crate::nvme) controller: Option<u16>,
+    pub(in crate::nvme) is_holder: bool,
+    pub(in crate::nvme) host_id: [u8; 16],
+    pub(in crate::nvme) key: u64,
+}
+
+/// The extended data structure of a report. `kind`: the type of the reservation, 0 for none.
+pub(in crate::nvme) fn reservation_report(
+    generation: u32,
+    kind: u8,
+    persists: bool,
+    registrants: &[RegistrantEntry],
+) -> Vec<u8> {
+    /// Bytes of the header, and of an entry.
+    const ENTRY: usize = 64;
+    let mut data = FieldWriter::new(ENTRY * (1 + registrants.len()));
+    data.u32(0, generation).u8(4, kind).u16(5, registrants.len() as u16).u8(9, u8::from(persists));
+    for (number, registrant) in (1..).zip(registrants) {
+        let start = number * ENTRY;
+        data.u16(start, registrant.controller.unwrap_or(u16::MAX)).u8(start + 2, registrant.is_holder.into());
+        data.u64(start + 8, registrant.key).put(start + 16, registrant.host_id);
     }
     data.finish()
 }

@@ -6,6 +6,8 @@
 mod bytes;
 mod command;
 mod connect;
+#[cfg(test)]
+mod fuzz;
 mod identify;
 mod logs;
 mod pdu;
@@ -16,7 +18,8 @@ pub(in crate::nvme) use command::{COMMAND_BYTES, DataLocation, Fuse, LogicalBloc
 pub(in crate::nvme) use connect::{ANY_CONTROLLER, CONNECT_BYTES, ConnectField, ConnectRequest, is_name};
 pub(in crate::nvme) use identify::{ControllerProperties, NamespaceProperties, namespace_list};
 pub(in crate::nvme) use logs::{
-    DiscoveryEntry, changed_log, discovery_log, effects_log, firmware_log, health_log, log,
+    DiscoveryEntry, RegistrantEntry, access_log, changed_log, discovery_log, effects_log, firmware_log,
+    health_log, log, reservation_log, reservation_report,
 };
 pub(in crate::nvme) use pdu::{
     COMMON_LEN, ConnectionRequest, Digests, FatalError, Frame, FrameKind, HostData, IC_LEN, PduEncoder,

@@ -11,6 +11,7 @@ impl NvmeStatus {
     pub(in crate::nvme) const SUCCESS: Self = Self(0);
     pub(in crate::nvme) const INVALID_OPCODE: Self = Self(0x01 | FINAL);
     pub(in crate::nvme) const INVALID_FIELD: Self = Self(0x02 | FINAL);
+    pub(in crate::nvme) const INTERNAL: Self = Self(0x06);
     pub(in crate::nvme) const ABORTED: Self = Self(0x07);
     pub(in crate::nvme) const FAILED_FUSED: Self = Self(0x09);
     pub(in crate::nvme) const MISSING_FUSED: Self = Self(0x0a | FINAL);
@@ -21,11 +22,14 @@ impl NvmeStatus {
     pub(in crate::nvme) const SGL_OFFSET: Self = Self(0x16 | FINAL);
     /// A fused write exceeds the atomic unit of the namespace.
     pub(in crate::nvme) const ATOMIC_UNIT: Self = Self(0x14 | FINAL);
+    /// The host identifier has another length than the structure that was asked for.
+    pub(in crate::nvme) const HOST_ID_FORMAT: Self = Self(0x18 | FINAL);
     pub(in crate::nvme) const WRITE_PROTECTED: Self = Self(0x20 | FINAL);
     pub(in crate::nvme) const TRANSPORT: Self = Self(0x22);
     pub(in crate::nvme) const BEYOND_END: Self = Self(0x80 | FINAL);
     pub(in crate::nvme) const CAPACITY: Self = Self(0x81 | FINAL);
     pub(in crate::nvme) const NOT_READY: Self = Self(0x82);
+    pub(in crate::nvme) const RESERVATION_CONFLICT: Self = Self(0x83 | FINAL);
     pub(in crate::nvme) const EVENT_LIMIT: Self = Self(0x105 | FINAL);
     pub(in crate::nvme) const INVALID_LOG: Self = Self(0x109 | FINAL);
     pub(in crate::nvme) const FEATURE_NOT_SAVEABLE: Self = Self(0x10d | FINAL);
