@@ -16,6 +16,7 @@ mod quickstart;
 mod reference;
 mod suites;
 mod terminal;
+mod transfer;
 
 use std::process::ExitCode;
 

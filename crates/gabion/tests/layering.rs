@@ -13,17 +13,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("reactor", &[]),
     ("object", &[]),
     ("s3", &["object"]),
+    ("s3-client", &[]),
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
     ("export", &["codec", "reactor"]),
     ("server", &["api", "engine", "export", "format", "object", "reactor", "s3"]),
-    ("bench", &["codec", "engine", "export", "format", "reactor"]),
+    ("bench", &["codec", "engine", "export", "format", "reactor", "s3-client"]),
     ("vm", &[]),
     ("cluster", &[]),
     ("csi", &["api"]),
     ("fuzz", &[]),
     // The NBD client of `export` copies images.
-    ("gabion", &["api", "bench", "cluster", "csi", "export", "server", "vm"]),
+    ("gabion", &["api", "bench", "cluster", "csi", "export", "s3-client", "server", "vm"]),
     ("test-support", &[]),
 ];
 

@@ -119,6 +119,11 @@ impl RemoteServer {
         Ok(Self { host: host.to_owned(), port, name, token, config })
     }
 
+    /// Returns the host of the address, with brackets for an IPv6 address.
+    pub(super) fn host_name(&self) -> &str {
+        &self.host
+    }
+
     /// Returns the value of the header `Host`.
     pub(super) fn host(&self) -> String {
         format!("{}:{}", self.host, self.port)

@@ -57,6 +57,14 @@ impl Client {
         Self { transport: Transport::Https(server), start_wait: Duration::ZERO }
     }
 
+    /// Returns the host of a remote daemon, with brackets for an IPv6 address.
+    pub fn server_host(&self) -> Option<&str> {
+        match &self.transport {
+            Transport::Unix(_) => None,
+            Transport::Https(server) => Some(server.host_name()),
+        }
+    }
+
     /// Returns the client with another time to wait for a daemon that is starting.
     #[must_use]
     pub fn start_wait(self, start_wait: Duration) -> Self {

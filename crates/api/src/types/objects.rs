@@ -93,6 +93,9 @@ pub struct ChangeBucket {
 pub struct CreateKey {
     /// User of the key; the administrator of all buckets if absent.
     pub user: Option<String>,
+    /// Seconds after which the key expires, up to 7 days. The daemon keeps such a key in memory
+    /// only: it also ends with the daemon.
+    pub valid_s: Option<u64>,
 }
 
 /// Request to create a bucket.
@@ -114,6 +117,8 @@ pub struct AccessKey {
     pub user: String,
     /// Secret of the key; only in the answer to its creation.
     pub secret: Option<String>,
+    /// Time of its end, if it expires.
+    pub expires: Option<u64>,
 }
 
 impl std::fmt::Debug for AccessKey {

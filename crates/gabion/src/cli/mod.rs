@@ -7,6 +7,7 @@ mod csi;
 mod drive;
 mod export;
 mod lab;
+mod object;
 mod objects;
 mod operation;
 mod pool;
@@ -24,8 +25,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
     BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, FairnessArgs, MapArgs,
-    PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs,
-    VhostArgs,
+    ObjectsArgs, PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs,
+    SnapshotsArgs, VhostArgs,
 };
 pub(crate) use cluster::{
     ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs, PrepareArgs,
@@ -36,6 +37,7 @@ pub(crate) use csi::CsiArgs;
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};
+pub(crate) use object::{DeleteObjectsArgs, GetObjectArgs, ListObjectsArgs, ObjectCommand, PutObjectArgs};
 pub(crate) use objects::{BucketCommand, KeyCommand, S3Command};
 pub(crate) use operation::OperationCommand;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
@@ -153,6 +155,8 @@ pub(crate) enum Command {
     S3(S3Command),
     #[command(subcommand)]
     Bucket(BucketCommand),
+    #[command(subcommand)]
+    Object(ObjectCommand),
     #[command(subcommand)]
     Key(KeyCommand),
     #[command(subcommand)]

@@ -4,6 +4,8 @@ use clap::Subcommand;
 
 use api::{Size, VolumeName};
 
+use super::time_span::seconds;
+
 /// Serve objects of a pool over S3
 #[derive(Subcommand, Debug)]
 pub(crate) enum S3Command {
@@ -88,10 +90,18 @@ pub(crate) enum BucketCommand {
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// Create an access key. Its secret is shown only now
+    #[command(after_long_help = "\
+Examples:
+  gabion key create --user anna
+  gabion key create --valid 12h")]
     Create {
         /// User of the key [default: the administrator of all buckets]
         #[arg(long, value_name = "USER")]
         user: Option<String>,
+        /// Time after which the key expires, up to 7 days. The daemon keeps such a key in memory
+        /// only: it also ends with the daemon [default: the key stays until it is deleted]
+        #[arg(long, value_name = "TIME", value_parser = seconds)]
+        valid: Option<u64>,
     },
     /// List the access keys
     List,

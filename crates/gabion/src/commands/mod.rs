@@ -3,6 +3,7 @@
 mod bench;
 mod bench_churn;
 mod bench_fairness;
+mod bench_objects;
 mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;
@@ -19,6 +20,7 @@ mod identify;
 mod image;
 pub(crate) mod lab;
 mod measurement;
+mod object;
 mod objects;
 mod operation;
 mod pool;
@@ -67,6 +69,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
         Command::Bucket(command) => {
             with_daemon(&global, async |ctx| objects::run_bucket(&ctx, command).await)
         }
+        Command::Object(command) => with_daemon(&global, async |ctx| object::run(&ctx, command).await),
         Command::Key(command) => with_daemon(&global, async |ctx| objects::run_key(&ctx, command).await),
         Command::Operation(command) => with_daemon(&global, async |ctx| operation::run(&ctx, command).await),
         Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),

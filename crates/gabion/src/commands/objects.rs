@@ -70,9 +70,9 @@ pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> 
 /// The error of the command.
 pub(crate) async fn run_key(ctx: &CommandContext, command: KeyCommand) -> Result<ExitReason> {
     match command {
-        KeyCommand::Create { user } => {
+        KeyCommand::Create { user, valid } => {
             // Printed also with --quiet: the secret is shown only now.
-            let created = ctx.client.create_key(&CreateKey { user }).await?;
+            let created = ctx.client.create_key(&CreateKey { user, valid_s: valid }).await?;
             ctx.print(&created, output::new_key)?;
         }
         KeyCommand::List => {

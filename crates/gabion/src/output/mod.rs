@@ -4,6 +4,7 @@ mod access;
 mod bench;
 mod bench_churn;
 mod bench_fairness;
+mod bench_objects;
 mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;
@@ -29,6 +30,7 @@ pub(crate) use access::{audit, contexts, tokens};
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
 pub(crate) use bench_fairness::fairness;
+pub(crate) use bench_objects::object_results;
 pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_result;
@@ -38,7 +40,9 @@ pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};
 pub(crate) use export::{created_export, exports};
 pub(crate) use lab::{lab_models, labs};
-pub(crate) use objects::{access_keys, bucket, buckets, new_key, s3_services};
+pub(crate) use objects::{
+    ObjectList, ObjectRow, access_keys, bucket, buckets, new_key, objects, s3_services,
+};
 pub(crate) use operation::{operation, operations};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};

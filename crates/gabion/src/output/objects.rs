@@ -2,6 +2,7 @@
 
 use api::Size;
 use api::types::{AccessKey, Bucket, S3Service, S3State};
+use serde::Serialize;
 
 use super::table::table;
 
@@ -44,6 +45,38 @@ pub(crate) fn bucket(bucket: &Bucket) -> String {
     buckets(std::slice::from_ref(bucket))
 }
 
+/// A list of objects.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ObjectList {
+    /// The objects and groups by key.
+    pub(crate) objects: Vec<ObjectRow>,
+    /// The key after which the rest follows, if there may be more.
+    pub(crate) next: Option<String>,
+}
+
+/// An object of a list, or a group of keys, which has only a key.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ObjectRow {
+    pub(crate) key: String,
+    pub(crate) size: Option<u64>,
+    /// The time of the last change as in RFC 3339.
+    pub(crate) modified: Option<String>,
+    pub(crate) etag: Option<String>,
+}
+
+/// Formats objects as a table.
+pub(crate) fn objects(objects: &[ObjectRow]) -> String {
+    if objects.is_empty() {
+        return "no objects".into();
+    }
+    let time = |text: &String| text.parse().ok().map(super::time::timestamp);
+    let row = |object: &ObjectRow| {
+        let modified = object.modified.as_ref().and_then(time);
+        vec![object.key.clone(), super::size(object.size), modified.unwrap_or_else(|| "-".into())]
+    };
+    table(&["KEY", ">SIZE", "MODIFIED"], objects.iter().map(row))
+}
+
 /// Formats a new access key with its secret.
 pub(crate) fn new_key(key: &AccessKey) -> String {
     let secret = key.secret.as_deref().unwrap_or_default();
@@ -55,6 +88,9 @@ pub(crate) fn access_keys(keys: &[AccessKey]) -> String {
     if keys.is_empty() {
         return "no access keys; 'gabion key create' creates one".into();
     }
-    let row = |key: &AccessKey| vec![key.access_key.clone(), key.user.clone(), super::time::utc(key.created)];
-    table(&["ACCESS KEY", "USER", "CREATED"], keys.iter().map(row))
+    let row = |key: &AccessKey| {
+        let expires = key.expires.map_or_else(|| "-".to_owned(), super::time::utc);
+        vec![key.access_key.clone(), key.user.clone(), super::time::utc(key.created), expires]
+    };
+    table(&["ACCESS KEY", "USER", "CREATED", "EXPIRES"], keys.iter().map(row))
 }

@@ -6,7 +6,12 @@ use jiff::Timestamp;
 pub(super) fn utc(seconds: u64) -> String {
     // The library refuses times after the year 9999.
     let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+    timestamp(time.unwrap_or(Timestamp::MAX))
+}
+
+/// Formats a time as a UTC date and time.
+pub(super) fn timestamp(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// Formats a duration in seconds.

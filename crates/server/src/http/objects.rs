@@ -80,7 +80,7 @@ pub(super) async fn create_key(
     JsonBody(request): JsonBody<CreateKey>,
 ) -> Result<(StatusCode, Json<AccessKey>)> {
     let keys = services.objects.keys.clone();
-    let created = blocking(move || keys.create(request.user.as_deref())).await??;
+    let created = blocking(move || keys.create(request.user.as_deref(), request.valid_s)).await??;
     tracing::info!(access_key = created.access_key, "access key created");
     Ok((StatusCode::CREATED, Json(created)))
 }

@@ -2,7 +2,7 @@
 //!
 //! Secrets are encrypted with AES-256-GCM by a key in a file of its own. Always true: a secret is
 //! shown once, when it is created; the files are readable by the owner only, and are replaced as a
-//! whole. Secrets are never logged.
+//! whole. Secrets are never logged. Keys that expire are in memory only.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -30,6 +30,8 @@ const USER_MAX: usize = 64;
 const VERSION: u32 = 1;
 /// The largest number of keys.
 const KEYS_MAX: usize = 10_000;
+/// The longest time for which a key that expires is valid, in seconds.
+const VALID_MAX_S: u64 = 7 * 86_400;
 /// The characters of access keys and secrets: 32, so that a byte gives one without bias.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// The lengths of access keys and secrets in characters; a character has 5 bits.
@@ -48,6 +50,14 @@ struct OpenKey {
     created: u64,
     user: String,
     secret: String,
+    /// The end of the key, in seconds since 1970.
+    expires: Option<u64>,
+}
+
+impl OpenKey {
+    fn is_valid(&self, now: u64) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
 }
 
 /// The contents of the file.
@@ -89,7 +99,8 @@ impl KeyFile {
             for key in stored.keys {
                 let secret = decrypt(&cipher, &key).ok_or_else(|| damaged(&path, "a secret is damaged"))?;
                 let user = key.user.unwrap_or_else(|| DEFAULT_USER.to_owned());
-                keys.insert(key.access_key, OpenKey { created: key.created, user, secret });
+                let open = OpenKey { created: key.created, user, secret, expires: None };
+                keys.insert(key.access_key, open);
             }
         }
         Ok(Self { directory: directory.to_owned(), keys: Mutex::new(keys) })
@@ -99,6 +110,10 @@ impl KeyFile {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn valid(&self, access_key: &str) -> Option<OpenKey> {
+        self.lock().get(access_key).filter(|key| key.is_valid(now_s())).cloned()
+    }
+
     /// Returns the keys without their secrets.
     pub(crate) fn list(&self) -> Vec<AccessKey> {
         let describe = |(name, key): (&String, &OpenKey)| AccessKey {
@@ -106,30 +121,43 @@ impl KeyFile {
             created: key.created,
             user: key.user.clone(),
             secret: None,
+            expires: key.expires,
         };
-        self.lock().iter().map(describe).collect()
+        let now = now_s();
+        self.lock().iter().filter(|(_, key)| key.is_valid(now)).map(describe).collect()
     }
 
-    /// Creates a key of a user, or of the administrator. Returns it with its secret.
+    /// Creates a key of a user, or of the administrator; with `valid_s`, one that expires after
+    /// this number of seconds. Returns it with its secret.
     ///
     /// # Errors
-    /// For an invalid name of a user; when there are too many keys; when the files cannot be
-    /// written.
-    pub(crate) fn create(&self, user: Option<&str>) -> Result<AccessKey> {
+    /// For an invalid name of a user or time; when there are too many keys; when the files cannot
+    /// be written.
+    pub(crate) fn create(&self, user: Option<&str>, valid_s: Option<u64>) -> Result<AccessKey> {
         let user = user.unwrap_or(DEFAULT_USER).to_owned();
         check_user(&user)?;
+        if let Some(valid_s) = valid_s.filter(|valid_s| !(1..=VALID_MAX_S).contains(valid_s)) {
+            let message = format!("an access key cannot be valid for {valid_s} s");
+            return Err(
+                Error::new(ErrorKind::Invalid, message).hint(format!("use 1 to {VALID_MAX_S} seconds"))
+            );
+        }
+        let created = now_s();
         let mut keys = self.lock();
-        if keys.len() >= KEYS_MAX {
+        let mut changed = keys.clone();
+        changed.retain(|_, key| key.is_valid(created));
+        if changed.len() >= KEYS_MAX {
             return Err(Error::new(ErrorKind::Invalid, format!("there are {KEYS_MAX} access keys already")));
         }
         let (access_key, secret) = (random_text(ACCESS_KEY_LENGTH)?, random_text(SECRET_LENGTH)?);
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let created = since.map_or(0, |since| since.as_secs());
-        let mut changed = keys.clone();
-        changed.insert(access_key.clone(), OpenKey { created, user: user.clone(), secret: secret.clone() });
-        self.write(&changed)?;
+        let expires = valid_s.map(|valid_s| created + valid_s);
+        let key = OpenKey { created, user: user.clone(), secret: secret.clone(), expires };
+        changed.insert(access_key.clone(), key);
+        if expires.is_none() {
+            self.write(&changed)?;
+        }
         *keys = changed;
-        Ok(AccessKey { access_key, created, user, secret: Some(secret) })
+        Ok(AccessKey { access_key, created, user, secret: Some(secret), expires })
     }
 
     /// Deletes a key. Requests with it fail from then on.
@@ -139,18 +167,22 @@ impl KeyFile {
     pub(crate) fn delete(&self, access_key: &str) -> Result<()> {
         let mut keys = self.lock();
         let mut changed = keys.clone();
-        if changed.remove(access_key).is_none() {
+        let removed = changed.remove(access_key);
+        if removed.is_none() {
             let message = format!("there is no access key '{}'", shown(access_key));
             return Err(Error::new(ErrorKind::NotFound, message).hint("'gabion key list' lists the keys"));
         }
-        self.write(&changed)?;
+        if removed.is_some_and(|key| key.expires.is_none()) {
+            self.write(&changed)?;
+        }
         *keys = changed;
         Ok(())
     }
 
     fn write(&self, keys: &BTreeMap<String, OpenKey>) -> Result<()> {
         let cipher = cipher(&self.directory, true)?;
-        let stored = keys.iter().map(|(access_key, key)| encrypt(&cipher, access_key, key));
+        let lasting = keys.iter().filter(|(_, key)| key.expires.is_none());
+        let stored = lasting.map(|(access_key, key)| encrypt(&cipher, access_key, key));
         let stored = StoredKeys { version: VERSION, keys: stored.collect::<Result<_>>()? };
         let path = self.directory.join(FILE);
         let bytes = serde_json::to_vec(&stored).map_err(|error| damaged(&path, &error.to_string()))?;
@@ -160,16 +192,20 @@ impl KeyFile {
 
 impl KeyStore for KeyFile {
     fn secret(&self, access_key: &str) -> Option<String> {
-        self.lock().get(access_key).map(|key| key.secret.clone())
+        self.valid(access_key).map(|key| key.secret)
     }
 
     fn user(&self, access_key: &str) -> Option<String> {
-        self.lock().get(access_key).map(|key| key.user.clone())
+        self.valid(access_key).map(|key| key.user)
     }
 
     fn has_user(&self, user: &str) -> bool {
         self.lock().values().any(|key| key.user == user)
     }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Checks the name of a user: 1 to 64 letters, digits, hyphens, underscores and dots.
@@ -301,7 +337,7 @@ mod tests {
     fn secrets_survive_a_restart_encrypted() {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyFile::open(directory.path()).unwrap();
-        let created = keys.create(None).unwrap();
+        let created = keys.create(None, None).unwrap();
         let secret = created.secret.unwrap();
         assert_eq!(keys.list().len(), 1);
         assert!(keys.list().iter().all(|key| key.secret.is_none()));
@@ -319,9 +355,29 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_expire_are_in_memory_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyFile::open(directory.path()).unwrap();
+        let created = keys.create(None, Some(600)).unwrap();
+        assert_eq!(created.expires, Some(created.created + 600));
+        assert!(!directory.path().join(FILE).exists());
+        let lasting = keys.create(None, None).unwrap();
+        assert_eq!((keys.list().len(), keys.secret(&created.access_key)), (2, created.secret));
+        assert!(KeyFile::open(directory.path()).unwrap().list().len() == 1);
+        // Its time has passed.
+        keys.lock().get_mut(&created.access_key).unwrap().expires = Some(now_s());
+        assert_eq!((keys.secret(&created.access_key), keys.user(&created.access_key)), (None, None));
+        assert_eq!(keys.list().len(), 1);
+        keys.delete(&lasting.access_key).unwrap();
+        for wrong in [0, VALID_MAX_S + 1] {
+            assert_eq!(keys.create(None, Some(wrong)).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    }
+
+    #[test]
     fn secrets_of_another_key_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        KeyFile::open(directory.path()).unwrap().create(None).unwrap();
+        KeyFile::open(directory.path()).unwrap().create(None, None).unwrap();
         std::fs::write(directory.path().join(KEY_FILE), [7; 32]).unwrap();
         assert_eq!(KeyFile::open(directory.path()).err().unwrap().kind(), ErrorKind::Corrupt);
     }

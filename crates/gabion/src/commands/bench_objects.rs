@@ -1,0 +1,114 @@
+//! `gabion bench objects`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use api::client::Client;
+use bench::lab::{Lab, LabError};
+use bench::objects::{MIXES, Mix, ObjectBound, ObjectLoad, ObjectResult, SERVER};
+use bench::observe::Watch;
+use s3_client::{ListRequest, S3Client};
+
+use super::measurement::Measurement;
+use crate::cli::{Global, ObjectsArgs};
+use crate::failure::ExitReason;
+use crate::output;
+use crate::transfer::connect;
+
+const SETUP: &str = "\
+objects: S3 requests to the daemon of this host, each acknowledged when it is durable. Bodies have a CRC-64/NVME
+and an MD5 that the service verifies; every read is compared.";
+
+/// Runs the benchmark and prints its results.
+///
+/// # Errors
+/// If a request fails, or an object has wrong contents.
+pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason> {
+    super::with_daemon(global, async |ctx| {
+        let measurement = Measurement::start(global, SETUP)?;
+        let bucket = format!("bench-{}", std::process::id());
+        let (client, key) = connect(&ctx.client, &arguments.pool).await?;
+        let measured = measure(&ctx.client, &client, &bucket, arguments, &measurement).await;
+        // Its objects are deleted after a failed measurement too.
+        let removed = remove(&client, &bucket).await;
+        ctx.client.delete_key(&key).await?;
+        let results = measured?;
+        removed.with_context(|| format!("removing bucket {bucket}"))?;
+        let wrong = results.iter().map(|one| one.wrong).sum();
+        measurement.finish(&results, |results| output::object_results(results), wrong)
+    })
+}
+
+async fn measure(
+    daemon: &Client,
+    client: &S3Client,
+    bucket: &str,
+    arguments: &ObjectsArgs,
+    measurement: &Measurement,
+) -> Result<Vec<ObjectResult>> {
+    client.create_bucket(bucket).await?;
+    let lab = match &arguments.lab {
+        Some(name) => Some(Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.clone()))?),
+        None => None,
+    };
+    let watch = Watch {
+        processes: vec![(SERVER.into(), daemon.get_daemon().await?.pid)],
+        drives: lab.iter().flat_map(Lab::devices).collect(),
+        here: "load".into(),
+    };
+    let scheme = daemon.get_pool(&arguments.pool).await?.scheme.unwrap_or_default();
+    let mixes = if arguments.mix.is_empty() { MIXES.to_vec() } else { arguments.mix.clone() };
+    let mut results = Vec::new();
+    for repeat in 1..=arguments.repeats {
+        for mix in &mixes {
+            measurement.set_step(&format!("{} {repeat} of {}", mix.name, arguments.repeats));
+            let mut keys = Vec::new();
+            let mut clients = Vec::new();
+            for _ in 0..arguments.threads {
+                let (client, key) = connect(daemon, &arguments.pool).await?;
+                clients.push(client);
+                keys.push(key);
+            }
+            let result = bench::objects::run(&load(arguments, bucket, mix), clients, &watch);
+            for key in keys {
+                daemon.delete_key(&key).await?;
+            }
+            let mut result = result?;
+            if let Some(lab) = &lab {
+                let drives = u32::try_from(lab.devices().len()).unwrap_or(u32::MAX);
+                result.bound = Some(ObjectBound::new(mix, &lab.limits, &scheme, drives)?);
+            }
+            results.push(result);
+        }
+    }
+    if results.is_empty() {
+        bail!("nothing was measured");
+    }
+    Ok(results)
+}
+
+fn load(arguments: &ObjectsArgs, bucket: &str, mix: &Mix) -> ObjectLoad {
+    ObjectLoad {
+        bucket: bucket.into(),
+        mix: *mix,
+        object_bytes: usize::try_from(arguments.size.0).unwrap_or(usize::MAX),
+        objects: arguments.objects,
+        clients: arguments.clients,
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
+        run: Duration::from_secs_f64(arguments.seconds),
+    }
+}
+
+/// Deletes the objects of a bucket and the bucket.
+async fn remove(client: &S3Client, bucket: &str) -> Result<()> {
+    loop {
+        let page = client.list(bucket, &ListRequest { limit: 1000, ..ListRequest::default() }).await?;
+        let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).collect();
+        if keys.is_empty() {
+            return Ok(client.delete_bucket(bucket).await?);
+        }
+        if let Some((key, reason)) = client.delete_objects(bucket, &keys).await?.first() {
+            bail!("object '{key}' was not deleted: {reason}");
+        }
+    }
+}

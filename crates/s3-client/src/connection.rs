@@ -1,0 +1,139 @@
+//! HTTP/1.1 connections to one service, kept for the next requests.
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::error::{Result, S3Error};
+
+/// Time for a connection to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without a byte of the response.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Idle connections that are kept.
+const IDLE_MAX: usize = 256;
+
+/// The host and port of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    host_and_port: String,
+}
+
+impl Address {
+    /// Reads `http://HOST[:PORT]`.
+    ///
+    /// # Errors
+    /// `Invalid` for other texts, and for `https`.
+    pub fn parse(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("http://").ok_or_else(|| {
+            S3Error::Invalid(format!("'{url}' is not the address of an S3 service; use http://HOST:PORT"))
+        })?;
+        let authority = rest.trim_end_matches('/');
+        let parsed = authority.parse::<hyper::http::uri::Authority>();
+        match parsed {
+            Ok(parsed) if !parsed.host().is_empty() && !authority.contains('@') => {
+                let host_and_port = match parsed.port() {
+                    Some(_) => authority.to_owned(),
+                    None => format!("{authority}:80"),
+                };
+                Ok(Self { host_and_port })
+            }
+            _ => Err(S3Error::Invalid(format!("'{url}' is not an address; use http://HOST:PORT"))),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host_and_port)
+    }
+}
+
+type Connection = SendRequest<Full<Bytes>>;
+
+/// The connections to a service.
+pub(crate) struct ConnectionPool {
+    pub(crate) address: Address,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// A connection in use. It is kept for others by [`ConnectionPool::put_back`], and closed when it
+/// is dropped.
+pub(crate) struct Lease(Connection);
+
+impl ConnectionPool {
+    pub(crate) fn new(address: Address) -> Self {
+        Self { address, idle: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request. Returns the head of the response, and the connection that its body uses.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<(Response<Incoming>, Lease)> {
+        let mut request = request;
+        // A service closes idle connections: requests that it has not read go to a new connection.
+        while let Some(mut connection) = self.take_idle() {
+            match respond(connection.try_send_request(request)).await? {
+                Ok(response) => return Ok((response, Lease(connection))),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(error.into_error().into()),
+                },
+            }
+        }
+        let mut connection = self.connect().await?;
+        match respond(connection.try_send_request(request)).await? {
+            Ok(response) => Ok((response, Lease(connection))),
+            Err(error) => Err(error.into_error().into()),
+        }
+    }
+
+    /// Keeps a connection whose response was read to its end.
+    pub(crate) fn put_back(&self, Lease(connection): Lease) {
+        let mut idle = self.lock();
+        if !connection.is_closed() && idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.lock();
+        while let Some(connection) = idle.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let refused = |source| S3Error::Connect { address: self.address.to_string(), source };
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address.host_and_port)).await;
+        let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(refused)?;
+        stream.set_nodelay(true).map_err(refused)?;
+        let (connection, driver) = handshake(TokioIo::new(stream)).await?;
+        // Errors of the connection reach the requests that it carries.
+        tokio::spawn(async move { drop(driver.await) });
+        Ok(connection)
+    }
+}
+
+async fn respond<T>(response: impl Future<Output = T>) -> Result<T> {
+    timeout(SILENCE_MAX, response).await.map_err(|_| silent())
+}
+
+pub(crate) fn silent() -> S3Error {
+    S3Error::Timeout(SILENCE_MAX.as_secs())
+}
