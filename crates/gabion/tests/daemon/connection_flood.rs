@@ -11,7 +11,7 @@ use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::Client;
 
 /// Number of connections, more than the daemon accepts in the test.
-const FLOOD: u64 = 3000;
+const FLOOD: u64 = 10_000;
 /// Timeout of a client.
 const TIMEOUT: Duration = Duration::from_secs(60);
 

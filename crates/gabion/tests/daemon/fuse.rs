@@ -4,7 +4,6 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,6 +11,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use super::harness::{Daemon, DaemonHome, until};
+use super::mounts::{LoopDevice, UnmountGuard, is_mounted, run};
 use super::nbd::pattern;
 
 const BLOCK: usize = 4096;
@@ -32,21 +32,6 @@ fn export(daemon: &Daemon<'_>, extra: &[&str]) -> bool {
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
-}
-
-fn is_mounted(mount_point: &Path) -> bool {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == mount_point.to_str())
-}
-
-/// Unmounts a file if the test fails.
-struct UnmountGuard<'a>(&'a Path);
-
-impl Drop for UnmountGuard<'_> {
-    fn drop(&mut self) {
-        while is_mounted(self.0) && Command::new("umount").arg("-l").arg(self.0).status().unwrap().success() {
-        }
-    }
 }
 
 #[test]
@@ -282,22 +267,6 @@ fn synced_data_survives_kills_and_stale_mounts_are_removed() {
     daemon.stop();
 }
 
-/// A loop device, detached on drop.
-struct LoopGuard(String);
-
-impl Drop for LoopGuard {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
-    }
-}
-
-#[track_caller]
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
 fn a_file_system_works_on_a_fuse_export() {
     if !test_support::has_loop() || !test_support::has_programs(&["losetup", "mkfs.ext4", "e2fsck", "fstrim"])
@@ -313,9 +282,7 @@ fn a_file_system_works_on_a_fuse_export() {
     let (file, mnt) = (mount_point.to_str().unwrap(), at.to_str().unwrap());
     let _mounted = UnmountGuard(&mount_point);
     run("mkfs.ext4", &["-q", file]);
-    let output = Command::new("losetup").args(["--direct-io=on", "--find", "--show", file]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let device = LoopGuard(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+    let device = LoopDevice::attach(file);
     std::fs::create_dir(&at).unwrap();
     run("mount", &[&device.0, mnt]);
     let _at = UnmountGuard(&at);

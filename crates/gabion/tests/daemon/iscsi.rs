@@ -7,24 +7,38 @@ use super::harness::{Daemon, DaemonHome, until};
 
 const TARGET: &str = "iqn.2014-08.org.example:disk";
 
-/// Suites of iscsi-test-cu. The others test optional commands, or need minutes; iscsi-test-cu
-/// itself crashes in the suite of task management.
-const SUITES: [&str; 23] = [
+/// Suites of iscsi-test-cu. The others test optional commands that the target does not have. The
+/// last test of `GetLBAStatus` assumes that physical blocks have the size of logical blocks.
+const SUITES: [&str; 42] = [
+    "ALL.CompareAndWrite",
+    "ALL.GetLBAStatus.Simple",
+    "ALL.GetLBAStatus.BeyondEol",
     "ALL.Inquiry",
+    "ALL.Mandatory",
     "ALL.ModeSense6",
+    "ALL.Prefetch10",
+    "ALL.Prefetch16",
+    "ALL.PreventAllow",
     "ALL.PrinReadKeys",
+    "ALL.PrinReportCapabilities",
+    "ALL.PrinServiceactionRange",
     "ALL.ProutClear",
     "ALL.ProutPreempt",
     "ALL.ProutRegister",
     "ALL.ProutReserve",
+    "ALL.Read6",
     "ALL.Read10",
     "ALL.Read12",
     "ALL.Read16",
+    "ALL.ReadCapacity10",
     "ALL.ReadCapacity16",
     "ALL.ReportSupportedOpcodes",
+    "ALL.Reserve6",
+    "ALL.StartStopUnit",
     "ALL.TestUnitReady",
     "ALL.Unmap",
     "ALL.Verify10",
+    "ALL.Verify12",
     "ALL.Verify16",
     "ALL.Write10",
     "ALL.Write12",
@@ -32,7 +46,12 @@ const SUITES: [&str; 23] = [
     "ALL.WriteSame10",
     "ALL.WriteSame16",
     "ALL.WriteVerify10",
+    "ALL.WriteVerify12",
+    "ALL.WriteVerify16",
+    "ALL.iSCSIResiduals",
+    "ALL.iSCSITMF",
     "ALL.iSCSIcmdsn",
+    "ALL.iSCSIdatasn",
 ];
 
 /// An address that no process uses now.

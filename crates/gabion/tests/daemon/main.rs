@@ -4,6 +4,7 @@
 mod access;
 mod bad_input;
 mod commands;
+mod concurrent_operations;
 mod config;
 mod connection_flood;
 mod corruption;
@@ -12,6 +13,7 @@ mod data_loss;
 mod drives;
 mod events;
 mod exports;
+mod file_systems;
 #[path = "../../../export/tests/vhost/front_end.rs"]
 #[allow(dead_code, reason = "shared with the tests of the crate `export`, which use more of it")]
 mod front_end;
@@ -26,11 +28,15 @@ mod iscsi;
 mod limits;
 mod membership;
 mod metrics;
+mod mounts;
 mod nbd;
 mod needs_root;
 mod nvme;
+mod object_commands;
+mod object_kills;
 mod objects;
 mod pools;
+mod random_operations;
 mod remote;
 mod restart;
 mod salvage;

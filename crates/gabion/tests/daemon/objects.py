@@ -1,12 +1,9 @@
 # S3 clients for the tests of objects, by boto3. Usage:
 #   objects.py operations ENDPOINT      exercises the operations
 #   objects.py quota ENDPOINT           exceeds the quota of a bucket
-#   objects.py load ENDPOINT FILE       puts objects until the service ends; logs acknowledged ones
-#   objects.py verify ENDPOINT FILE     reads every object of the log
 import hashlib
 import os
 import sys
-import threading
 import urllib.request
 
 import boto3
@@ -112,39 +109,6 @@ def operations(endpoint):
     s3.delete_bucket(Bucket="photos")
 
 
-def load(endpoint, path):
-    s3 = client(endpoint)
-    log, lock = open(path, "a"), threading.Lock()
-
-    def put(thread):
-        number = 0
-        while True:
-            size = [100, 4096, 70000, 1500000][number % 4]
-            key, body = f"{os.getpid()}/{thread}/{number}", os.urandom(size)
-            number += 1
-            try:
-                s3.put_object(Bucket="load", Key=key, Body=body)
-            except Exception:
-                return
-            with lock:
-                log.write(f"{key} {hashlib.sha256(body).hexdigest()}\n")
-                log.flush()
-
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-
-
-def verify(endpoint, path):
-    s3 = client(endpoint)
-    lines = open(path).read().splitlines()
-    for line in lines:
-        key, digest = line.split()
-        body = s3.get_object(Bucket="load", Key=key)["Body"].read()
-        assert hashlib.sha256(body).hexdigest() == digest, key
-    print(len(lines))
-
-
 def quota(endpoint):
     s3 = client(endpoint)
     s3.put_object(Bucket="small", Key="k", Body=b"x" * 900_000)
@@ -154,4 +118,4 @@ def quota(endpoint):
     s3.put_object(Bucket="small", Key="other", Body=b"x" * 200_000)
 
 
-{"operations": operations, "quota": quota, "load": load, "verify": verify}[sys.argv[1]](*sys.argv[2:])
+{"operations": operations, "quota": quota}[sys.argv[1]](*sys.argv[2:])

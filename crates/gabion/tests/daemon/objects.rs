@@ -1,15 +1,11 @@
-//! S3: boto3 exercises the operations; restarts keep the service; objects that were acknowledged
-//! survive SIGKILL of the daemon.
+//! S3: boto3 exercises the operations; restarts keep the service.
 
 use std::process::{Command, Stdio};
 
-use super::harness::{Daemon, DaemonHome, until};
+use super::harness::{Daemon, DaemonHome};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/objects.py");
 const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/objects_conformance.py");
-
-/// Times that the daemon is killed.
-const KILLS: usize = 2;
 
 /// The interpreters that may have boto3: that of the path, and that of the distribution, which
 /// other installations may hide and for which `./run setup` installs boto3.
@@ -153,38 +149,5 @@ fn commands_refuse_and_explain() {
     daemon.ok(&["s3", "stop", "fast"]);
     assert!(daemon.refused(&["s3", "stop", "fast"]).contains("not started"));
     assert!(daemon.refused(&["key", "delete", "NONE"]).contains("no access key"));
-    daemon.stop();
-}
-
-#[test]
-fn acknowledged_objects_survive_kills() {
-    if !has_boto3() {
-        return;
-    }
-    let home = DaemonHome::new();
-    let mut daemon = home.start();
-    let files = home.arg("drives");
-    let create = ["pool", "create", "fast", "--scheme", "4+1", "--files", &files];
-    daemon.ok(&[&create[..], &["--file-size", "512M", "--count", "5"]].concat());
-    let endpoint = start(&daemon);
-    let client = Client::create(&daemon);
-    daemon.ok(&["bucket", "create", "fast/load"]);
-    let log = home.arg("acknowledged");
-    for round in 1..=KILLS {
-        let mut load = client.python(&["load", &endpoint, &log]).spawn().unwrap();
-        let wanted = round * 150;
-        until("objects are acknowledged", || {
-            std::fs::read_to_string(&log).unwrap_or_default().lines().count() >= wanted
-        });
-        daemon.kill();
-        load.wait().unwrap();
-        daemon = home.start();
-        // The service starts again at the same address.
-        assert_eq!(daemon.json(&["s3", "status"])[0]["state"], "active", "{}", daemon.log());
-        let verified: u64 = client.run(&["verify", &endpoint, &log]).trim().parse().unwrap();
-        assert!(verified >= wanted as u64);
-        let counted = daemon.json(&["bucket", "show", "fast/load"])["objects"].as_u64().unwrap();
-        assert!(counted >= verified, "{counted} objects, of which {verified} were acknowledged");
-    }
     daemon.stop();
 }

@@ -1,0 +1,45 @@
+//! Mount points and loop devices of tests, released when a test fails.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Returns true if something is mounted at the path.
+pub(crate) fn is_mounted(mount_point: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == mount_point.to_str())
+}
+
+/// Unmounts a path on drop.
+pub(crate) struct UnmountGuard<'a>(pub(crate) &'a Path);
+
+impl Drop for UnmountGuard<'_> {
+    fn drop(&mut self) {
+        while is_mounted(self.0) && Command::new("umount").arg("-l").arg(self.0).status().unwrap().success() {
+        }
+    }
+}
+
+/// A loop device, detached on drop.
+pub(crate) struct LoopDevice(pub(crate) String);
+
+impl LoopDevice {
+    /// Attaches a file, without the page cache of the file.
+    #[track_caller]
+    pub(crate) fn attach(file: &str) -> Self {
+        Self(run("losetup", &["--direct-io=on", "--find", "--show", file]).trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+    }
+}
+
+/// Runs a program that must succeed. Returns its output.
+#[track_caller]
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
