@@ -141,8 +141,13 @@ fn damage_that_waits_for_repair_is_a_problem() {
     };
     until("the damage is reported", || is_reported(&daemon.pool("fast")));
     daemon.kill();
-    // The new daemon repairs it, without another scrub.
+    // The new daemon repairs it, without another scrub: it continues the one that the kill
+    // interrupted. A pool is healthy while no damage is known, also before the scrub ends.
     let daemon = home.start();
+    until("the scrub ends", || {
+        let scrub = daemon.pool("fast")["scrub"].clone();
+        scrub["current"].is_null() && !scrub["last"].is_null()
+    });
     until("the damage is repaired", || daemon.pool("fast")["health"] == "healthy");
     verify_everything(&home);
     daemon.stop();
