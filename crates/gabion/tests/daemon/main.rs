@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod access;
+mod atomic_writes;
 mod bad_input;
 mod commands;
 mod concurrent_operations;
