@@ -3,7 +3,7 @@
 //! Always true: only processes whose command line names the `ceph.conf` of this cluster are
 //! signalled. A process id alone is never enough, because it may have been reused.
 
-use crate::error::Result;
+use ceph::Result;
 use crate::steps::DaemonKind;
 use crate::transport::{Transport, quote};
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::hosts::HostsFile;
 use crate::inventory::HostInventory;
 use crate::network::Network;

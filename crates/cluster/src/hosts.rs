@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::transport::Transport;
 
 /// A host of the cluster.

@@ -9,13 +9,11 @@
 
 mod conf;
 mod daemons;
-mod error;
 mod fragments;
 mod glob;
 mod hosts;
 mod inventory;
 mod keys;
-mod librados;
 mod model;
 mod network;
 mod perform;
@@ -33,7 +31,7 @@ mod transport;
 mod validate;
 mod workspace;
 
-pub use error::{Error, ErrorKind, Result};
+pub use ceph::{Error, ErrorKind, Result};
 pub use inventory::{DriveKind, HostDrive, HostInventory};
 pub use model::{ClusterModel, ModelHost};
 pub use progress::{Progress, StepOutcome, StepReport};

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::conf;
 use crate::daemons::HostDaemons;
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::keys::Secrets;
-use crate::librados::{RadosClient, RadosOptions};
+use ceph::{RadosClient, RadosOptions};
 use crate::model::{ClusterModel, ModelHost};
 use crate::steps::{Action, DaemonKind, Step};
 use crate::transport::quote;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::hosts::HostsFile;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::transport::Transport;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::remove::remove_all;
 use crate::stages::{Configuration, configure, discover, prepare};

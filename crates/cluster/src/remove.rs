@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::stages::{load_deployment, save_model};

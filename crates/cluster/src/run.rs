@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::steps::{Phase, Step};

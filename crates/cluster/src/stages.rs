@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::conf;
 use crate::daemons::HostDaemons;
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 use crate::fragments;
 use crate::hosts::HostsFile;
 use crate::inventory::{self, HostInventory};
