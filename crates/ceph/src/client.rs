@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::library::{self, CommandFn, IoContext, RadosLibrary, RadosT};
 use crate::error::{Error, ErrorKind, Result};
+use crate::library::{self, CommandFn, IoContext, RadosLibrary, RadosT};
 
 /// The way to a cluster.
 #[derive(Clone)]

@@ -63,7 +63,13 @@ pub fn options_of(name: &str, directory: &Path, user: &str) -> Result<RadosOptio
         let path = directory.join(CONF_FILE);
         Error::new(ErrorKind::Invalid, format!("{} has no 'mon_host' in [global]", path.display()))
     })?;
-    Ok(RadosOptions { cluster: name.to_owned(), monitors, user: user.to_owned(), secret: key, timeout: TIMEOUT })
+    Ok(RadosOptions {
+        cluster: name.to_owned(),
+        monitors,
+        user: user.to_owned(),
+        secret: key,
+        timeout: TIMEOUT,
+    })
 }
 
 fn read(name: &str, path: &Path, stage: &str) -> Result<String> {

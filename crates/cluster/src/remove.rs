@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use ceph::{Error, ErrorKind, Result};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
-use crate::stages::{load_deployment, save_model};
+use crate::stages::{check_deployed, load_deployment, save_model};
 use crate::status::drives_by_uuid;
 use crate::steps::DaemonKind;
 use crate::transport::quote;
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// Limit of draining a drive.
 const DRAIN_WAIT: Duration = Duration::from_secs(600);
@@ -28,6 +28,7 @@ const FIGURES_AGE: Duration = Duration::from_secs(6);
 /// their majority; `Io`.
 pub fn remove(workspace: &Workspace, target: &str, progress: Progress) -> Result<Vec<StepReport>> {
     let _lock = workspace.lock()?;
+    check_deployed(workspace)?;
     let mut deployment = load_deployment(workspace)?;
     let drives = drives_of(&deployment, target)?;
     let is_host = deployment.model.hosts.iter().any(|host| host.name == target);

@@ -39,9 +39,8 @@ pub(super) fn diff(
     let argument = (&raw mut ranges).cast();
     let (offset, length) = range;
     // SAFETY: the image is open; the callback gets the list, which outlives the call.
-    let code = unsafe {
-        (library.diff)(image, from, offset, length, 1, whole_objects.into(), append, argument)
-    };
+    let code =
+        unsafe { (library.diff)(image, from, offset, length, 1, whole_objects.into(), append, argument) };
     check(code, "cannot compare states of an image")?;
     ranges.sort_unstable_by_key(|range| range.offset);
     Ok(ranges)

@@ -146,7 +146,9 @@ impl RbdImage {
             return Ok(());
         }
         let owner = self.lock_owner();
-        if let Some(owner) = owner.as_ref().filter(|owner| former_owners.iter().any(|former| has(former, owner))) {
+        if let Some(owner) =
+            owner.as_ref().filter(|owner| former_owners.iter().any(|former| has(former, owner)))
+        {
             let owner = text(owner)?;
             // SAFETY: the handle is open, and the text outlives the call. Fences the dead process
             // off, so that none of its writes arrives later.
@@ -214,7 +216,8 @@ impl RbdImage {
     /// `Invalid` for a smaller size without `shrink`; `Io`.
     pub fn resize(&self, size: u64, shrink: bool) -> Result<()> {
         // SAFETY: the handle is open; the callback has no argument.
-        let code = unsafe { (self.library.resize)(self.handle, size, shrink, ignore_progress, ptr::null_mut()) };
+        let code =
+            unsafe { (self.library.resize)(self.handle, size, shrink, ignore_progress, ptr::null_mut()) };
         check(code, &self.pool.what("resize", &self.name))?;
         self.refresh_size()
     }
@@ -305,7 +308,8 @@ impl RbdImage {
             let mut list: Vec<SnapshotSpec> = Vec::with_capacity(capacity);
             let mut count = room;
             // SAFETY: the handle is open; the list has room for `count` entries.
-            let code = unsafe { (self.library.snapshot_list)(self.handle, list.as_mut_ptr(), &raw mut count) };
+            let code =
+                unsafe { (self.library.snapshot_list)(self.handle, list.as_mut_ptr(), &raw mut count) };
             if code == -34 {
                 room = count.max(room.saturating_mul(2)).saturating_add(1);
                 continue;
@@ -455,7 +459,10 @@ impl RbdImage {
 /// Returns true if the addresses of a client have the address of a lock's owner.
 fn has(addresses: &str, owner: &str) -> bool {
     let plain = |address: &str| address.trim_start_matches("v1:").trim_start_matches("v2:").to_owned();
-    addresses.trim_matches(['[', ']']).split(',').any(|address| plain(address) == plain(owner.trim_matches(['[', ']'])))
+    addresses
+        .trim_matches(['[', ']'])
+        .split(',')
+        .any(|address| plain(address) == plain(owner.trim_matches(['[', ']'])))
 }
 
 /// Lets a resize continue.

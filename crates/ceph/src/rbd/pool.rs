@@ -181,7 +181,8 @@ impl RbdPool {
             // copied before the cleanup frees them.
             let mut names: Vec<String> = unsafe {
                 list.set_len(count.min(room));
-                let names = list.iter().map(|image| CStr::from_ptr(image.name).to_string_lossy().into_owned());
+                let names =
+                    list.iter().map(|image| CStr::from_ptr(image.name).to_string_lossy().into_owned());
                 let names = names.collect();
                 (self.library.list_cleanup)(list.as_mut_ptr(), list.len());
                 names
@@ -201,7 +202,8 @@ impl RbdPool {
 
     /// Counts a handle that is being closed.
     pub(super) fn begin_closing(&self, image: &str) {
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner).entry(image.to_owned()).or_default() += 1;
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner).entry(image.to_owned()).or_default() +=
+            1;
     }
 
     /// Ends the count of [`RbdPool::begin_closing`].
@@ -222,6 +224,15 @@ impl RbdPool {
         let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         // The caller finds out whether the image is free.
         drop(self.closed.wait_timeout_while(closing, CLOSE_WAIT, |closing| closing.contains_key(image)));
+    }
+
+    /// Waits a limited time until no handle is being closed. Returns false after the limit.
+    pub fn wait_idle(&self, limit: Duration) -> bool {
+        let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.closed.wait_timeout_while(closing, limit, |closing| !closing.is_empty()) {
+            Ok((_, waited)) => !waited.timed_out(),
+            Err(_) => false,
+        }
     }
 
     /// Names an operation on an image, for errors.

@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod clusters;
 mod commands;
 mod concurrent_operations;
 mod config;
