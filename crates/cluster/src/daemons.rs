@@ -10,7 +10,7 @@ use ceph::Result;
 /// Shell functions of the scripts, for a host whose directory is `$root`.
 ///
 /// `alive NAME` succeeds if the daemon runs, and sets `pid`.
-const FUNCTIONS: &str = r#"
+pub(crate) const FUNCTIONS: &str = r#"
 alive() {
   pid=$(cat "$root/run/$1.pid" 2>/dev/null || true)
   case $pid in ''|*[!0-9]*) return 1 ;; esac
@@ -25,7 +25,8 @@ stop_daemon() {
   echo "$1 does not stop" >&2; return 1
 }
 start_daemon() { # program, name, id, argument
-  mkdir -p "$root/run" "$root/log" "$root/crash"
+  mkdir -p "$root/run" "$root/log" "$root/crash" "$root/boot"
+  echo "$1 $4 $3" >"$root/boot/$2"
   rm -f "$root/run/$2.pid"
   cksum <"$root/ceph.conf" >"$root/run/$2.conf"
   "$1" $4 "$3" -c "$root/ceph.conf" </dev/null >"$root/log/$2.start" 2>&1 9>&- || {
@@ -60,6 +61,11 @@ impl HostDaemons {
     /// The directory on the host.
     pub(crate) fn root(&self) -> &str {
         &self.root
+    }
+
+    /// Returns true for a network namespace of this machine.
+    pub(crate) fn is_namespace(&self) -> bool {
+        matches!(self.transport, Transport::Namespace(_))
     }
 
     /// Runs a script with the functions and `$root`.

@@ -8,6 +8,7 @@
 //! Must not know: the local storage engine, exports, the command line.
 
 mod adopt;
+mod boot;
 mod conf;
 mod daemons;
 mod fragments;

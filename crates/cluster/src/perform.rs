@@ -96,6 +96,7 @@ impl Deployment {
             Action::Wipe { drive } => self.wipe(daemons, drive),
             Action::Osd { drive } => self.osd(host, daemons, drive),
             Action::MetadataServer => self.service_daemon(host, daemons, DaemonKind::Mds),
+            Action::Boot => daemons.install_boot(&self.cluster),
             Action::Gateway => self.service_daemon(host, daemons, DaemonKind::Rgw),
             _ => Ok(false),
         }

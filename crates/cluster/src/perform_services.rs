@@ -13,7 +13,7 @@ use crate::steps::{Action, DaemonKind};
 use ceph::{Error, ErrorKind, RbdPool, Result, VOLUMES_USER};
 
 /// Placement groups of a new pool; the cluster adapts their number later.
-const PLACEMENT_GROUPS: u32 = 32;
+const PLACEMENT_GROUPS: u32 = 16;
 
 impl Deployment {
     /// Performs a step that concerns the cluster. Returns true if it changed anything.

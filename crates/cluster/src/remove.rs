@@ -129,7 +129,7 @@ fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> 
         json!({"prefix": "osd purge", "id": id.parse::<i64>().unwrap_or(-1), "yes_i_really_mean_it": true});
     client.manager_json(&purge)?;
     let script = format!(
-        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"*\n{}",
+        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"* \"$root/boot/osd.{id}\"\n{}",
         erase_script(drive, &deployment.model.fsid)
     );
     daemons.run(&script, b"").map(drop)
@@ -179,6 +179,7 @@ fn remove_host(deployment: &Deployment, name: &str) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+    daemons.remove_boot(&deployment.cluster)?;
     daemons.stop_all()?;
     daemons.run("rm -rf \"$root\"", b"").map(drop)
 }
@@ -194,6 +195,7 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
         Ok(deployment) => {
             for (name, daemons) in &deployment.hosts {
                 let start = Instant::now();
+                daemons.remove_boot(&deployment.cluster)?;
                 daemons.stop_all()?;
                 let host = deployment.model.hosts.iter().find(|host| host.name == *name);
                 let drives = host.into_iter().flat_map(|host| host.osds.keys());

@@ -46,7 +46,7 @@ pub struct ServiceAddress {
 pub struct ServicesResult {
     /// The steps.
     pub steps: Vec<StepReport>,
-    /// Where the services are.
+    /// The addresses of the services.
     pub services: Vec<ServiceAddress>,
 }
 
@@ -109,7 +109,7 @@ fn plan(model: &ClusterModel, options: &ServiceOptions) -> Vec<Phase> {
     };
     let daemon_hosts = model.hosts.iter().filter(|host| host.has("mds") || host.has("rgw"));
     let mut phases = vec![Phase {
-        steps: daemon_hosts.map(|host| step(host, Action::Configure)).collect(),
+        steps: daemon_hosts.clone().map(|host| step(host, Action::Configure)).collect(),
         serial: false,
     }];
     let mut actions: Vec<Action> = all_pools(model, options).into_iter().map(Action::Pool).collect();
@@ -123,6 +123,7 @@ fn plan(model: &ClusterModel, options: &ServiceOptions) -> Vec<Phase> {
     }
     // One after the other: the first one creates the pools.
     phases.push(Phase { steps: with("rgw", Action::Gateway), serial: true });
+    phases.push(Phase { steps: daemon_hosts.map(|host| step(host, Action::Boot)).collect(), serial: false });
     phases.push(cluster(vec![Action::Healthy]));
     phases
 }
@@ -193,6 +194,8 @@ mod tests {
             "-: create the file system",
             "-: create the user of the file system",
             "b: create and start the object gateway",
+            "a: start the daemons at boot",
+            "b: start the daemons at boot",
             "-: wait for HEALTH_OK",
         ];
         assert_eq!(names(&all, &ServiceOptions { volumes, pools: Vec::new() }), expected);

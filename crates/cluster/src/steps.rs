@@ -82,6 +82,8 @@ pub(crate) enum Action {
     Wipe { drive: String },
     /// Creates an OSD on a drive and starts it.
     Osd { drive: String },
+    /// Lets the daemons of a host start at boot.
+    Boot,
     /// Waits until the cluster is healthy.
     Healthy,
     /// Creates a pool.
@@ -119,6 +121,7 @@ impl Step {
             Action::Manager => "create and start the manager".into(),
             Action::Wipe { drive } => format!("erase {drive}"),
             Action::Osd { drive } => format!("create and start an OSD on {drive}"),
+            Action::Boot => "start the daemons at boot".into(),
             Action::Healthy => "wait for HEALTH_OK".into(),
             Action::Pool(pool) => format!("create pool {} ({})", pool.name, pool.redundancy),
             Action::VolumesPool { .. } => "prepare pool rbd for volumes".into(),
@@ -178,6 +181,7 @@ pub(crate) fn plan(model: &ClusterModel, wipe: impl Fn(&str) -> bool) -> Vec<Pha
         Phase { steps: members.iter().map(|host| step(host, Action::Restart)).collect(), serial: true },
         phase(model.with_role("mgr").map(|host| step(host, Action::Manager)).collect()),
         phase(storage),
+        phase(members.iter().map(|host| step(host, Action::Boot)).collect()),
         cluster(Action::Healthy),
     ]
 }
@@ -219,6 +223,8 @@ mod tests {
             "b: create and start an OSD on /dev/x",
             "b: erase /dev/y",
             "b: create and start an OSD on /dev/y",
+            "a: start the daemons at boot",
+            "b: start the daemons at boot",
             "-: wait for HEALTH_OK",
         ];
         assert_eq!(names, expected);

@@ -259,7 +259,7 @@ impl RbdImage {
         check(code, &self.pool.what(verb, &format!("{}@{snapshot}", self.name)))
     }
 
-    /// Returns what is known about the image. Blocks its thread.
+    /// Returns the properties of the image. Blocks its thread.
     ///
     /// # Errors
     /// `Io`.

@@ -1,4 +1,4 @@
-//! What is known about an image.
+//! The properties of an image.
 
 /// An image.
 #[derive(Clone, Debug, PartialEq, Eq)]

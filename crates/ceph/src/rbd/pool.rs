@@ -192,7 +192,7 @@ impl RbdPool {
         }
     }
 
-    /// Returns what is known about an image.
+    /// Returns the properties of an image.
     ///
     /// # Errors
     /// `NotFound`; `Io`, `Unreachable`.

@@ -68,6 +68,14 @@ impl TestCluster {
         }
     }
 
+    /// Starts the daemons of a host as at its boot.
+    fn boot(&self, host: &str) {
+        let namespace = format!("gabion-{}-{host}", self.plan.name);
+        let script = self.workspace().directory().join(format!("hosts/{host}/boot.sh"));
+        let run = Command::new("ip").args(["netns", "exec", &namespace, "sh"]).arg(script).output().unwrap();
+        assert!(run.status.success(), "{run:?}");
+    }
+
     /// Starts a daemon of Gabion that serves the cluster.
     fn start<'a>(&self, home: &'a DaemonHome) -> Daemon<'a> {
         home.start_with(&["--threads", "2", "--clusters-directory", self.base.path().to_str().unwrap()])
@@ -217,8 +225,11 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     let left = daemon.json(&["volume", "list", &name]);
     assert_eq!(left, json!([]));
     daemon.stop();
+    cluster.boot("node4");
     let again = cluster::deploy(&cluster.workspace(), &BTreeSet::new(), false, &show).unwrap();
-    assert!(changed(&again.steps).contains(&"create and start the monitor"), "{:?}", again.steps);
+    let changes = changed(&again.steps);
+    assert!(changes.contains(&"create and start the monitor"), "{changes:?}");
+    assert!(!changes.iter().any(|step| step.contains("OSD")), "it started at boot: {changes:?}");
     cluster.services(&ServiceOptions::default(), false);
     adoption_reads_the_cluster(&cluster);
     cluster.plan.remove(&show).unwrap();

@@ -114,9 +114,10 @@ impl Clusters {
 
     /// Waits a limited time until the images are closed, so that their locks are free.
     pub(crate) async fn shut_down(self: &Arc<Self>) {
-        let connections: Vec<Arc<Connection>> =
-            self.connections.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for connection in connections {
+        let connections =
+            std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in connections.into_values() {
+            // The end of the connection ends the threads of the library before the process exits.
             let idle = blocking(move || connection.pool.wait_idle(CLOSE_WAIT)).await;
             if !idle.is_ok_and(|idle| idle) {
                 tracing::warn!("images of a cluster are not closed yet; the next start breaks their locks");
