@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
+use crate::clusters::Clusters;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
@@ -34,6 +35,7 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::services::Services;
 use crate::state::State;
+use crate::volumes::Volumes;
 use api::types::{self, OperationKind, OperationState};
 
 /// Time for which the daemon retries at start if another daemon holds the socket or the state
@@ -83,6 +85,8 @@ async fn run(config: &Config) -> Result<()> {
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
     let live = tokio::spawn(live_status::run(services.clone()));
+    let exports = services.exports.clone();
+    let clusters = tokio::spawn(async move { exports.activate_clusters().await });
 
     let name = signals.next().await;
     tracing::info!(signal = name, "shutting down");
@@ -110,6 +114,7 @@ async fn run(config: &Config) -> Result<()> {
     }
     watch.abort();
     live.abort();
+    clusters.abort();
     let closed = shut_down(&services).await;
     drop(state_lock);
     tracing::info!("stopped");
@@ -127,7 +132,8 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
     })?;
     let reactors = Arc::new(reactors);
     let pools = Pools::new(config, reactors.clone(), state.clone());
-    let exports = Exports::start(config, &reactors, pools.clone(), state.clone()).await;
+    let volumes = Volumes::new(pools.clone(), Clusters::new(config));
+    let exports = Exports::start(config, &reactors, volumes.clone(), state.clone()).await;
     let exports = exports.inspect_err(|_| reactors.stop())?;
     let objects = ObjectServices::new(pools.clone(), state.clone()).inspect_err(|_| reactors.stop())?;
     let version = crate::version();
@@ -144,6 +150,7 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
     let images = Arc::new(ImageOperations::new(pools.clone(), reactors.clone(), state.clone(), runtime));
     let services = Services {
         pools,
+        volumes,
         exports,
         objects,
         images,
@@ -253,6 +260,7 @@ fn is_running(operation: types::Operation) -> bool {
 /// Shuts down exports, pools and reactors, in this order.
 async fn shut_down(services: &Arc<Services>) -> Result<()> {
     services.exports.shut_down().await;
+    services.volumes.shut_down().await;
     services.objects.shut_down().await;
     let mut closing = JoinSet::new();
     for name in services.pools.open_names() {

@@ -8,6 +8,7 @@
 mod access;
 mod blocking;
 mod capacity;
+mod clusters;
 pub mod config;
 mod daemon;
 mod drives;
@@ -36,6 +37,7 @@ mod services;
 mod state;
 mod unix_time;
 mod version;
+mod volumes;
 
 pub use daemon::serve;
 pub use error::{Error, ErrorKind, Result};

@@ -14,11 +14,13 @@ use crate::objects::ObjectServices;
 use crate::operations::Operations;
 use crate::pools::Pools;
 use crate::reactors::Reactors;
+use crate::volumes::Volumes;
 use api::types;
 
 /// The parts of the daemon that the API handlers use.
 pub(crate) struct Services {
     pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
     pub(crate) exports: Arc<Exports>,
     pub(crate) objects: Arc<ObjectServices>,
     pub(crate) images: Arc<ImageOperations>,

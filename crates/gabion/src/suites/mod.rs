@@ -2,6 +2,7 @@
 //!
 //! Must not know: how anything is measured; the crate `bench` does that.
 
+mod cluster;
 mod execute;
 mod format;
 mod gabion;
