@@ -17,8 +17,8 @@ use crate::types::{
     CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
     CreateSnapshot, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
     ErrorResponse, Event, EventQuery, Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity,
-    ImportImage, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
-    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ImportImage, ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume,
+    ReturnDrive, Role, RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -149,7 +149,7 @@ fn reference<T: ToSchema>() -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name(T::name()))
 }
 
-queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, OperationQuery);
+queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, ObjectQuery, OperationQuery);
 
 bodies!(
     AccessKey,
@@ -187,6 +187,7 @@ bodies!(
     ResizeVolume,
     ReturnDrive,
     RollbackVolume,
+    ObjectPage,
     S3Service,
     StartS3,
     Volume,
@@ -434,6 +435,9 @@ endpoints! {
 
     /// Deletes an empty bucket.
     DELETE_BUCKET = s3 delete_bucket: Delete "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 204 ();
+
+    /// Lists the objects of a bucket by key, without older versions.
+    LIST_OBJECTS = s3 list_objects: Get "/v1/pools/{pool}/buckets/{bucket}/objects" (ObjectQuery, ()) -> 200 ObjectPage;
 
     /// Lists the access keys of S3 clients, without their secrets.
     LIST_KEYS = s3 list_keys: Get "/v1/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;

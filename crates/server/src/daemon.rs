@@ -34,6 +34,7 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::services::Services;
 use crate::state::State;
+use crate::watchdog;
 use api::types::{self, OperationKind, OperationState};
 
 /// Time for which the daemon retries at start if another daemon holds the socket or the state
@@ -83,6 +84,7 @@ async fn run(config: &Config) -> Result<()> {
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
     let live = tokio::spawn(live_status::run(services.clone()));
+    let watchdog = tokio::spawn(watchdog::run(services.reactors.clone()));
 
     let name = signals.next().await;
     tracing::info!(signal = name, "shutting down");
@@ -110,6 +112,7 @@ async fn run(config: &Config) -> Result<()> {
     }
     watch.abort();
     live.abort();
+    watchdog.abort();
     let closed = shut_down(&services).await;
     drop(state_lock);
     tracing::info!("stopped");

@@ -36,6 +36,7 @@ mod services;
 mod state;
 mod unix_time;
 mod version;
+mod watchdog;
 
 pub use daemon::serve;
 pub use error::{Error, ErrorKind, Result};

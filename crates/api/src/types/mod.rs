@@ -33,9 +33,10 @@ pub use export::{
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
 pub use objects::{
-    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, EtagKind, S3Service, S3State, StartS3,
+    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, EtagKind, ObjectPage, ObjectQuery,
+    ObjectSummary, S3Service, S3State, StartS3,
 };
-pub use operation::{Operation, OperationKind, OperationQuery, OperationState};
+pub use operation::{Operation, OperationKind, OperationQuery, OperationState, OperationStep};
 pub use pool::{
     ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,
     PoolCounters, PoolSpace, PoolState, Problem, Rebuild, RebuildState, RecentLatency,

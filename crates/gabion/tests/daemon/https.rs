@@ -90,13 +90,35 @@ impl Https {
         Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
+    /// Returns true if the server's certificate is the one of this client.
+    pub(crate) fn try_connect(&self) -> bool {
+        let mut stream = self.connect(None);
+        stream.conn.complete_io(&mut stream.sock).is_ok()
+    }
+
+    /// Sends a request without a body. `None` if the connection is closed.
+    pub(crate) fn try_send_from(
+        &self,
+        from: IpAddr,
+        method: &str,
+        path: &str,
+        headers: &[&str],
+    ) -> Option<u16> {
+        let mut stream = self.connect(Some(from));
+        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        response.split(' ').nth(1)?.parse().ok()
+    }
+
     /// Sends a request with a token.
     pub(crate) fn with_token(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
         self.send(method, path, &[&format!("authorization: Bearer {token}")], body)
     }
 }
 
-fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&stream, &SocketAddr::new(from, 0)).unwrap();

@@ -38,6 +38,8 @@ mod objects;
 mod pools;
 mod random_operations;
 mod remote;
+mod remote_limits;
+mod remote_service;
 mod restart;
 mod salvage;
 mod snapshots;

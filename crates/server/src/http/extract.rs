@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use super::audit::AuditNote;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Largest body of a request, in bytes.
@@ -29,7 +30,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let note = request.extensions().get::<AuditNote>().cloned();
         let bytes = read(request).await?;
+        if let Some(note) = note {
+            note.set(&bytes);
+        }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text)
             .map(Self)

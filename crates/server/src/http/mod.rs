@@ -5,6 +5,7 @@
 //! [`api::types::ErrorResponse`]. Must not know the implementation of any operation.
 
 mod access;
+mod audit;
 mod authentication;
 mod bind;
 mod certificate;
@@ -20,6 +21,7 @@ mod live;
 mod metrics;
 mod objects;
 mod operations;
+mod places;
 mod pools;
 mod scrub;
 mod sender;
@@ -108,6 +110,7 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::CREATE_BUCKET, objects::create_bucket)
         .on(&paths::CHANGE_BUCKET, objects::change_bucket)
         .on(&paths::DELETE_BUCKET, objects::delete_bucket)
+        .on(&paths::LIST_OBJECTS, objects::objects)
         .on(&paths::LIST_KEYS, objects::keys)
         .on(&paths::CREATE_KEY, objects::create_key)
         .on(&paths::DELETE_KEY, objects::delete_key)
