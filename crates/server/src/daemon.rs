@@ -20,8 +20,10 @@ use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
 use crate::config::Config;
+use crate::consoles::Consoles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
+use crate::host_objects::HostObjects;
 use crate::http::{self, ApiSocket, CertificateFiles, CertificateStore, RemoteSockets};
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
@@ -43,27 +45,28 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP.
+/// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP. `host` has the objects that the
+/// console also shows.
 ///
 /// # Errors
 /// When the daemon cannot start, or a pool cannot be closed cleanly.
-pub fn serve(config: &Config) -> Result<()> {
+pub fn serve(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     panics::install();
     capacity::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
-    runtime.block_on(run(config))
+    runtime.block_on(run(config, host))
 }
 
-async fn run(config: &Config) -> Result<()> {
+async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     // First, so that a signal during a slow start is not lost.
     let mut signals = Signals::listen()?;
     let (access, directory) = (config.socket_access()?, config.directory_access()?);
     let (socket, listener) = retry_while_busy(|| ApiSocket::bind(&config.socket, access, directory)).await?;
     let metrics_listeners = http::bind_tcp(&config.metrics_listen, "metrics", "--metrics-listen").await?;
     let remote = RemoteSockets::bind(&config.api_listen).await?;
-    let (services, state_lock) = start(config, remote.addresses()).await?;
+    let (services, state_lock) = start(config, remote.addresses(), host).await?;
     let (stop, stopped) = watch::channel(false);
     for address in http::bound_addresses(&metrics_listeners) {
         tracing::info!(%address, "serving metrics");
@@ -119,7 +122,11 @@ async fn run(config: &Config) -> Result<()> {
     closed
 }
 
-async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Services>, Arc<State>)> {
+async fn start(
+    config: &Config,
+    api_listen: Vec<SocketAddr>,
+    host: Arc<dyn HostObjects>,
+) -> Result<(Arc<Services>, Arc<State>)> {
     let state = Arc::new(retry_while_busy(|| State::open(&config.state_dir)).await?);
     let access = AccessControl::open(&config.state_dir)?;
     let certificate = if api_listen.is_empty() { None } else { Some(open_certificate(config)?) };
@@ -154,6 +161,8 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
         reactors,
         access,
         live: LiveUpdates::default(),
+        host,
+        consoles: Consoles::default(),
         api_listen,
         certificate,
         // Core numbers always fit: the kernel's limit is far below 2^32.

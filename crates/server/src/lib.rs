@@ -9,12 +9,14 @@ mod access;
 mod blocking;
 mod capacity;
 pub mod config;
+mod consoles;
 mod daemon;
 mod drives;
 mod error;
 mod exports;
 #[cfg(test)]
 mod fuzz;
+mod host_objects;
 mod http;
 mod identify;
 pub mod image;
@@ -40,4 +42,5 @@ mod watchdog;
 
 pub use daemon::serve;
 pub use error::{Error, ErrorKind, Result};
+pub use host_objects::HostObjects;
 pub use version::version;

@@ -9,6 +9,7 @@ mod daemon;
 mod drive;
 mod event;
 mod export;
+mod host;
 mod image;
 mod live;
 mod objects;
@@ -30,6 +31,7 @@ pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{
     ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol,
 };
+pub use host::{BenchmarkRun, HostMachine, MachineConsole, MachineInput};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
 pub use objects::{

@@ -19,6 +19,7 @@ mod file_systems;
 mod front_end;
 mod fuse;
 mod harness;
+mod host_objects;
 mod https;
 mod images;
 #[path = "../../../export/tests/nvme/initiator.rs"]

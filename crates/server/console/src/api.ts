@@ -34,6 +34,8 @@ export interface Operation {
   seconds: number; error: { message: string; hint?: string } | null; cancellable: boolean;
   log: { seconds: number; step: string }[];
 }
+export interface HostMachine { name: string; started: number | null; cpus: number; memory: number; disks: string[] }
+export interface BenchmarkRun { id: string; targets: string[]; results: number; command: string }
 export interface S3Service { pool: string; listen: string; region: string; state: string; reason: string | null }
 export interface Bucket {
   name: string; created: number; objects: number; versions: number; bytes: number; quota: number | null; owner: string;

@@ -83,8 +83,8 @@ try {
   await page.getByRole("row", { name: /fast.*healthy/ }).waitFor();
   await page.keyboard.press("4");
   await page.getByRole("button", { name: "Create a volume" }).click();
-  await page.getByLabel("Name").fill("vm01");
-  await page.getByLabel("Size").fill("1G");
+  await page.getByLabel("Name", { exact: true }).fill("vm01");
+  await page.getByLabel("Size", { exact: true }).fill("1G");
   await press("Create");
   await closed();
   const volume = (name) => page.getByRole("row", { name: new RegExp(`fast/${name} `) }).first();
@@ -107,7 +107,7 @@ try {
   await volume("vm01").getByRole("button", { name: "Export" }).click();
   await press("Export");
   await closed();
-  await page.getByRole("row", { name: /vm01 .*exported/ }).waitFor();
+  await page.getByRole("row", { name: /vm01 (?!.*not exported).*exported/ }).waitFor();
   // A load for the charts.
   const load = spawn("nbdcopy", ["--", `nbd+unix:///fast%2Fvm01?socket=${dir}/nbd.sock`, "null:"], { stdio: "ignore" });
   load.on("error", () => undefined);
@@ -119,7 +119,7 @@ try {
   await press("Start");
   await closed();
   await page.getByRole("button", { name: "Create a bucket" }).click();
-  await page.getByLabel("Name").fill("backups");
+  await page.getByLabel("Name", { exact: true }).fill("backups");
   await press("Create");
   await closed();
   await page.getByRole("button", { name: "Create an access key" }).click();

@@ -10,6 +10,7 @@ mod pool_volume;
 mod reservations;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use export::iscsi::ChapAccount;
@@ -208,6 +209,11 @@ impl Exports {
                 Err(Error::new(ErrorKind::Invalid, message).hint("name one with --id"))
             }
         }
+    }
+
+    /// Returns the names of the exported volumes of a pool.
+    pub(crate) fn exported_volumes(&self, pool: &str) -> BTreeSet<String> {
+        self.table.volumes(pool)
     }
 
     /// True if a volume is exported.

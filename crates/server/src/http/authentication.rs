@@ -47,7 +47,7 @@ pub(super) async fn authenticate(
     let response = next.run(request).await;
     // The beginning of a session has an identity only in its response.
     let identity = identity.or_else(|| response.extensions().get::<Identity>().cloned());
-    if let Some(identity) = identity.filter(|_| !is_safe(&method)) {
+    if let Some(identity) = identity.filter(|_| is_audited(&method, &path)) {
         AuditedRequest { method, path, sender, note }.record(&services, identity, &response);
     }
     protect(response)
@@ -59,6 +59,13 @@ fn protect(mut response: Response) -> Response {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Returns true for requests that may change something. The input of a console follows its opening,
+/// which is recorded.
+fn is_audited(method: &Method, path: &str) -> bool {
+    let is_input = path.starts_with("/v1/machines/") && path.ends_with("/input");
+    !is_safe(method) && !is_input
 }
 
 fn is_safe(method: &Method) -> bool {

@@ -86,6 +86,6 @@ mod tests {
         }
         assert!(!page.contains("http://") && !page.contains("https://"), "{page}");
         let size: usize = FILES.iter().map(|(.., contents)| contents.len()).sum();
-        assert!(size < 300 << 10, "{size} bytes");
+        assert!(size <= 150 << 10, "{size} bytes");
     }
 }
