@@ -53,6 +53,21 @@ fn a_thousand_wrong_tokens_delay_only_their_sender() {
 }
 
 #[test]
+fn a_client_without_identity_sends_little() {
+    let home = DaemonHome::new();
+    let daemon = home.start_with(&LISTEN);
+    let https = Https::of(&daemon, &home);
+    let body = |length| format!(r#"{{"token":"{}"}}"#, "x".repeat(length));
+    assert_eq!(https.send("POST", "/v1/access/session", &[], &body(4000)).status, 401);
+    assert_eq!(https.send("POST", "/v1/access/session", &[], &body(5000)).status, 413);
+    let admin = token(&daemon, "alice", "admin");
+    // Another reason: the name is too long.
+    let named = format!(r#"{{"name":"{}","role":"viewer"}}"#, "x".repeat(100_000));
+    assert_eq!(https.with_token(&admin, "POST", "/v1/access/tokens", &named).status, 400);
+    daemon.stop();
+}
+
+#[test]
 fn one_sender_cannot_occupy_all_connections() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

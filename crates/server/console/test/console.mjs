@@ -3,7 +3,7 @@
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 import { execFileSync, spawn } from "node:child_process";
-import { appendFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 
 const [gabion, dir] = process.argv.slice(2);
@@ -163,8 +163,34 @@ try {
   await page.keyboard.press("1");
   await page.getByText("No problems in 1 pool.").waitFor();
 
+  // The serial console of a machine, for which this process stands.
+  run("volume", "create", "fast/boot", "--size", "64M");
+  run("vm", "create", "web", "--boot", "fast/boot", "--accelerator", "tcg");
+  const machine = `${dir}/state/machines/web`;
+  const begun = Number(readFileSync("/proc/self/stat", "utf8").split(") ").at(-1).split(" ")[19]);
+  const placement = { cpus: [], rest: "", node: null, why: "a test" };
+  writeFileSync(`${machine}/running.json`, JSON.stringify({ pid: process.pid, begun, since: 1700000000, accelerator: "tcg", instead: null, placement }));
+  let typed = "";
+  const serial = createServer((socket) => {
+    socket.write("\x1b[2J\r\nWelcome to web\r\nlogin: ");
+    socket.on("data", (data) => { typed += data; socket.write(String(data).replace("\r", "\r\nPassword: ")); });
+    socket.on("error", () => undefined);
+  }).listen(`${machine}/console.sock`);
+  await open("Machines");
+  await page.getByRole("row", { name: /web running/ }).getByRole("button", { name: "Console" }).click();
+  const terminal = page.getByRole("textbox", { name: "Serial console of web" });
+  await terminal.getByText("login:").waitFor();
+  await page.keyboard.type("ada");
+  await page.keyboard.press("Enter");
+  await terminal.getByText("Password:").waitFor();
+  check(`the machine gets the keys: ${JSON.stringify(typed)}`, typed === "ada\r");
+  await accessible("a serial console");
+  await shot("console");
+  await page.getByRole("button", { name: "Close console" }).click();
+  serial.close();
+
   // Each page: axe, light, dark, phone width.
-  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Operations", "Events", "Tokens", "Audit"];
+  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs", "Tokens", "Audit"];
   for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
     await page.emulateMedia({ colorScheme: scheme });
     await page.setViewportSize({ width, height: 800 });
@@ -206,7 +232,7 @@ try {
   // A viewer.
   await page.getByRole("button", { name: "Log out" }).click();
   await login("viewer");
-  for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Operations", "Events"]) {
+  for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs"]) {
     await open(name);
     await page.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
     await page.getByText("Loading").waitFor({ state: "detached" });

@@ -20,8 +20,10 @@ function treeOf(all: Volume[]): Entry[] {
   for (const volume of all) {
     const above = volume.snapshot ? volume.name.split("@")[0] : volume.origin;
     const parent = `${volume.pool}/${above}`;
+    const others = children.get(parent);
     if (!above || !names.has(parent)) roots.push(volume);
-    else children.set(parent, [...(children.get(parent) ?? []), volume]);
+    else if (others) others.push(volume);
+    else children.set(parent, [volume]);
   }
   const tree: Entry[] = [];
   const add = (volume: Volume, depth: number) => {
