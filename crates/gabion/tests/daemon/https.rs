@@ -43,10 +43,13 @@ impl Https {
         roots.add(CertificateDer::from_pem_slice(&text).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = builder.unwrap().with_root_certificates(roots).with_no_client_auth();
+        // A resumed session has no certificate to verify.
+        config.resumption = rustls::client::Resumption::disabled();
         Self {
             address: line["address"].as_str().unwrap().parse().unwrap(),
             fingerprint: line["fingerprint"].as_str().unwrap().to_owned(),
-            config: Arc::new(builder.unwrap().with_root_certificates(roots).with_no_client_auth()),
+            config: Arc::new(config),
         }
     }
 

@@ -30,6 +30,11 @@ impl Session {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let mut script = String::new();
+        // A network and a host name of its own, so that pages use fixed addresses and ports.
+        // First, because the mounts below hide the directory.
+        let hosts = directory.path().join("hosts");
+        std::fs::copy("/etc/hosts", &hosts).unwrap();
+        script += &format!("mount --bind {} /etc/hosts && ip link set lo up || exit\n", hosts.display());
         for (index, private) in PRIVATE.iter().enumerate() {
             let source = directory.path().join(index.to_string());
             std::fs::create_dir(&source).unwrap();
@@ -49,10 +54,6 @@ impl Session {
                 _ => {}
             }
         }
-        // A network and a host name of its own, so that pages use fixed addresses and ports.
-        let hosts = directory.path().join("hosts");
-        std::fs::copy("/etc/hosts", &hosts).unwrap();
-        script += &format!("mount --bind {} /etc/hosts && ip link set lo up || exit\n", hosts.display());
         script += "exec 2>&1; cd /var/tmp/work && set -m\n";
         Self { directory, script }
     }
