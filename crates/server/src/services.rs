@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::access::AccessControl;
+use crate::consoles::Consoles;
 use crate::exports::Exports;
+use crate::host_objects::HostObjects;
 use crate::http::CertificateStore;
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
@@ -28,6 +30,9 @@ pub(crate) struct Services {
     pub(crate) reactors: Arc<Reactors>,
     pub(crate) access: AccessControl,
     pub(crate) live: LiveUpdates,
+    /// Objects of this host that the daemon does not own.
+    pub(crate) host: Arc<dyn HostObjects>,
+    pub(crate) consoles: Consoles,
     /// The addresses for HTTPS, and their certificate.
     pub(crate) api_listen: Vec<SocketAddr>,
     pub(crate) certificate: Option<Arc<CertificateStore>>,

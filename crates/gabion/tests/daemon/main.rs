@@ -21,6 +21,7 @@ mod file_systems;
 mod front_end;
 mod fuse;
 mod harness;
+mod host_objects;
 mod https;
 mod images;
 #[path = "../../../export/tests/nvme/initiator.rs"]
@@ -40,6 +41,8 @@ mod objects;
 mod pools;
 mod random_operations;
 mod remote;
+mod remote_limits;
+mod remote_service;
 mod restart;
 mod salvage;
 mod snapshots;

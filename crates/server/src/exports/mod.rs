@@ -12,6 +12,7 @@ mod reservations;
 mod served;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -255,6 +256,11 @@ impl Exports {
                 Err(Error::new(ErrorKind::Invalid, message).hint("name one with --id"))
             }
         }
+    }
+
+    /// Returns the names of the exported volumes of a pool.
+    pub(crate) fn exported_volumes(&self, pool: &str) -> BTreeSet<String> {
+        self.table.volumes(pool)
     }
 
     /// True if a volume is exported.

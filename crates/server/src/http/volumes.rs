@@ -17,7 +17,10 @@ pub(super) async fn list(
     PathParameters(pool): PathParameters<String>,
 ) -> Result<Json<Vec<Volume>>> {
     let volumes = services.volumes.list(&pool).await?;
-    Ok(Json(volumes.into_iter().map(|volume| with_exports(&services, volume)).collect()))
+    // One look for all: a pool can have thousands of volumes.
+    let exported = services.exports.exported_volumes(&pool);
+    let shown = |volume: Volume| Volume { exported: exported.contains(&volume.name), ..volume };
+    Ok(Json(volumes.into_iter().map(shown).collect()))
 }
 
 pub(super) async fn get(
