@@ -29,7 +29,8 @@ pub use drive::{
 };
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{
-    ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol,
+    ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
+    Protocol,
 };
 pub use host::{BenchmarkRun, HostMachine, MachineConsole, MachineInput};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use export::iscsi::ChapAccount;
+use export::nvme::DhChapSecrets;
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
 
 use crate::config::Config;
@@ -26,7 +27,9 @@ use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{ExportRecord, State};
 use crate::volumes::Volumes;
-use api::types::{ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions};
+use api::types::{
+    ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
+};
 use frontends::Frontends;
 pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
 use pool_volume::PoolVolume;
@@ -393,12 +396,16 @@ fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
 
 /// The options of a network disk as the API and the state file have them.
 fn to_options(network: NetworkConfig) -> NetworkOptions {
-    let NetworkConfig { listen, target, unit, hosts, chap } = network;
+    let NetworkConfig { listen, target, unit, hosts, chap, dhchap } = network;
     let chap = chap.map(|ChapAccount { user, secret, target }| {
         let (target_user, target_secret) = target.unzip();
         ChapOptions { user, secret: Some(secret), target_user, target_secret }
     });
-    NetworkOptions { listen, target, unit, hosts, chap }
+    let dhchap = dhchap.map(|DhChapSecrets { host, controller }| DhChapOptions {
+        secret: Some(host),
+        controller_secret: controller,
+    });
+    NetworkOptions { listen, target, unit, hosts, chap, dhchap }
 }
 
 /// The options of a network disk without its secrets, for readers.
@@ -407,12 +414,15 @@ fn without_secrets(network: NetworkConfig) -> NetworkOptions {
     if let Some(chap) = &mut options.chap {
         (chap.secret, chap.target_secret) = (None, None);
     }
+    if let Some(dhchap) = &mut options.dhchap {
+        (dhchap.secret, dhchap.controller_secret) = (None, None);
+    }
     options
 }
 
 /// The options of a network disk as frontends have them.
 fn from_options(network: NetworkOptions) -> NetworkConfig {
-    let NetworkOptions { listen, target, unit, hosts, chap } = network;
+    let NetworkOptions { listen, target, unit, hosts, chap, dhchap } = network;
     let chap = chap.map(|ChapOptions { user, secret, target_user, target_secret }| ChapAccount {
         user,
         // A frontend refuses an empty secret.
@@ -420,7 +430,12 @@ fn from_options(network: NetworkOptions) -> NetworkConfig {
         target: (target_user.is_some() || target_secret.is_some())
             .then(|| (target_user.unwrap_or_default(), target_secret.unwrap_or_default())),
     });
-    NetworkConfig { listen, target, unit, hosts, chap }
+    let dhchap = dhchap.map(|DhChapOptions { secret, controller_secret }| DhChapSecrets {
+        // A frontend refuses an empty secret.
+        host: secret.unwrap_or_default(),
+        controller: controller_secret,
+    });
+    NetworkConfig { listen, target, unit, hosts, chap, dhchap }
 }
 
 fn waiting() -> Error {
