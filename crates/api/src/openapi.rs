@@ -117,7 +117,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
         let (description, format) = match name {
             "pool" => ("Name of the pool", None),
             "volume" => ("Name of the volume, or `volume@snapshot`", None),
-            "index" => ("Number of the drive in the pool", Some(KnownFormat::Int32)),
+            "index" => ("Index of the drive in the pool", Some(KnownFormat::Int32)),
             "token" => ("Identifier of the token", None),
             _ => ("Number of the operation", Some(KnownFormat::Int64)),
         };

@@ -72,7 +72,7 @@ pub struct Export {
     pub reason: Option<String>,
     /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's
     /// path for FUSE; the paths of the link and of the device for ublk;
-    /// `nvme+tcp://ADDRESS:PORT/NQN` for NVMe/TCP.
+    /// `nvme+tcp://ADDRESS:PORT/NQN` for NVMe/TCP; `iscsi://ADDRESS:PORT/IQN/LUN` for iSCSI.
     pub uris: Vec<String>,
     /// Number of queues: the most that a virtual machine can use (vhost-user), or those of the
     /// device (ublk).

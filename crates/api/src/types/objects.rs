@@ -115,9 +115,9 @@ pub struct AccessKey {
     pub created: u64,
     /// User of the key.
     pub user: String,
-    /// Secret of the key; only in the answer to its creation.
+    /// Secret of the key; only in the response to its creation.
     pub secret: Option<String>,
-    /// Time of its end, if it expires.
+    /// Time at which the key expires; absent if it does not expire.
     pub expires: Option<u64>,
 }
 

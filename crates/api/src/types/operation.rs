@@ -66,13 +66,13 @@ pub enum OperationState {
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
-    /// Its number since the start of the daemon.
+    /// Number of the operation, counted from the start of the daemon.
     pub id: u64,
-    /// Its kind.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Its object: `pool` or `pool/volume`.
+    /// Object of the operation: `pool` or `pool/volume`.
     pub target: String,
-    /// Its state.
+    /// State of the operation.
     pub state: OperationState,
     /// Description of the current step.
     pub step: String,

@@ -566,7 +566,7 @@ pub(crate) struct RunArgs {
     pub(crate) drives: DrivesArgs,
     #[command(flatten)]
     pub(crate) scale: ScaleArgs,
-    /// Number of repetitions of the whole suite
+    /// Number of repeats of the whole suite
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeats: u32,
     /// Allow the data on drives and targets to be destroyed
@@ -625,7 +625,7 @@ pub(crate) struct PlanArgs {
 
 /// Compare two runs, or two targets of one run
 ///
-/// Compares the medians over the repetitions. A difference counts if the ranges of the two sides do
+/// Compares the medians over the repeats. A difference counts if the ranges of the two sides do
 /// not overlap. Runs on different drives are refused.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CompareArgs {

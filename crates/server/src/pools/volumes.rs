@@ -97,7 +97,7 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Sets the quality of service of a volume.
+    /// Sets the QoS limits of a volume.
     ///
     /// # Errors
     /// For limits out of range, and when there is no such volume.
@@ -120,7 +120,7 @@ impl Pools {
         };
         let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, volume = name, ?service, thick, "quality of service changed");
+        tracing::info!(pool, volume = name, ?service, thick, "QoS limits changed");
         self.volume(pool, name).await
     }
 
