@@ -44,7 +44,7 @@ impl fmt::Display for Protocol {
 pub enum ExportState {
     /// Clients can use it.
     Active,
-    /// Its pool is not open. The export becomes active when the pool is opened.
+    /// The pool of the export is not open. The export becomes active when the pool is opened.
     Waiting,
 }
 

@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum S3State {
-    /// Clients can use it.
+    /// Clients can use the service.
     Active,
-    /// It does not run. It starts when the pool is opened.
+    /// The service is stopped. It starts when the pool is opened.
     Waiting,
 }
 

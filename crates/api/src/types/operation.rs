@@ -53,13 +53,13 @@ impl fmt::Display for OperationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
-    /// It runs.
+    /// The operation runs.
     Running,
-    /// It ended successfully.
+    /// The operation ended successfully.
     Succeeded,
-    /// It ended with an error.
+    /// The operation ended with an error.
     Failed,
-    /// It was cancelled, and its changes were rolled back.
+    /// The operation was cancelled, and its changes were rolled back.
     Cancelled,
 }
 

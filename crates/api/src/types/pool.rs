@@ -17,7 +17,7 @@ pub enum PoolState {
     Changing,
     /// Closed on request; it is not opened when the daemon starts.
     Closed,
-    /// It could not be opened.
+    /// The pool could not be opened.
     Unavailable,
 }
 

@@ -119,7 +119,10 @@ impl Control {
         drive.flush().await.map_err(|error| Error::io(format!("flush of {path} failed"), index, error))?;
         let record = self.state.borrow().superblock.drive(index).cloned();
         let Some(record) = record.filter(|record| record.state.is_lost()) else {
-            return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is no longer missing or failed")));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("drive {index} is no longer missing or failed"),
+            ));
         };
         if stamp.is_before(&record.confirmed) {
             self.invalidate(index, &path).await?;

@@ -61,7 +61,9 @@ impl AttachedVolume {
     fn check_atomic(&self, offset: u64, expected: u64, length: u64) -> Result<()> {
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
         if expected != length {
-            return invalid(format!("the length of the data to write is {length} bytes, but {expected} bytes are to be compared"));
+            return invalid(format!(
+                "the length of the data to write is {length} bytes, but {expected} bytes are to be compared"
+            ));
         }
         if length == 0 {
             return invalid("an empty range cannot be compared".into());

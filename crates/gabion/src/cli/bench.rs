@@ -313,7 +313,7 @@ pub(crate) struct RebuildArgs {
     pub(crate) rounds: u32,
 }
 
-/// Measure S3 on a pool: the five mixes of the suite object-five, or one of them
+/// Measure S3 on a pool: the five mixes of KIOXIA's document on object storage, or one of them
 ///
 /// Clients put, read, examine and delete objects of a temporary bucket through the S3 service of
 /// the pool ('gabion s3 start'). Every read is compared with the written bytes. Runs of the mixes
@@ -324,7 +324,7 @@ pub(crate) struct RebuildArgs {
 Examples:
   gabion bench objects fast
   gabion bench objects fast --mix backup --size 4K --clients 64 --objects 20000
-  gabion bench objects fast --lab lab --objects 400 --repeats 3 --json > object-five.json")]
+  gabion bench objects fast --lab lab --objects 400 --repeats 3 --json > objects.json")]
 pub(crate) struct ObjectsArgs {
     /// Name of the pool
     pub(crate) pool: String,

@@ -174,12 +174,13 @@ impl Pools {
 /// Refuses limits too low for a usable volume, and weights out of range.
 fn check_qos(qos: &QosLimits) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-    if qos.iops.is_some_and(|iops| iops < IOPS_MIN) {
-        return invalid(format!("an IOPS limit below {IOPS_MIN} makes the volume unusable"));
+    if let Some(iops) = qos.iops.filter(|iops| *iops < IOPS_MIN) {
+        return invalid(format!("an IOPS limit of {iops} is too low: the minimum is {IOPS_MIN}"));
     }
-    if qos.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
+    if let Some(bandwidth) = qos.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
         return invalid(format!(
-            "a bandwidth limit below {} per second makes the volume unusable",
+            "a bandwidth limit of {} per second is too low: the minimum is {}",
+            Size(bandwidth),
             Size(BANDWIDTH_MIN)
         ));
     }

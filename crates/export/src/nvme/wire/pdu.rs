@@ -243,7 +243,7 @@ pub(in crate::nvme) fn terminate_status(bytes: &[u8; SHORT_LEN - COMMON_LEN]) ->
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvme) struct PduEncoder {
     pub(in crate::nvme) digests: Digests,
-    /// As [`ConnectionRequest::alignment`].
+    /// Like [`ConnectionRequest::alignment`].
     pub(in crate::nvme) alignment: usize,
 }
 
