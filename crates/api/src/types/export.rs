@@ -15,7 +15,7 @@ pub enum Protocol {
     /// A virtio-blk disk of a local virtual machine, over its own vhost-user socket. One machine at
     /// a time can use it.
     VhostUser,
-    /// A file on the daemon's host, by FUSE, for loop devices and programs that need a file.
+    /// A file on the daemon's host, over FUSE, for loop devices and programs that need a file.
     Fuse,
     /// A block device on the daemon's host, by ublk.
     Ublk,

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 ///
 /// `run` measures a suite (a workload described as data) on Gabion, raw drives, block devices,
 /// files, NBD exports and vhost-user disks. It stores every result; an interrupted run can be
-/// resumed, and runs can be compared and reported. The other benchmarks run the engine in this
-/// process and need no suite.
+/// resumed, and runs can be compared and reported. The other benchmarks need no suite: `objects`
+/// uses a pool of the daemon, and all others run in this process.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     /// List the suites, or show the jobs of one suite and their published results
