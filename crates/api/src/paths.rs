@@ -361,20 +361,20 @@ endpoints! {
     /// Creates a volume.
     CREATE_VOLUME = volumes create_volume: Post "/v1/pools/{pool}/volumes" ((), CreateVolume) -> 201 Volume;
 
-    /// Creates a volume from an image file of the server.
+    /// Creates a volume from an image file on the daemon's host.
     ///
     /// A failed or cancelled import deletes the volume.
     IMPORT_IMAGE = volumes import_image: Post "/v1/pools/{pool}/import" ((), ImportImage) -> 202 Operation, Admin;
 
-    /// Writes a volume or snapshot to an image file of the server.
+    /// Writes a volume or snapshot to an image file on the daemon's host.
     ///
-    /// A volume in use is copied from a temporary snapshot. The file appears when it is complete.
+    /// A volume is copied from a temporary snapshot. The file gets its name when it is complete.
     EXPORT_IMAGE = volumes export_image: Post "/v1/pools/{pool}/volumes/{volume}/export-image" ((), ExportImage) -> 202 Operation, Admin;
 
     /// Changes the size of a volume.
     RESIZE_VOLUME = volumes resize_volume: Patch "/v1/pools/{pool}/volumes/{volume}" ((), ResizeVolume) -> 200 Volume;
 
-    /// Sets the quality of service of a volume. It applies at once to all exports of the volume.
+    /// Sets the QoS limits of a volume. They apply at once to the sum of all its exports.
     SET_VOLUME_QOS = volumes set_volume_qos: Put "/v1/pools/{pool}/volumes/{volume}/qos" ((), QosLimits) -> 200 Volume;
 
     /// Deletes a volume or snapshot and its data.
@@ -389,9 +389,9 @@ endpoints! {
     /// Creates a volume from a snapshot and shares the snapshot's data.
     CLONE_SNAPSHOT = snapshots clone_snapshot: Post "/v1/pools/{pool}/volumes/{volume}/clone" ((), CloneSnapshot) -> 201 Volume;
 
-    /// Rolls a volume back to the snapshot `{volume}`.
+    /// Rolls a volume back to the snapshot that `{volume}` names.
     ///
-    /// Data written since is lost unless a later snapshot has it.
+    /// Data that was written after the snapshot is lost unless a later snapshot contains it.
     ROLLBACK_VOLUME = snapshots rollback_volume: Post "/v1/pools/{pool}/volumes/{volume}/rollback" ((), RollbackVolume) -> 200 Volume;
 
     /// Counts the data of a volume or snapshot.
@@ -413,14 +413,14 @@ endpoints! {
 
     /// Deletes the export of a volume.
     ///
-    /// NBD clients and virtual machines are disconnected. Unless it is forced, the request fails
-    /// while this host uses the export, as an open file or a mounted device.
+    /// The deletion disconnects NBD clients and virtual machines. Without `force`, the request
+    /// fails while the daemon's host uses the export, as an open file or a mounted device.
     DELETE_EXPORT = exports delete_export: Delete "/v1/exports/{pool}/{volume}" (DeleteExportQuery, ()) -> 204 ();
 
     /// Lists the pools that serve S3.
     LIST_S3 = s3 list_s3: Get "/v1/s3" ((), ()) -> 200 Vec<S3Service>;
 
-    /// Starts S3 on a pool. It starts again with the pool.
+    /// Starts S3 on a pool. The service starts again when the pool is opened.
     START_S3 = s3 start_s3: Post "/v1/pools/{pool}/s3" ((), StartS3) -> 201 S3Service;
 
     /// Stops S3 on a pool. Its objects stay.
@@ -447,7 +447,7 @@ endpoints! {
     /// Lists the access keys of S3 clients, without their secrets.
     LIST_KEYS = s3 list_keys: Get "/v1/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;
 
-    /// Creates an access key. Only this answer has its secret.
+    /// Creates an access key. Only this response contains the secret.
     CREATE_KEY = s3 create_key: Post "/v1/keys" ((), CreateKey) -> 201 AccessKey, Admin;
 
     /// Deletes an access key. Requests with it fail from then on.
@@ -491,7 +491,7 @@ endpoints! {
     /// Deletes a token. Sessions that began with it end.
     DELETE_TOKEN = access delete_token: Delete "/v1/access/tokens/{token}" ((), ()) -> 204 (), Admin;
 
-    /// Lists the requests that changed something or tried to, the oldest first.
+    /// Lists the requests to change something, with their results, the oldest first.
     LIST_AUDIT = access list_audit: Get "/v1/access/audit" (AuditQuery, ()) -> 200 Vec<AuditRecord>, Admin;
 }
 

@@ -101,7 +101,7 @@ impl RadosClient {
         self.monitor_with_input(command, b"")
     }
 
-    /// As [`RadosClient::monitor`], with input.
+    /// Like [`RadosClient::monitor`], with input.
     ///
     /// # Errors
     /// As [`RadosClient::monitor`].
@@ -109,7 +109,7 @@ impl RadosClient {
         self.command(self.library.mon_command, command, input)
     }
 
-    /// As [`RadosClient::monitor`], and parses the output as JSON.
+    /// Like [`RadosClient::monitor`], and parses the output as JSON.
     ///
     /// # Errors
     /// As [`RadosClient::monitor`]; `Io` for another format.

@@ -228,7 +228,7 @@ fn consequence_and_action(check: &str, cluster: &str) -> (&'static str, String) 
     };
     match check {
         "MON_DOWN" => ("none while most monitors run: one more failure may stop all access", deploy()),
-        "MGR_DOWN" => ("none: data is served; figures and background work stand still", deploy()),
+        "MGR_DOWN" => ("none: data is served; statistics and background work are suspended", deploy()),
         "OSD_DOWN" | "OSD_HOST_DOWN" | "OSD_ROOT_DOWN" => {
             ("its data has fewer copies; after 10 minutes the other drives make new ones", replace())
         }

@@ -66,7 +66,7 @@ impl Transport {
         self.run_with_input(script, b"")
     }
 
-    /// As [`Transport::run`], with `input` as the script's standard input.
+    /// Like [`Transport::run`], with `input` as the script's standard input.
     ///
     /// # Errors
     /// As [`Transport::run`].

@@ -26,7 +26,7 @@ pub(crate) enum VolumeMode {
 /// A checked capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeUse {
-    /// Its mode.
+    /// Mode of the volume.
     pub(crate) mode: VolumeMode,
     /// True for read-only access.
     pub(crate) read_only: bool,

@@ -278,7 +278,7 @@ impl RowReader {
         self.fill_columns(into, wanted, &[]).await;
     }
 
-    /// As [`RowReader::read_columns`], but reads only the cells that are not in `cached`.
+    /// Like [`RowReader::read_columns`], but reads only the cells that are not in `cached`.
     async fn fill_columns(&self, into: &mut RowSpan, wanted: &[u8], cached: &[CachedCells]) {
         let mut started = SmallVec::<[_; 8]>::new();
         for column in wanted.iter().copied() {

@@ -11,7 +11,7 @@ use format::limits::VOLUMES_MAX;
 ///
 /// The upper 48 bits are the time of creation in seconds since 1970, the lower 16 bits are the
 /// number of the volume in the catalogue. The number of a deleted volume is given to another volume
-/// only after all other numbers, or by a later opening of the pool; the time tells the two apart.
+/// only after all other numbers, or by a later opening of the pool; the time distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeUid(u64);
 

@@ -139,7 +139,7 @@ pub(crate) fn check_no_queues(config: &ExportConfig) -> Result<(), ExportError> 
     if config.queues.is_none() && config.reactors.is_empty() {
         return Ok(());
     }
-    Err(ExportError::new(ExportErrorKind::Invalid, "only exports by vhost-user and ublk have queues"))
+    Err(ExportError::new(ExportErrorKind::Invalid, "only exports over vhost-user and ublk have queues"))
 }
 
 /// Runs `work`, which may block, on a thread of its own. The work is finished even if the future is

@@ -179,10 +179,10 @@ pub trait Frontend<S: VolumeSource>: Send + Sync {
 
 /// A volume that is being served.
 pub trait RunningExport: Send + Sync {
-    /// The addresses, paths and URIs at which clients find it.
+    /// Returns the addresses, paths and URIs at which clients find the export.
     fn listeners(&self) -> Vec<String>;
 
-    /// Its users, now.
+    /// Returns the current users of the export.
     fn status(&self) -> ExportStatus;
 
     /// Announces the volume's new size to clients, as far as the protocol can.

@@ -81,13 +81,13 @@ pub struct DriveErrors {
 /// A drive of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveRecord {
-    /// Its identity.
+    /// Identity of the drive.
     pub id: DriveId,
     /// Usable bytes.
     pub size: u64,
     /// Zones.
     pub zones: u32,
-    /// Its state.
+    /// State of the drive.
     pub state: DriveState,
     /// The generation in which the drive entered this state.
     pub since: Generation,
@@ -99,7 +99,7 @@ pub struct DriveRecord {
     /// Together with `confirmed`, it identifies the last openings that the drive took part in, no
     /// matter how many openings later it returns.
     pub left_at: StateStamp,
-    /// Its read errors.
+    /// Read errors of the drive.
     pub errors: DriveErrors,
     /// The path by which it was last opened: shown in messages, and tried first.
     pub path: String,

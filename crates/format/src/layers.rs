@@ -18,7 +18,7 @@ pub struct LayerRecord {
     pub layer: LayerId,
     /// Levels of its map: 0 for an empty map, 1 for a single leaf.
     pub height: u8,
-    /// Its root node; absent if the height is 0.
+    /// Root node of the layer; absent if the height is 0.
     pub root: MapEntry,
     /// Blocks that the layer stores.
     pub stored: u64,

@@ -20,7 +20,7 @@ pub const LOST_PER_BLOCK: usize = (BLOCK - FIXED) / ENTRY_BYTES;
 pub struct LostBlock {
     /// The layer in which the block is visible.
     pub layer: LayerId,
-    /// Its number in that layer.
+    /// Number of the block in that layer.
     pub block: LayerBlock,
     /// The cell that held it. If the layer maps the block to another address, it has been
     /// overwritten.

@@ -33,9 +33,9 @@ pub struct RecordLocation {
     pub segment: SegmentId,
     /// The incarnation of the segment.
     pub incarnation: Incarnation,
-    /// Its first row.
+    /// First row of the record.
     pub row: Row,
-    /// Its position in the shard's log.
+    /// Position of the record in the shard's log.
     pub sequence: Sequence,
     /// The newest record known durable when this one was written.
     pub durable: Sequence,

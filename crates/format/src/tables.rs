@@ -99,15 +99,15 @@ impl SegmentColumn {
 pub struct SegmentRecord {
     /// The incarnation of the segment.
     pub incarnation: Incarnation,
-    /// Its scheme.
+    /// Scheme of the segment.
     pub scheme: Scheme,
-    /// Its purpose.
+    /// Purpose of the segment.
     pub class: SegmentClass,
-    /// Its state.
+    /// State of the segment.
     pub state: SegmentState,
     /// Number of rows, if the segment is sealed.
     pub rows: u32,
-    /// Its columns, data columns first.
+    /// Columns of the segment, data columns first.
     pub columns: Vec<SegmentColumn>,
 }
 

@@ -62,13 +62,13 @@ impl VolumeSpread {
 /// A volume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
-    /// Its slot in the catalogue.
+    /// Catalogue slot of the volume.
     pub id: VolumeId,
-    /// Its name, unique among volumes (snapshots: `volume@snapshot`).
+    /// Name of the volume, unique among volumes (snapshots: `volume@snapshot`).
     pub name: String,
-    /// Its kind: volume or snapshot.
+    /// Kind of the volume: volume or snapshot.
     pub kind: VolumeKind,
-    /// Its lifecycle state.
+    /// Lifecycle state of the volume.
     pub state: VolumeState,
     /// Size in bytes, a multiple of the sector size.
     pub size: u64,
@@ -80,7 +80,7 @@ pub struct VolumeRecord {
     pub parent: Option<LayerId>,
     /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Its QoS limits.
+    /// QoS limits of the volume.
     pub qos: QosLimits,
     /// True if space is reserved for its full size (thick provisioning).
     pub thick: bool,

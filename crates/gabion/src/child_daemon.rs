@@ -82,7 +82,7 @@ impl ChildDaemon {
         Ok(daemon)
     }
 
-    /// Its pid.
+    /// Process id of the daemon.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

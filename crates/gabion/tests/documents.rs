@@ -163,6 +163,29 @@ fn anchors(file: &Path) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
+/// Returns the number of cells of a table row. A `|` within a cell must be escaped, also in code.
+fn cells(row: &str) -> usize {
+    row.trim().trim_matches('|').replace("\\|", "").split('|').count()
+}
+
+#[test]
+fn table_rows_have_as_many_cells_as_their_header() {
+    assert_eq!(cells("| `a\\|b` | c |"), 2);
+    assert_eq!(cells("| `a|b` | c |"), 3);
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let mut header = None;
+        for (number, line) in (1..).zip(prose(&read(&page)).lines()) {
+            if !line.starts_with('|') {
+                header = None;
+            } else if *header.get_or_insert(cells(line)) != cells(line) {
+                wrong.push(format!("{page}:{number}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The places in the engine that name an invariant.
 #[derive(Default)]
 struct Named {

@@ -31,8 +31,8 @@ impl Drop for InstanceCount {
     }
 }
 
-/// A reactor on another thread, with a registered object in which callers may wait, until it is
-/// told to shut down.
+/// A reactor on another thread, with a registered object in which callers may wait. Runs until it
+/// receives a shutdown.
 struct Other {
     home: Handle<WaitList>,
     stop: futures_channel::oneshot::Sender<()>,

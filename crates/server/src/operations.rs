@@ -297,7 +297,7 @@ impl Progress {
         }
     }
 
-    /// Refuses to go on with an operation that is cancelled.
+    /// Refuses to continue an operation that is cancelled.
     ///
     /// # Errors
     /// `Cancelled`; `ShuttingDown` when the daemon shuts down.

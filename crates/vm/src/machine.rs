@@ -27,30 +27,31 @@ const NAME_MAX: usize = 63;
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name, which is also the host name.
+    /// Name of the machine, which is also the host name.
     pub name: String,
-    /// Its identity, as hexadecimal digits with dashes; the guest finds it in its firmware tables.
+    /// Identity of the machine, as hexadecimal digits with dashes. The firmware tables of the guest
+    /// contain it.
     pub uuid: String,
     /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Its vCPUs.
+    /// vCPUs of the machine.
     pub cpus: VcpuTopology,
     /// The pinning of its vCPUs.
     pub pin: Pin,
-    /// Its memory.
+    /// Memory of the machine.
     pub memory: Memory,
-    /// Its accelerator.
+    /// Accelerator of the machine.
     pub accelerator: Accelerator,
-    /// Its boot source.
+    /// Boot source of the machine.
     pub boot: Boot,
-    /// Its disks, in order: vda, vdb, ...
+    /// Disks of the machine, in order: vda, vdb, ...
     pub disks: Vec<Disk>,
     /// The reactor threads that serve its disks, numbered from 0. Empty for all of them.
     #[serde(default)]
     pub reactors: Vec<u32>,
-    /// Its network.
+    /// Network of the machine.
     pub network: Network,
-    /// Its cloud-init configuration.
+    /// Cloud-init configuration of the machine.
     pub cloud_init: CloudInit,
     /// Additional arguments for QEMU, passed unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -213,9 +214,9 @@ pub enum Boot {
     Kernel {
         /// The kernel.
         kernel: PathBuf,
-        /// Its initial file system.
+        /// Initial file system of the kernel.
         initramfs: Option<PathBuf>,
-        /// Its command line.
+        /// Command line of the kernel.
         append: String,
     },
 }
@@ -335,7 +336,7 @@ pub enum Protocol {
 /// A port of this host that is forwarded to a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
-    /// Its protocol.
+    /// Protocol of the forwarded port.
     pub protocol: Protocol,
     /// The listening address on this host.
     pub address: IpAddr,

@@ -39,7 +39,7 @@ pub struct StartOptions<'a> {
     pub machine: &'a Machine,
     /// The vhost-user sockets of its disks, in the order of the disks.
     pub disks: Vec<PathBuf>,
-    /// Its CPU placement.
+    /// CPU placement of the machine.
     pub placement: Placement,
     /// Environment variables in addition to those of this process.
     pub environment: Vec<(String, OsString)>,

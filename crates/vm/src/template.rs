@@ -57,15 +57,15 @@ impl FromStr for TemplateKind {
 /// A template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Template {
-    /// Its purpose.
+    /// Purpose of the template.
     pub kind: TemplateKind,
-    /// Its name.
+    /// Name of the template.
     pub name: String,
     /// True if it is built in.
     pub built_in: bool,
-    /// Its placeholders, except those with a value for every machine.
+    /// Placeholders of the template, except those with a value for every machine.
     pub places: Vec<String>,
-    /// Its text.
+    /// Text of the template.
     pub text: String,
 }
 

@@ -17,7 +17,7 @@ const CACHES: u32 = 8;
 /// A CPU of this host, and the resources that it shares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// Its number.
+    /// Number of the CPU.
     pub id: u32,
     /// The NUMA node of its memory.
     pub node: u32,

@@ -142,12 +142,12 @@ impl Client {
         self.call(&paths::CREATE_VOLUME, &[pool], &(), request).await
     }
 
-    /// Creates a volume from an image file of the server.
+    /// Creates a volume from an image file on the daemon's host.
     pub async fn import_image(&self, pool: &str, request: &ImportImage) -> Result<Operation> {
         self.call(&paths::IMPORT_IMAGE, &[pool], &(), request).await
     }
 
-    /// Writes a volume or snapshot to an image file of the server.
+    /// Writes a volume or snapshot to an image file on the daemon's host.
     pub async fn export_image(&self, name: &VolumeName, request: &ExportImage) -> Result<Operation> {
         self.call(&paths::EXPORT_IMAGE, &[&name.pool, &name.volume], &(), request).await
     }
@@ -157,7 +157,7 @@ impl Client {
         self.call(&paths::RESIZE_VOLUME, &[&name.pool, &name.volume], &(), request).await
     }
 
-    /// Sets the quality of service of a volume.
+    /// Sets the QoS limits of a volume.
     pub async fn set_volume_qos(&self, name: &VolumeName, request: &QosLimits) -> Result<Volume> {
         self.call(&paths::SET_VOLUME_QOS, &[&name.pool, &name.volume], &(), request).await
     }

@@ -112,7 +112,7 @@ impl RemoteServer {
         let name = ServerName::try_from(bare).map_err(|_| invalid())?;
         let token = token.map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned);
         if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-            return Err(Error::new(ErrorKind::Invalid, "the token has characters that no token has")
+            return Err(Error::new(ErrorKind::Invalid, "the token contains invalid characters")
                 .hint("the file of the token must contain the token only"));
         }
         let config = Arc::new(config(trust)?);

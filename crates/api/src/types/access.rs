@@ -50,7 +50,7 @@ pub struct Token {
     pub role: Role,
     /// Time of its creation.
     pub created: u64,
-    /// Time from which it is refused; absent for a token that does not expire.
+    /// Time at which the token expires; absent if it does not expire.
     pub expires: Option<u64>,
     /// Time of its last use since the start of the daemon; absent if there was none.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct CreateToken {
     pub name: String,
     /// Role of its holder.
     pub role: Role,
-    /// Seconds from now after which it is refused; absent for a token that does not expire.
+    /// Seconds after which the token expires; absent for a token that does not expire.
     #[serde(default)]
     pub expires_in: Option<u64>,
 }
@@ -114,7 +114,7 @@ pub struct Identity {
     pub csrf_token: Option<String>,
 }
 
-/// A request that changed something, or tried to.
+/// A request to change something, with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditRecord {
     /// Time of the response.

@@ -19,7 +19,7 @@ pub enum Damage {
 /// A problem that the verifier found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckFinding {
-    /// Its severity.
+    /// Severity of the finding.
     pub damage: Damage,
     /// Number of the faulty drive, if one drive is at fault.
     pub drive: Option<u16>,

@@ -20,7 +20,7 @@ pub struct Version {
 /// Status of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DaemonStatus {
-    /// Its versions.
+    /// Versions of the daemon.
     pub version: Version,
     /// Process identifier.
     pub pid: u32,

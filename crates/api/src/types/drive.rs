@@ -30,7 +30,7 @@ pub enum DriveState {
 pub struct PoolDrive {
     /// Name of the pool.
     pub pool: String,
-    /// Number of the drive in the pool.
+    /// Index of the drive in the pool.
     pub index: Option<u16>,
     /// Identifier of the drive.
     pub id: Option<String>,
@@ -81,7 +81,7 @@ pub struct ReturnDrive {
 /// Data that was detected on a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DetectedContent {
-    /// Its kind: `ext4 filesystem`, or a description of data of unknown origin.
+    /// Kind of the data: `ext4 filesystem`, or a description of data of unknown origin.
     pub description: String,
     /// Byte offset of the signature; absent where the system reports none.
     pub offset: Option<u64>,
@@ -96,7 +96,7 @@ pub struct DetectedPool {
     pub id: String,
     /// Protection, `k+m`.
     pub scheme: String,
-    /// Number of the drive in the pool.
+    /// Index of the drive in the pool.
     pub index: Option<u16>,
     /// Drives of the pool, by the paths at which they were last opened.
     pub drives: Vec<String>,
@@ -125,9 +125,9 @@ pub struct IdentifiedDrive {
     pub size: Option<u64>,
     /// Pool that the drive belongs to.
     pub pool: Option<DetectedPool>,
-    /// Current users of the drive: mounts, devices, processes. A pool cannot take a drive in use.
+    /// Current users of the drive: mounts, devices, processes. A pool cannot use such a drive.
     pub used_by: Vec<String>,
-    /// Existing data, which is destroyed if a pool takes the drive.
+    /// Existing data, which is lost if a pool uses the drive.
     pub contents: Vec<DetectedContent>,
     /// Reason why the drive could not be inspected.
     pub error: Option<Error>,

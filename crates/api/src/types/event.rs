@@ -103,7 +103,7 @@ pub struct Event {
     pub severity: Severity,
     /// Description of the event, one sentence.
     pub message: String,
-    /// Number of the drive that the event concerns.
+    /// Index of the drive that the event concerns.
     pub drive: Option<u16>,
 }
 

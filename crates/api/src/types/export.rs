@@ -15,7 +15,7 @@ pub enum Protocol {
     /// A virtio-blk disk of a local virtual machine, over its own vhost-user socket. One machine at
     /// a time can use it.
     VhostUser,
-    /// A file on the daemon's host, by FUSE, for loop devices and programs that need a file.
+    /// A file on the daemon's host, over FUSE, for loop devices and programs that need a file.
     Fuse,
     /// A block device on the daemon's host, by ublk.
     Ublk,
@@ -44,7 +44,7 @@ impl fmt::Display for Protocol {
 pub enum ExportState {
     /// Clients can use it.
     Active,
-    /// Its pool is not open. The export becomes active when the pool is opened.
+    /// The pool of the export is not open. The export becomes active when the pool is opened.
     Waiting,
 }
 
@@ -72,7 +72,7 @@ pub struct Export {
     pub reason: Option<String>,
     /// Addresses for clients: NBD URIs; `unix:` and the socket's path for vhost-user; the file's
     /// path for FUSE; the paths of the link and of the device for ublk;
-    /// `nvme+tcp://ADDRESS:PORT/NQN` for NVMe/TCP.
+    /// `nvme+tcp://ADDRESS:PORT/NQN` for NVMe/TCP; `iscsi://ADDRESS:PORT/IQN/LUN` for iSCSI.
     pub uris: Vec<String>,
     /// Number of queues: the most that a virtual machine can use (vhost-user), or those of the
     /// device (ublk).

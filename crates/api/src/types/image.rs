@@ -23,7 +23,7 @@ impl ImageFormat {
     }
 }
 
-/// A request to create a volume from an image file of the server.
+/// A request to create a volume from an image file on the daemon's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportImage {
@@ -34,10 +34,11 @@ pub struct ImportImage {
     /// Format of the image; detected from its first bytes if absent.
     #[serde(default)]
     pub format: Option<ImageFormat>,
-    /// Size of the volume in bytes, at least that of the disk in the image; that one if absent.
+    /// Size of the volume in bytes, at least that of the disk in the image, which is the default.
     #[serde(default)]
     pub size: Option<u64>,
-    /// Sector size in bytes, 512 or 4096; 512 if absent. The disk of the image must have had it.
+    /// Sector size in bytes, 512 or 4096; 512 if absent. It must be the sector size of the disk
+    /// from which the image was made.
     #[serde(default)]
     pub sector: Option<u32>,
     /// Number of the pool's shards that store its blocks; all if absent.
@@ -45,7 +46,7 @@ pub struct ImportImage {
     pub shards: Option<u16>,
 }
 
-/// A request to write a volume or snapshot to an image file of the server.
+/// A request to write a volume or snapshot to an image file on the daemon's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExportImage {

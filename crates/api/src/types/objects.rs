@@ -7,9 +7,9 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum S3State {
-    /// Clients can use it.
+    /// Clients can use the service.
     Active,
-    /// It does not run. It starts when the pool is opened.
+    /// The service is stopped. It starts when the pool is opened.
     Waiting,
 }
 
@@ -158,9 +158,9 @@ pub struct AccessKey {
     pub created: u64,
     /// User of the key.
     pub user: String,
-    /// Secret of the key; only in the answer to its creation.
+    /// Secret of the key; only in the response to its creation.
     pub secret: Option<String>,
-    /// Time of its end, if it expires.
+    /// Time at which the key expires; absent if it does not expire.
     pub expires: Option<u64>,
 }
 

@@ -53,13 +53,13 @@ impl fmt::Display for OperationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
-    /// It runs.
+    /// The operation runs.
     Running,
-    /// It ended successfully.
+    /// The operation ended successfully.
     Succeeded,
-    /// It ended with an error.
+    /// The operation ended with an error.
     Failed,
-    /// It was cancelled, and its changes were rolled back.
+    /// The operation was cancelled, and its changes were rolled back.
     Cancelled,
 }
 
@@ -75,13 +75,13 @@ pub struct OperationStep {
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
-    /// Its number since the start of the daemon.
+    /// Number of the operation, counted from the start of the daemon.
     pub id: u64,
-    /// Its kind.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Its object: `pool` or `pool/volume`.
+    /// Object of the operation: `pool` or `pool/volume`.
     pub target: String,
-    /// Its state.
+    /// State of the operation.
     pub state: OperationState,
     /// Description of the current step.
     pub step: String,

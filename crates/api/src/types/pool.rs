@@ -17,7 +17,7 @@ pub enum PoolState {
     Changing,
     /// Closed on request; it is not opened when the daemon starts.
     Closed,
-    /// It could not be opened.
+    /// The pool could not be opened.
     Unavailable,
 }
 
@@ -210,7 +210,7 @@ pub struct PoolCounters {
     /// Checkpoints that failed for lack of space: return missing drives, or add a drive.
     #[serde(default)]
     pub checkpoints_refused: u64,
-    /// Blocks reconstructed from other columns although their own drive is in use.
+    /// Damaged blocks on drives in use that were reconstructed from other columns.
     pub repaired_blocks: u64,
     /// Bytes of the map in memory.
     pub map_bytes: u64,
@@ -318,15 +318,16 @@ pub struct CreatePool {
 #[serde(deny_unknown_fields)]
 pub struct OpenPool {
     /// Absolute paths of its drives. If empty, the daemon looks at their last paths and then at all
-    /// drives of the host. Drives that are not listed are searched for unless `degraded` is set.
+    /// drives of the host. Unless `degraded` is set, the daemon also looks for drives that are not
+    /// listed.
     #[serde(default)]
     pub drives: Vec<String>,
     /// Open the pool although drives are missing. Writes that they miss are rebuilt when they
     /// return.
     #[serde(default)]
     pub degraded: bool,
-    /// Open the pool although this host has used a newer state, which is on drives that are absent.
-    /// Data written since is lost.
+    /// Open the pool although this host has used a newer state, which is on absent drives. Data
+    /// written after the opened state is lost.
     #[serde(default)]
     pub accept_stale: bool,
 }
@@ -338,7 +339,7 @@ pub struct ClosePool {
     /// Disconnect the clients of its exports.
     #[serde(default)]
     pub force: bool,
-    /// Also forget the paths of its drives, and its exports.
+    /// Also delete the daemon's record of the pool: the paths of its drives, and its exports.
     #[serde(default)]
     pub forget: bool,
 }

@@ -16,7 +16,7 @@ pub struct ByteRange {
 /// A drive of a damaged pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SalvagedDrive {
-    /// Number of the drive in the pool.
+    /// Index of the drive in the pool.
     pub index: u16,
     /// Last known path of the drive.
     pub path: String,

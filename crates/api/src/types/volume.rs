@@ -30,7 +30,7 @@ pub struct Volume {
     /// True while it is being deleted.
     pub deleting: bool,
     /// For a deleted snapshot: number of volumes and snapshots in which its data is still visible.
-    /// When only one is left, that one takes over the data.
+    /// The last one takes over the data.
     pub retained_by: usize,
     /// Number of the pool's shards that store its blocks.
     #[serde(default)]
@@ -40,12 +40,12 @@ pub struct Volume {
     pub first_shard: u16,
     /// True if it is exported.
     pub exported: bool,
-    /// Quality of service.
+    /// QoS limits of the volume.
     #[serde(default)]
     pub qos: QosLimits,
 }
 
-/// Quality of service of a volume, for all cores and exports together.
+/// QoS limits of a volume, for the sum of all its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QosLimits {
@@ -75,7 +75,7 @@ pub struct CreateVolume {
     pub name: String,
     /// Size in bytes.
     pub size: u64,
-    /// Sector size in bytes, 512 or 4096; 512 if absent, from which every system boots.
+    /// Sector size in bytes: 512, which every operating system supports, or 4096; 512 if absent.
     #[serde(default)]
     pub sector: Option<u32>,
     /// Reserve the full size (thick provisioning). A thin volume takes space as it is written.

@@ -1,4 +1,4 @@
-//! Loads of S3 requests, and the five mixes of the suite `object-five`.
+//! Loads of S3 requests, and the five mixes of KIOXIA's document on object storage.
 //!
 //! Each client has objects of its own, so that it knows the contents of every object that it reads,
 //! and compares all bytes. Latencies of all clients are merged in one histogram per operation.
@@ -79,7 +79,7 @@ const fn mix(name: &'static str, shares: [u8; 4], figures: [f64; 6]) -> Mix {
     Mix { name, shares, published }
 }
 
-/// The mixes of the suite `object-five`.
+/// The mixes of KIOXIA's document on object storage.
 pub const MIXES: [Mix; 5] = [
     mix("ai", [90, 0, 10, 0], [22_953.17, 1786.65, 47.29, 0.34, 0.55, 57.60]),
     mix("web", [70, 0, 30, 0], [18_249.55, 7820.72, 83.32, 0.86, 1.19, 86.86]),

@@ -95,8 +95,8 @@ fn shape(job: &Job) -> String {
     format!("{size} {order} {direction}")
 }
 
-/// Returns all steps in order. `takes_drives` tells for each target whether it uses the drives
-/// exclusively.
+/// Returns all steps in order. `takes_drives` has an element for each target: true if it uses the
+/// drives exclusively.
 pub fn steps(plan: &RunPlan, takes_drives: &[bool]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     if !plan.drives.is_empty() {

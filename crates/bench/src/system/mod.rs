@@ -23,7 +23,7 @@ pub struct SystemInfo {
     pub name: String,
     /// Description of the system and its configuration.
     pub what: String,
-    /// Its guarantees.
+    /// Guarantees of the system.
     pub promises: Guarantees,
     /// True if it uses the run's drives exclusively: other systems must wait until it is torn down.
     pub takes_drives: bool,

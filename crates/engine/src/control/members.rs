@@ -119,7 +119,10 @@ impl Control {
         drive.flush().await.map_err(|error| Error::io(format!("flush of {path} failed"), index, error))?;
         let record = self.state.borrow().superblock.drive(index).cloned();
         let Some(record) = record.filter(|record| record.state.is_lost()) else {
-            return Err(Error::new(ErrorKind::NotFound, format!("drive {index} is not lost any more")));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("drive {index} is no longer missing or failed"),
+            ));
         };
         if stamp.is_before(&record.confirmed) {
             self.invalidate(index, &path).await?;
@@ -194,7 +197,7 @@ impl Control {
                 }
                 (Some(DriveState::Online | DriveState::Draining), _) => return Ok(()),
                 (Some(DriveState::Returning), _) => {
-                    let message = format!("drive {drive} has returned and is still being resynced");
+                    let message = format!("drive {drive} has returned, and its rebuild is not complete");
                     return Err(Error::new(ErrorKind::Busy, message));
                 }
                 _ => return Err(Error::new(ErrorKind::NotFound, format!("drive {drive} is not online"))),

@@ -53,12 +53,12 @@ pub(super) struct GateStep {
 /// The state of the request for space to the other shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PeerSpace {
-    /// They were not asked.
+    /// The other shards were not asked to clean.
     #[default]
     NotAsked,
-    /// They are cleaning.
+    /// The other shards are cleaning.
     Pending,
-    /// They gained nothing.
+    /// The other shards gained no space.
     Exhausted,
 }
 

@@ -100,7 +100,7 @@ impl Map {
         self.layers.last_key_value().map(|(layer, _)| *layer).max(merged)
     }
 
-    /// As [`Map::lookup`], but continues in the ancestors for absent blocks.
+    /// Like [`Map::lookup`], but continues in the ancestors for absent blocks.
     ///
     /// # Errors
     /// The node to load first; `entries` is then unchanged.

@@ -134,7 +134,7 @@ pub(crate) enum DriveFilter<'a> {
     All,
 }
 
-/// As [`assemble`], with any number of missing drives.
+/// Like [`assemble`], with any number of missing drives.
 ///
 /// # Errors
 /// When the drives hold no pool, or have diverged (split brain).

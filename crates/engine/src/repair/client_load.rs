@@ -78,7 +78,7 @@ impl ClientLoad {
         self.begin_at(shard, Reactor::try_current()?.now())
     }
 
-    /// As [`ClientLoad::begin`], at time `at`.
+    /// Like [`ClientLoad::begin`], at time `at`.
     pub(super) fn begin_at(&self, shard: usize, at: Instant) -> Option<ClientOp<'_>> {
         let shard_load = self.shards.get(shard)?;
         add(&shard_load.started, 1);

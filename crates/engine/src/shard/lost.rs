@@ -244,7 +244,7 @@ impl Shard {
         self.review(known, read_again).await;
     }
 
-    /// As [`Shard::drop_recovered`], for these blocks of the list.
+    /// Like [`Shard::drop_recovered`], for these blocks of the list.
     async fn review(&self, known: Vec<(LostKey, Address)>, read_again: bool) {
         // The last leaf that could not be read: its blocks stay listed, and it is not read again
         // for each.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use format::{Address, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, LostList};
 
-/// Maximum number of listed blocks, and of blocks beyond the list that are told apart.
+/// Maximum number of listed blocks, and of blocks beyond the list that are distinguished.
 const LISTED_MAX: usize = 16_384;
 
 /// A layer and a block of it.
@@ -161,7 +161,7 @@ mod tests {
         assert!(table.insert(key(1), at(2)), "a listed block was lost at another address");
         assert_eq!((table.listed().len(), table.unlisted()), (4, 2));
         assert!(table.insert(key(6), at(1)) && table.insert(key(7), at(1)) && table.insert(key(8), at(1)));
-        assert!(!table.insert(key(9), at(1)), "further blocks are not told apart");
+        assert!(!table.insert(key(9), at(1)), "further blocks are not distinguished");
         assert_eq!(table.unlisted(), 5);
     }
 

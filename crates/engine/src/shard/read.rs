@@ -39,7 +39,7 @@ impl Shard {
         self.read_layer(layer, block, into).await
     }
 
-    /// As [`Shard::read`], for the blocks that a layer and those below it show.
+    /// Like [`Shard::read`], for the blocks that a layer and those below it show.
     pub(crate) async fn read_layer(self: &Rc<Self>, layer: LayerId, block: u64, into: &Span) -> Result<()> {
         let _use = self.track_client_op();
         if into.len() == BLOCK {

@@ -118,7 +118,7 @@ impl<'a> Rebuild<'a> {
             self.find_record(row).await?;
             let fits = match &self.current {
                 Some(found) => whole && self.fits(&piece, found, row),
-                // No header tells the contents of the row.
+                // No header describes the contents of the row.
                 None => whole,
             };
             if !fits && !self.repair_row(&mut piece, row).await {

@@ -392,7 +392,7 @@ async fn load_tables(
     StoredTables::load(rows, plan.record.root, plan.geometry.table_width, restore).await.map(Some)
 }
 
-/// As [`load_tables`], but loads the readable part of the tables only.
+/// Like [`load_tables`], but loads the readable part of the tables only.
 async fn load_readable_tables(
     rows: &Rc<RowReader>,
     plan: &ShardPlan,

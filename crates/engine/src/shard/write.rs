@@ -188,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// As [`Shard::unmap`], for a layer that is not written to.
+    /// Like [`Shard::unmap`], for a layer that is not written to.
     pub(super) async fn unmap_layer(
         &self,
         write_class: WriteClass,
@@ -343,7 +343,7 @@ impl Shard {
         Box::pin(self.prepare_waiting(volume, block, count)).await
     }
 
-    /// As [`Shard::prepare`], if it need not wait.
+    /// Like [`Shard::prepare`], if it need not wait.
     fn prepare_now(&self, volume: VolumeId, block: u64, count: u64) -> Option<(LayerId, Pins)> {
         let layer = self.layer_of(volume).ok()?;
         if self.map_wants_checkpoint() {
@@ -399,7 +399,7 @@ impl Shard {
         Ok(prepared?.then_some(pins))
     }
 
-    /// As [`Shard::prepare_in`], for a system layer, which is never dropped.
+    /// Like [`Shard::prepare_in`], for a system layer, which is never dropped.
     async fn prepare_system(&self, layer: LayerId, block: u64) -> Result<Pins> {
         self.make_room_in_map().await?;
         pin_leaves(&self.ledger, &self.rows, layer, block, 1).await

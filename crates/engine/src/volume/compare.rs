@@ -61,7 +61,9 @@ impl AttachedVolume {
     fn check_atomic(&self, offset: u64, expected: u64, length: u64) -> Result<()> {
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
         if expected != length {
-            return invalid(format!("{length} bytes to write, and {expected} bytes to compare"));
+            return invalid(format!(
+                "the length of the data to write is {length} bytes, but {expected} bytes are to be compared"
+            ));
         }
         if length == 0 {
             return invalid("an empty range cannot be compared".into());
@@ -71,7 +73,7 @@ impl AttachedVolume {
         let max = self.pool.atomic_write_bytes();
         if covered > max || offset / SLICE != (end - 1) / SLICE {
             return invalid(format!(
-                "bytes {offset} to {end} are not written atomically: up to {max} bytes are, within {SLICE} bytes"
+                "bytes {offset} to {end} exceed an atomic write: up to {max} bytes within one slice of {SLICE} bytes"
             ));
         }
         Ok(())

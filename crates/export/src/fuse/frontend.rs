@@ -184,10 +184,10 @@ fn explain(error: &MountError) -> ExportError {
         }
         MountErrorKind::Denied => (
             ExportErrorKind::Denied,
-            "mounting files needs privileges: run the daemon as root; exports by NBD need none",
+            "mounting files needs privileges: run the daemon as root; exports over NBD need none",
         ),
         MountErrorKind::Missing => {
-            (ExportErrorKind::Denied, "run 'modprobe fuse' as root; exports by NBD need no kernel module")
+            (ExportErrorKind::Denied, "run 'modprobe fuse' as root; exports over NBD need no kernel module")
         }
         MountErrorKind::Failed => (ExportErrorKind::Io, "--fuse-directory selects another place"),
     };

@@ -1,4 +1,4 @@
-//! Volumes as files by FUSE: for loop devices and programs that work on files.
+//! Volumes as files over FUSE: for loop devices and programs that work on files.
 //!
 //! A file is mounted on a node of its own, which cannot be opened while nothing is mounted on it.
 //! The kernel's requests are received on a thread by the `fuser` crate, and executed on one

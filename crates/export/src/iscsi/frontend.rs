@@ -227,7 +227,7 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
     }
 }
 
-/// A volume that is served by iSCSI.
+/// A volume that is served over iSCSI.
 struct IscsiExport<S: VolumeSource> {
     targets: Arc<IscsiTargets<S>>,
     target: Arc<IscsiTarget<S>>,

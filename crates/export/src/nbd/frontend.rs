@@ -226,7 +226,7 @@ impl<S: VolumeSource> Frontend<S> for NbdFrontend<S> {
     }
 }
 
-/// A volume that is served by NBD.
+/// A volume that is served over NBD.
 struct NbdExport<S: VolumeSource> {
     name: ExportName,
     served: Arc<ServedVolume<S>>,

@@ -219,7 +219,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
     }
 }
 
-/// A volume that is served by NVMe/TCP.
+/// A volume that is served over NVMe/TCP.
 struct NvmeExport<S: VolumeSource> {
     target: Arc<NvmeTarget<S>>,
     subsystem: Arc<Subsystem<S>>,

@@ -52,7 +52,7 @@ struct ChangeJob {
     reply: oneshot::Sender<Result<AffectedHosts, ReservationFailure>>,
 }
 
-/// An event of a reservation that a host is told about.
+/// An event of a reservation that is reported to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReservationNotice {
     /// The host's registration was removed by another host.

@@ -68,7 +68,7 @@ impl UblkFrontend {
             Ok(Ok(())) => {}
             // Without ublk there are no devices.
             Ok(Err(error)) if names.is_empty() => tracing::debug!(%error, "no ublk devices to look for"),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot serve exports by ublk"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot serve exports over ublk"),
             Err(error) => tracing::error!(%error, "cannot look for ublk devices of earlier daemons"),
         }
     }
@@ -223,7 +223,7 @@ fn explain(error: &DeviceError) -> ExportError {
         }
         DeviceErrorKind::Denied => (
             ExportErrorKind::Denied,
-            "creating devices needs privileges: run the daemon as root; exports by NBD need none",
+            "creating devices needs privileges: run the daemon as root; exports over NBD need none",
         ),
         DeviceErrorKind::NoRing => (
             ExportErrorKind::Denied,

@@ -198,7 +198,7 @@ impl<S: VolumeSource> VhostDisk for ExportedDisk<S> {
     }
 }
 
-/// A volume that is served by vhost-user.
+/// A volume that is served over vhost-user.
 struct VhostExport<S: VolumeSource> {
     name: ExportName,
     path: PathBuf,

@@ -106,7 +106,7 @@ impl User for OpenFile {
     }
 }
 
-/// A host that is connected by NVMe/TCP.
+/// A host that is connected over NVMe/TCP.
 struct NvmeHost {
     _admin: initiator::Queue,
     queue: initiator::Queue,

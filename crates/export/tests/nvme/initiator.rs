@@ -168,7 +168,7 @@ impl Queue {
         Self::admin_of(HOST, address, subsystem, wire)
     }
 
-    /// As [`Queue::admin`], of another host.
+    /// Like [`Queue::admin`], of another host.
     pub(crate) fn admin_of(host: &'static str, address: SocketAddr, subsystem: &str, wire: Wire) -> Self {
         let mut queue = Self::negotiated(address, wire);
         assert_eq!(queue.connect(subsystem, host, 0, 0xffff, 0).status, 0);

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 ///
 /// `run` measures a suite (a workload described as data) on Gabion, raw drives, block devices,
 /// files, NBD exports and vhost-user disks. It stores every result; an interrupted run can be
-/// resumed, and runs can be compared and reported. The other benchmarks run the engine in this
-/// process and need no suite.
+/// resumed, and runs can be compared and reported. The other benchmarks need no suite: `objects`
+/// uses a pool of the daemon, and all others run in this process.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     /// List the suites, or show the jobs of one suite and their published results
@@ -313,7 +313,7 @@ pub(crate) struct RebuildArgs {
     pub(crate) rounds: u32,
 }
 
-/// Measure S3 on a pool: the five mixes of the suite object-five, or one of them
+/// Measure S3 on a pool: the five mixes of KIOXIA's document on object storage, or one of them
 ///
 /// Clients put, read, examine and delete objects of a temporary bucket through the S3 service of
 /// the pool ('gabion s3 start'). Every read is compared with the written bytes. Runs of the mixes
@@ -324,7 +324,7 @@ pub(crate) struct RebuildArgs {
 Examples:
   gabion bench objects fast
   gabion bench objects fast --mix backup --size 4K --clients 64 --objects 20000
-  gabion bench objects fast --lab lab --objects 400 --repeats 3 --json > object-five.json")]
+  gabion bench objects fast --lab lab --objects 400 --repeats 3 --json > objects.json")]
 pub(crate) struct ObjectsArgs {
     /// Name of the pool
     pub(crate) pool: String,
@@ -570,7 +570,7 @@ pub(crate) struct RunArgs {
     pub(crate) drives: DrivesArgs,
     #[command(flatten)]
     pub(crate) scale: ScaleArgs,
-    /// Number of repetitions of the whole suite
+    /// Number of repeats of the whole suite
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeats: u32,
     /// Allow the data on drives and targets to be destroyed
@@ -629,7 +629,7 @@ pub(crate) struct PlanArgs {
 
 /// Compare two runs, or two targets of one run
 ///
-/// Compares the medians over the repetitions. A difference counts if the ranges of the two sides do
+/// Compares the medians over the repeats. A difference counts if the ranges of the two sides do
 /// not overlap. Runs on different drives are refused.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CompareArgs {

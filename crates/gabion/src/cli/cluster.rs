@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use ::cluster::{CLUSTERS_DIR, PoolSpec, ProposalArgs, Redundancy};
 use clap::{Args, Subcommand};
 
-/// Deploy and watch Ceph clusters: storage across many servers
+/// Deploy and monitor Ceph clusters: storage across many servers
 ///
 /// A cluster is deployed in stages, from a hosts file and a policy file: prepare, discover,
-/// configure, deploy. Each stage can be repeated: a repetition changes only what differs. Hosts are
-/// reached by SSH, or are network namespaces of this machine. Needs root; Ceph comes from the
-/// packages of the distribution.
+/// configure, deploy. Each stage can be repeated and then performs only the steps that are still
+/// needed. Hosts are reached by SSH, or are network namespaces of this machine. Needs root; Ceph
+/// comes from the packages of the distribution.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
     Prepare(PrepareArgs),
@@ -49,8 +49,8 @@ pub(crate) struct ClusterArg {
 
 /// Install packages and set kernel limits on the hosts
 ///
-/// Creates the cluster's directory on this machine. Installs the packages of Ceph, and chrony if no
-/// time service runs on another machine; raises fs.aio-max-nr.
+/// Creates the cluster's directory on this machine. Installs the packages of Ceph on all hosts, and
+/// chrony on remote hosts without a running time service; raises fs.aio-max-nr.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Hosts file:
@@ -98,8 +98,8 @@ pub(crate) struct DiscoverArgs {
 
 /// Merge the policy and its fragments, and validate the result
 ///
-/// All mistakes of the policy and all violated requirements are reported at once. Nothing is stored
-/// then.
+/// Reports all mistakes of the policy and all violated requirements at once; stores a result only if
+/// there are none.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Policy file:
@@ -231,7 +231,7 @@ pub(crate) struct RemoveArgs {
     #[arg(long)]
     pub(crate) all: bool,
     /// Do not ask for confirmation
-    #[arg(long)]
+    #[arg(long, short)]
     pub(crate) yes: bool,
 }
 

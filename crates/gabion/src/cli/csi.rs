@@ -7,8 +7,8 @@ use csi::Endpoint;
 
 /// Run the CSI driver, which provides volumes to the containers of a cluster
 ///
-/// Serves the Container Storage Interface 1.12 on a Unix socket. The driver uses the daemon of this
-/// node by its API, and runs in the foreground; it logs to standard error with the settings
+/// Serves the Container Storage Interface 1.12 on a Unix socket. The driver uses the API of the
+/// daemon on this node. It runs in the foreground and logs to standard error, with the settings
 /// 'log_level' and 'log_format' of the daemon. SIGTERM and SIGINT stop it after the calls in
 /// progress; volumes in use are not affected.
 ///
@@ -29,11 +29,9 @@ pub(crate) struct CsiArgs {
     /// Serve the Controller service
     #[arg(long)]
     pub(crate) controller: bool,
-    /// Leave the growth of volumes to the Node service, for clusters with several nodes
-    ///
-    /// The resizer of the cluster calls the driver of any node, but only that of the volume's node
-    /// reaches the daemon that stores the volume. Without this call, the kubelet of the volume's
-    /// node grows the volume.
+    /// Leave the growth of volumes to the Node service, for clusters with several nodes. The resizer
+    /// of the cluster calls the driver of any node, but only the driver of the volume's node reaches
+    /// the daemon that stores the volume. With this flag, the kubelet of that node grows the volume
     #[arg(long)]
     pub(crate) expand_on_node: bool,
     /// Unix socket of the driver

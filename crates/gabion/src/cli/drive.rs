@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// List, add, replace, remove and identify drives
+/// List, add, replace, remove, return and identify drives
 #[derive(Subcommand, Debug)]
 pub(crate) enum DriveCommand {
     /// List the drives of pools
@@ -98,7 +98,7 @@ Examples:
         #[arg(long)]
         no_wait: bool,
     },
-    /// Take back a failed or missing drive; only missed writes are resynced
+    /// Return a failed or missing drive to the pool; only the writes that it missed are rebuilt
     Return {
         /// Name of the pool
         #[arg(value_name = "POOL")]

@@ -20,8 +20,8 @@ pub(crate) enum ExportCommand {
     /// loop device, or a mounted ublk device. Unmount its file systems first.
     #[command(visible_alias = "remove")]
     Delete {
-        /// Name of the volume
-        #[arg(value_name = "POOL/VOLUME")]
+        /// Exported volume or snapshot
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         name: VolumeName,
         /// Id of the export, as 'gabion export list' shows it; required if several exports match
         #[arg(long, value_name = "ID")]
@@ -131,8 +131,8 @@ Examples:
   gabion export create fast/vm04 --iscsi --listen 10.0.0.1 --chap-user esx1 --chap-secret-file /etc/gabion/esx1.secret"
 )]
 pub(crate) struct CreateExportArgs {
-    /// Name of the volume
-    #[arg(value_name = "POOL/VOLUME")]
+    /// Volume or snapshot
+    #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
     pub(crate) name: VolumeName,
     /// Export over NBD: on the daemon's NBD socket and addresses, with the name POOL/VOLUME
     #[arg(long)]

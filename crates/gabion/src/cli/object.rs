@@ -77,7 +77,7 @@ pub(crate) struct ListObjectsArgs {
     /// Name of the pool and of the bucket
     #[arg(value_name = "POOL/BUCKET")]
     pub(crate) bucket: VolumeName,
-    /// Only keys that begin with this
+    /// List only keys that begin with this text
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Group the keys that contain this after the prefix: '/' shows one level of a tree
@@ -86,7 +86,7 @@ pub(crate) struct ListObjectsArgs {
     /// Only keys after this one
     #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
     pub(crate) after: String,
-    /// Largest number of keys and groups
+    /// Maximum number of keys and groups
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
 }
@@ -110,6 +110,6 @@ pub(crate) struct DeleteObjectsArgs {
     #[arg(long, value_name = "PREFIX", conflicts_with = "keys")]
     pub(crate) prefix: Option<String>,
     /// Do not ask for confirmation of --prefix
-    #[arg(long)]
+    #[arg(long, short)]
     pub(crate) yes: bool,
 }

@@ -46,15 +46,16 @@ Examples:
         /// Name of the pool
         #[arg(value_name = "POOL")]
         name: String,
-        /// Drives of the pool, in any order; further drives named in their superblocks are looked
-        /// for. With --degraded, only these drives are used
+        /// Drives of the pool, in any order; the daemon also looks for the other drives that their
+        /// superblocks name. With --degraded, only the given drives are used
         #[arg(long, num_args = 1.., value_name = "DRIVE")]
         drives: Vec<PathBuf>,
         /// Open an older state than the last one used on this host. Newer data is lost
         #[arg(long)]
         accept_stale: bool,
         /// Open the pool with missing drives, within the tolerance of the scheme. If enough drives
-        /// are left, their data is rebuilt on them; drives that return are resynced
+        /// are left, their data is rebuilt on them; on drives that return later, only the writes
+        /// that they missed are rebuilt
         #[arg(long)]
         degraded: bool,
     },

@@ -25,8 +25,9 @@ pub(crate) enum TokenCommand {
 #[command(after_long_help = "\
 Roles:
   viewer    reads everything except tokens and the audit log, and changes nothing
-  operator  also changes volumes, snapshots and exports, and controls drives, rebuild and scrub
-  admin     everything, with pools, added drives and tokens
+  operator  also changes volumes, snapshots, exports, S3 and buckets, and controls drives, rebuild
+            and scrub
+  admin     everything: also pools, added drives, images, access keys and tokens
 
 Examples:
   gabion token create prometheus --role viewer

@@ -162,7 +162,7 @@ Example:
     Import(ImportArgs),
     /// Delete a volume or snapshot; its exclusive data is lost
     Delete {
-        /// Pool and name of the volume
+        /// Volume or snapshot to delete
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         name: VolumeName,
         /// Do not ask for confirmation
@@ -211,8 +211,8 @@ fn parse_limit<T: FromStr<Err: Display>>(text: &str) -> Result<Limit<T>, String>
 /// The image of a volume holds its state at the start of the command: the command takes a temporary
 /// snapshot. A file system in it is crash-consistent unless it was frozen during the snapshot
 /// (fsfreeze(8)). Holes are preserved: the image takes about the stored size of the volume. The
-/// image appears under its name when it is complete, readable by its owner only. The data is copied
-/// over NBD, which the daemon must serve.
+/// daemon writes the file, which gets its name when it is complete and is readable by the daemon's
+/// user only.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:

@@ -175,7 +175,7 @@ fn quickstart(global: &Global, arguments: &ClusterQuickstartArgs) -> Result<Exit
     done(global, &status, |status| {
         let name = &status.name;
         format!(
-            "{}\nNext: 'gabion cluster status {name}'; 'gabion cluster quickstart {name} --remove' takes it down.\n",
+            "{}\nNext: 'gabion cluster status {name}'; 'gabion cluster quickstart {name} --remove' removes the cluster.\n",
             output::cluster_status(status)
         )
     })

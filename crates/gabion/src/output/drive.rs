@@ -102,7 +102,7 @@ pub(crate) fn check_report(report: &CheckReport) -> String {
     for (damage, meaning) in [
         (
             Damage::Inconsistent,
-            "contradictions in the pool's own structures, which no drive fault causes: please report this",
+            "inconsistencies of the pool's metadata, which no drive fault can cause: please report them",
         ),
         (Damage::Lost, "places with lost data"),
         (Damage::Repairable, "damaged places with data that the other drives reconstruct"),

@@ -34,8 +34,8 @@ pub(super) fn page() -> String {
                 ["default", "value", "example", "flag", "environment"],
                 &[[
                     default,
-                    format!("`{}`", key.value),
-                    format!("`{}`", key.example),
+                    format!("`{}`", cell(key.value)),
+                    format!("`{}`", cell(key.example)),
                     format!("`--{}`", key.flag()),
                     format!("`{}`", key.variable()),
                 ]],

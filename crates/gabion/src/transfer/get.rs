@@ -33,8 +33,8 @@ impl Destination {
             Some(path) if path == Path::new("-") => Ok(Self::Stdout),
             Some(path) if !path.is_dir() => Ok(Self::File(path.to_owned(), replace)),
             _ if name.is_empty() => {
-                let message = format!("the key '{key}' has no last part that could name a file");
-                Err(Error::new(ErrorKind::Invalid, message).hint("name the file").into())
+                let message = format!("the key '{key}' ends with '/' and gives no name for the file");
+                Err(Error::new(ErrorKind::Invalid, message).hint("give the file as the last argument").into())
             }
             directory => Ok(Self::File(directory.unwrap_or(Path::new("")).join(name), replace)),
         }

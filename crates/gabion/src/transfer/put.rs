@@ -52,7 +52,9 @@ impl Source {
         let metadata = file.metadata().with_context(unreadable)?;
         if metadata.is_dir() {
             let message = format!("{} is a directory", path.display());
-            return Err(Error::new(ErrorKind::Invalid, message).hint("name a file").into());
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .hint("give a file, or '-' for standard input")
+                .into());
         }
         Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
     }

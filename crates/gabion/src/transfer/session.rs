@@ -96,7 +96,7 @@ impl ObjectSession {
                     .hint(format!("delete objects, or use 'gabion bucket set {bucket} --quota SIZE'"))
             }
             Some("PreconditionFailed") => {
-                let message = format!("object '{key}' of bucket {bucket} was replaced meanwhile");
+                let message = format!("object '{key}' of bucket {bucket} was replaced during the transfer");
                 Error::new(ErrorKind::Busy, message).hint("run the command again")
             }
             _ => {

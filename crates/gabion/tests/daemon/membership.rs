@@ -71,7 +71,7 @@ fn a_drive_is_replaced_before_and_after_its_failure() {
 
     daemon.ok(&["drive", "fail", "fast", "4", "--yes"]);
     // Mirrored segments are rebuilt on other drives; other segments are not.
-    until("repair cannot go on", || daemon.pool("fast")["rebuild"]["state"] == "needs_drive");
+    until("repair waits for a drive", || daemon.pool("fast")["rebuild"]["state"] == "needs_drive");
     let pool = daemon.pool("fast");
     assert_eq!(pool["health"], "degraded");
     let action = pool["problems"][0]["action"].as_str().unwrap();

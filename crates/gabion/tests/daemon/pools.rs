@@ -67,7 +67,7 @@ fn a_missing_drive_is_reported_with_an_action() {
     daemon.make_pool();
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
     // Mirrored segments are rebuilt on other drives; other segments are not.
-    until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
+    until("repair waits for a drive", || daemon.pool("fast")["health"] == "degraded");
     let ran = home.gabion(&["pool", "status", "fast"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     for expected in ["degraded", "drive 2", "the failure of another drive", "action: "] {

@@ -113,7 +113,7 @@ fn a_pool_with_a_missing_drive_opens_degraded() {
     daemon.ok(&["pool", "open", "fast", "--degraded"]);
     verify_everything(&home, 7);
     // Mirrored segments are rebuilt on other drives; other segments are not.
-    until("repair cannot go on", || daemon.pool("fast")["health"] == "degraded");
+    until("repair waits for a drive", || daemon.pool("fast")["health"] == "degraded");
     assert_eq!(daemon.pool("fast")["drives"][3]["state"], "missing");
     daemon.stop();
 

@@ -12,15 +12,15 @@ pub enum OpenDriveErrorKind {
     NotFound,
     /// This process lacks the permission.
     Denied,
-    /// Another process, another handle or a mounted file system uses it.
+    /// Another process, another handle or a mounted file system uses the drive.
     InUse,
-    /// It is neither a block device nor a regular file.
+    /// The file is neither a block device nor a regular file.
     NotADrive,
-    /// Its size is zero.
+    /// The file or device has a size of zero.
     Empty,
-    /// Its logical sectors are larger than 4096 bytes.
+    /// The device has logical sectors of more than 4096 bytes.
     LargeSectors,
-    /// It is write-protected.
+    /// The file or device is write-protected.
     ReadOnly,
     /// The file to create already exists.
     Exists,

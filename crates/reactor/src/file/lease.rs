@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, RawFd};
 const F_SETSIG: libc::c_int = 10;
 
 /// True if any process, including this one, has the file open or mapped for writing. `None` if the
-/// kernel cannot tell: on file systems without leases, for files of other users, and for anything
+/// kernel does not know: on file systems without leases, for files of other users, and for anything
 /// but a regular file. `file` must be open for reading only.
 pub fn is_open_for_writing(file: &File) -> Option<bool> {
     let descriptor = file.as_raw_fd();

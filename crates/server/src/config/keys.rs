@@ -279,8 +279,8 @@ pub const KEYS: &[Key] = &[
         section: "daemon",
         name: "warn_at",
         value: "PERCENT,...|none",
-        help: "Space usage in percent, one or more thresholds, from which the pool's status, its event log and the daemon's \
-               log warn; 'none' disables the warnings.",
+        help: "One or more thresholds of the space usage, in percent. When a pool reaches a threshold, its status, its event \
+               log and the daemon's log warn; 'none' disables the warnings.",
         example: "70,85,95",
         set: |config, text| set(&mut config.warn_at, thresholds(text)),
         show: |config| match config.warn_at.as_slice() {
@@ -392,7 +392,7 @@ pub const KEYS: &[Key] = &[
         example: "127.0.0.1:10809,[::1]:10809",
         set: |config, text| set(&mut config.nbd_listen, addresses(text)),
         show: |config| match config.nbd_listen.as_slice() {
-            [] => Shown::Unset("volumes are not exported over TCP"),
+            [] => Shown::Unset("NBD is not served over TCP"),
             addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
         },
     },

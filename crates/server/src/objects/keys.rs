@@ -147,7 +147,9 @@ impl KeyFile {
         let mut changed = keys.clone();
         changed.retain(|_, key| key.is_valid(created));
         if changed.len() >= KEYS_MAX {
-            return Err(Error::new(ErrorKind::Invalid, format!("there are {KEYS_MAX} access keys already")));
+            let message = format!("there are {KEYS_MAX} access keys already");
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .hint("delete access keys with 'gabion key delete KEY'"));
         }
         let (access_key, secret) = (random_text(ACCESS_KEY_LENGTH)?, random_text(SECRET_LENGTH)?);
         let expires = valid_s.map(|valid_s| created + valid_s);
@@ -234,7 +236,7 @@ pub(super) fn object_key(directory: &Path) -> Result<[u8; 32]> {
             key
         }
     };
-    key.try_into().map_err(|_| damaged(&path, "it has not 32 bytes"))
+    key.try_into().map_err(|_| damaged(&path, "it is not 32 bytes long"))
 }
 
 /// Returns the cipher of the key file. Creates the file if `create` is set.
@@ -250,7 +252,7 @@ fn cipher(directory: &Path, create: bool) -> Result<Aes256Gcm> {
         }
         None => return Err(damaged(&path, "the key file is missing; the secrets cannot be read without it")),
     };
-    Aes256Gcm::new_from_slice(&key).map_err(|_| damaged(&path, "it has not 32 bytes"))
+    Aes256Gcm::new_from_slice(&key).map_err(|_| damaged(&path, "it is not 32 bytes long"))
 }
 
 fn encrypt(cipher: &Aes256Gcm, access_key: &str, key: &OpenKey) -> Result<StoredKey> {
@@ -277,7 +279,7 @@ fn decrypt(cipher: &Aes256Gcm, key: &StoredKey) -> Option<String> {
 
 fn fill_random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes)
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("no random numbers: {error}")))
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot read random numbers: {error}")))
 }
 
 fn random_text(length: usize) -> Result<String> {

@@ -90,12 +90,13 @@ impl ObjectServices {
     pub(crate) async fn start(&self, pool: &str, request: StartS3) -> Result<S3Service> {
         let _changing = self.changing.lock().await;
         if self.lock().contains_key(pool) {
-            let message = format!("S3 on pool '{pool}' is started already");
+            let message = format!("S3 is already started on pool '{pool}'");
             return Err(Error::new(ErrorKind::Busy, message)
                 .hint(format!("'gabion s3 stop {pool}' stops it; 'gabion s3 status' shows its address")));
         }
         if request.lifecycle_day == Some(0) {
-            return Err(Error::new(ErrorKind::Invalid, "a day of lifecycle rules has at least 1 second"));
+            return Err(Error::new(ErrorKind::Invalid, "a lifecycle day of 0 s is too short")
+                .hint("use at least 1 second, or omit --lifecycle-day for 86400"));
         }
         self.state.check_writable()?;
         let listen: SocketAddr = request.listen.parse().map_err(|_| {

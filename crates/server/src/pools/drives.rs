@@ -151,7 +151,7 @@ impl Pools {
         if !record.state.is_lost() {
             let message = format!("drive {index} of pool '{name}' is not missing or failed");
             return Err(Error::new(ErrorKind::Invalid, message)
-                .hint(format!("'gabion pool status {name}' shows the drives with their numbers")));
+                .hint(format!("'gabion pool status {name}' shows the drives with their indexes")));
         }
         let path = match &request.path {
             Some(path) => request::path(path)?,
@@ -248,7 +248,7 @@ async fn drive_state(open: &OpenPool, index: u16) -> Result<Option<DriveState>> 
 
 fn no_drive(name: &str, index: u16) -> Error {
     Error::new(ErrorKind::NotFound, format!("pool '{name}' has no drive {index} in use"))
-        .hint(format!("'gabion pool status {name}' shows the drives with their numbers"))
+        .hint(format!("'gabion pool status {name}' shows the drives with their indexes"))
 }
 
 fn not_used(error: Error, name: &str, index: u16) -> Error {

@@ -283,6 +283,6 @@ fn incomplete(wanted: &PoolSelector, found: FoundDrives, absent: &[String]) -> E
     let message = format!("drives of pool '{name}' are missing: {}{reasons}", absent.join(", "));
     Error::new(ErrorKind::Incomplete, message).hint(format!(
         "reconnect them and try again, or open the pool without them: 'gabion pool open {name} --degraded'. Their data is then \
-         rebuilt on the other drives if there are enough; drives that return later are resynced"
+         rebuilt on the other drives if there are enough; on drives that return later, only the writes that they missed are rebuilt"
     ))
 }

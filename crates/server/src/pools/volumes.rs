@@ -97,7 +97,7 @@ impl Pools {
         self.volume(pool, name).await
     }
 
-    /// Sets the quality of service of a volume.
+    /// Sets the QoS limits of a volume.
     ///
     /// # Errors
     /// For limits out of range, and when there is no such volume.
@@ -120,7 +120,7 @@ impl Pools {
         };
         let set = open.call(set).await;
         set.map_err(|error| explain(error, pool, name))?;
-        tracing::info!(pool, volume = name, ?service, thick, "quality of service changed");
+        tracing::info!(pool, volume = name, ?service, thick, "QoS limits changed");
         self.volume(pool, name).await
     }
 
@@ -174,12 +174,13 @@ impl Pools {
 /// Refuses limits too low for a usable volume, and weights out of range.
 fn check_qos(qos: &QosLimits) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
-    if qos.iops.is_some_and(|iops| iops < IOPS_MIN) {
-        return invalid(format!("an IOPS limit below {IOPS_MIN} makes the volume unusable"));
+    if let Some(iops) = qos.iops.filter(|iops| *iops < IOPS_MIN) {
+        return invalid(format!("an IOPS limit of {iops} is too low: the minimum is {IOPS_MIN}"));
     }
-    if qos.bandwidth.is_some_and(|bandwidth| bandwidth < BANDWIDTH_MIN) {
+    if let Some(bandwidth) = qos.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
         return invalid(format!(
-            "a bandwidth limit below {} per second makes the volume unusable",
+            "a bandwidth limit of {} per second is too low: the minimum is {}",
+            Size(bandwidth),
             Size(BANDWIDTH_MIN)
         ));
     }

@@ -261,7 +261,7 @@ pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
         remembers: random.once_in(2),
     };
     if excess == Some(Extra::LoseTooMany) {
-        // Data that a drive lost or garbled earlier could not be told apart from the losses of the
+        // Data that a drive lost or garbled earlier could not be distinguished from the losses of the
         // dead drives.
         plan.faults = Faults::default();
     }

@@ -3,7 +3,7 @@
 //!
 //! The pool is then refused, or its volume returns the flushed data or errors. A flushed write is
 //! never absent without an error, except for the writes of the last flush if a damaged cell of them
-//! can be read: such a cell looks like one that the power cut left unwritten.
+//! can be read: such a cell cannot be distinguished from one that the power cut left unwritten.
 
 use std::fmt;
 

@@ -156,7 +156,7 @@ impl Shard {
         self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
     }
 
-    /// As [`Shard::run_job`], with the segment pinned.
+    /// Like [`Shard::run_job`], with the segment pinned.
     async fn write_columns(&self, job: &RebuildJob) -> Result<bool> {
         let record = self.rows.segments.borrow().record(job.segment.id);
         let mut rebuild = Rebuild::new(self, job, &record);

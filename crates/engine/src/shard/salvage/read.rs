@@ -40,11 +40,11 @@ pub(crate) struct StateRun {
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
-    /// It reads as zeros.
+    /// The block reads as zeros.
     Hole,
-    /// It holds data.
+    /// The block holds data.
     Data,
-    /// It cannot be read.
+    /// The block cannot be read.
     Lost,
 }
 

@@ -85,17 +85,17 @@ impl BlockingClient {
         Ok(Self { client: complete(Client::open(transport, export, replies))? })
     }
 
-    /// As [`Client::size`].
+    /// Like [`Client::size`].
     pub fn size(&self) -> u64 {
         self.client.size()
     }
 
-    /// As [`Client::is_read_only`].
+    /// Like [`Client::is_read_only`].
     pub fn is_read_only(&self) -> bool {
         self.client.is_read_only()
     }
 
-    /// As [`Client::read`].
+    /// Like [`Client::read`].
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -103,7 +103,7 @@ impl BlockingClient {
         complete(self.client.read(offset, into))
     }
 
-    /// As [`Client::write`].
+    /// Like [`Client::write`].
     ///
     /// # Errors
     /// As [`Client::write`].
@@ -111,7 +111,7 @@ impl BlockingClient {
         complete(self.client.write(offset, data))
     }
 
-    /// As [`Client::flush`].
+    /// Like [`Client::flush`].
     ///
     /// # Errors
     /// As [`Client::flush`].
@@ -119,7 +119,7 @@ impl BlockingClient {
         complete(self.client.flush())
     }
 
-    /// As [`Client::trim`].
+    /// Like [`Client::trim`].
     ///
     /// # Errors
     /// As [`Client::trim`].
@@ -127,7 +127,7 @@ impl BlockingClient {
         complete(self.client.trim(offset, bytes))
     }
 
-    /// As [`Client::extents`].
+    /// Like [`Client::extents`].
     ///
     /// # Errors
     /// As [`Client::extents`].
@@ -135,7 +135,7 @@ impl BlockingClient {
         complete(self.client.extents(offset))
     }
 
-    /// As [`Client::submit`].
+    /// Like [`Client::submit`].
     ///
     /// # Errors
     /// As [`Client::submit`].
@@ -150,7 +150,7 @@ impl BlockingClient {
         complete(self.client.submit(command, cookie, offset, bytes, data))
     }
 
-    /// As [`Client::next_simple_reply`].
+    /// Like [`Client::next_simple_reply`].
     ///
     /// # Errors
     /// As [`Client::next_simple_reply`].
@@ -158,7 +158,7 @@ impl BlockingClient {
         complete(self.client.next_simple_reply())
     }
 
-    /// As [`Client::receive`].
+    /// Like [`Client::receive`].
     ///
     /// # Errors
     /// As [`Client::receive`].

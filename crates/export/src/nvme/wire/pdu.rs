@@ -246,7 +246,7 @@ type ShortHeader = FieldWriter<[u8; SHORT_LEN]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvme) struct PduEncoder {
     pub(in crate::nvme) digests: Digests,
-    /// As [`ConnectionRequest::alignment`].
+    /// Like [`ConnectionRequest::alignment`].
     pub(in crate::nvme) alignment: usize,
 }
 
