@@ -54,7 +54,10 @@ pub fn serve(config: &Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
-    runtime.block_on(run(config))
+    let result = runtime.block_on(run(config));
+    // A call to a cluster that does not answer never ends, and must not delay the exit.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(config: &Config) -> Result<()> {
