@@ -8,7 +8,9 @@ use std::net::Ipv4Addr;
 
 use crate::keys::Secrets;
 use crate::model::{ClusterModel, ModelHost};
-use crate::services::GATEWAY_PORT;
+
+/// TCP port of the object gateways.
+pub(crate) const GATEWAY_PORT: u16 = 7480;
 
 /// Returns the addresses of a monitor, in both versions of the protocol.
 fn monitor_address(address: Ipv4Addr) -> String {

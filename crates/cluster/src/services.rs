@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::conf::GATEWAY_PORT;
 use crate::model::{ClusterModel, ModelHost};
 use crate::pools::{self, PoolSpec, Redundancy, VOLUMES_DATA_POOL, VOLUMES_POOL};
 use crate::progress::{Progress, StepReport};
@@ -20,8 +21,6 @@ pub(crate) const FILE_SYSTEM: &str = "cephfs";
 pub(crate) const FILE_SYSTEM_POOLS: [&str; 2] = ["cephfs.meta", "cephfs.data"];
 /// The user that mounts the file system.
 pub(crate) const FILE_SYSTEM_USER: &str = "cephfs";
-/// TCP port of the object gateways.
-pub(crate) const GATEWAY_PORT: u16 = 7480;
 
 /// The services of a cluster that its roles do not decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

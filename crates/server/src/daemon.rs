@@ -58,7 +58,10 @@ pub fn serve(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
-    runtime.block_on(run(config, host))
+    let result = runtime.block_on(run(config, host));
+    // A call to a cluster that does not answer never ends, and must not delay the exit.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {

@@ -107,7 +107,8 @@ impl Volumes {
     /// `NotFound`, `Busy`.
     pub(crate) async fn delete(&self, pool: &str, name: &str, progress: &Progress) -> Result<()> {
         match self.cluster(pool) {
-            Some(clusters) => clusters.delete_volume(pool, name).await,
+            // A cluster that does not answer must not delay the shutdown.
+            Some(clusters) => progress.unless_cancelled(clusters.delete_volume(pool, name)).await,
             None => self.pools.delete_volume(pool, name, progress).await,
         }
     }

@@ -12,8 +12,6 @@ use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::image::{OpenImage, RbdImage};
-use super::info::ImageInfo;
 use crate::client::{RadosClient, RadosOptions, check, errno, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::library::{self, ImageSpec, IoContext, RbdLibrary};
@@ -190,14 +188,6 @@ impl RbdPool {
             names.sort();
             return Ok(names);
         }
-    }
-
-    /// Returns the properties of an image.
-    ///
-    /// # Errors
-    /// `NotFound`; `Io`, `Unreachable`.
-    pub fn info(self: &Arc<Self>, name: &str) -> Result<ImageInfo> {
-        RbdImage::open(self, &OpenImage { read_only: true, ..OpenImage::new(name) })?.info()
     }
 
     /// Counts a handle that is being closed.

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ceph::{RbdImage, RbdPool, VOLUMES_USER};
+use tokio::sync::Semaphore;
 
 use crate::blocking::blocking;
 use crate::config::Config;
@@ -33,6 +34,10 @@ const POOL: &str = "rbd";
 pub(crate) const SECTOR: u32 = 512;
 /// Longest name of a volume or snapshot.
 const NAME_MAX: usize = 63;
+/// Number of threads that calls may occupy.
+const THREADS: usize = 16;
+/// Limit of a call, longer than the 30 s after which the lock of a dead client expires.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// Limit of waiting for images that are being closed.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// Number of stored addresses of earlier connections.
@@ -46,6 +51,10 @@ pub(crate) struct Clusters {
     connections: Mutex<BTreeMap<String, Arc<Connection>>>,
     /// Held while a connection is made: one at a time.
     connecting: Mutex<()>,
+    /// The threads that calls may occupy.
+    threads: Arc<Semaphore>,
+    /// Limit of a call.
+    limit: Duration,
 }
 
 impl Clusters {
@@ -56,6 +65,8 @@ impl Clusters {
             state_dir: config.state_dir.clone(),
             connections: Mutex::default(),
             connecting: Mutex::default(),
+            threads: Arc::new(Semaphore::new(THREADS)),
+            limit: CALL_LIMIT,
         })
     }
 
@@ -102,14 +113,45 @@ impl Clusters {
     /// Runs work with the connection to a cluster, on a thread of its own.
     ///
     /// # Errors
-    /// The errors of the work; `Unreachable` if no monitor answers.
+    /// The errors of the work; `Unreachable` if the cluster does not answer in time. The work then
+    /// continues, and its result is lost.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         cluster: &str,
         work: impl FnOnce(&Arc<Connection>) -> ceph::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (clusters, cluster) = (self.clone(), cluster.to_owned());
-        blocking(move || work(&clusters.connection(&cluster)?).map_err(convert)).await?
+        let called = self.call_unlimited(cluster, work);
+        tokio::time::timeout(self.limit, called).await.unwrap_or_else(|_| Err(unanswered(cluster)))
+    }
+
+    /// As [`Clusters::call`], for work that takes as long as there is data.
+    ///
+    /// # Errors
+    /// As [`Clusters::call`], and `Unreachable` if other calls occupy all threads.
+    async fn call_unlimited<T: Send + 'static>(
+        self: &Arc<Self>,
+        cluster: &str,
+        work: impl FnOnce(&Arc<Connection>) -> ceph::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (clusters, name) = (self.clone(), cluster.to_owned());
+        let connected = move || work(&clusters.connection(&name)?).map_err(convert);
+        self.on_thread(cluster, connected).await
+    }
+
+    /// Runs work on one of a limited number of threads: calls to a cluster that does not answer do
+    /// not end, and must not occupy the threads that other work of the daemon needs.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        cluster: &str,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let permit = tokio::time::timeout(self.limit, self.threads.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(unanswered(cluster)) };
+        let run = move || {
+            let _permit = permit;
+            work()
+        };
+        blocking(run).await?
     }
 
     /// Waits a limited time until the images are closed, so that their locks are free.
@@ -140,6 +182,12 @@ impl Clusters {
         let opened = self.call(cluster, move |connection| connection.open(&wanted, read_only)).await;
         opened.map_err(|error| explain(error, cluster, name))
     }
+}
+
+/// Returns the error of a cluster that does not answer in time.
+fn unanswered(cluster: &str) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("cluster '{cluster}' does not answer in time"))
+        .hint(format!("'gabion cluster status {cluster}' shows its problems"))
 }
 
 /// Returns true for a name of a cluster, volume or snapshot.

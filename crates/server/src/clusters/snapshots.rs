@@ -57,7 +57,7 @@ impl Clusters {
         let (image, snapshot) = parts(name)?;
         let roll_back =
             move |connection: &Arc<Connection>| connection.administer(&image)?.roll_back(&snapshot);
-        self.call(cluster, roll_back).await.map_err(|error| explain(error, cluster, name))?;
+        self.call_unlimited(cluster, roll_back).await.map_err(|error| explain(error, cluster, name))?;
         tracing::info!(cluster, snapshot = name, "volume rolled back");
         self.volume(cluster, split(name).0).await
     }

@@ -2,6 +2,38 @@
 
 use super::*;
 
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_occupies_a_limited_number_of_threads() {
+    let (_directory, clusters) = clusters();
+    let mut clusters = Arc::try_unwrap(clusters).ok().unwrap();
+    clusters.limit = Duration::from_millis(50);
+    let mut waiting = Vec::new();
+    let mut releases = Vec::new();
+    let clusters = Arc::new(clusters);
+    for _ in 0..THREADS {
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        releases.push(release);
+        let clusters = clusters.clone();
+        let work = move || {
+            // Ends with an error when the sender is dropped.
+            let _ = wait.recv();
+            Ok(())
+        };
+        waiting.push(tokio::spawn(async move { clusters.on_thread("demo", work).await }));
+    }
+    while clusters.threads.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let refused = clusters.on_thread("demo", || Ok(())).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable);
+    assert_eq!(refused.hint_text(), Some("'gabion cluster status demo' shows its problems"));
+    drop(releases);
+    for call in waiting {
+        call.await.unwrap().unwrap();
+    }
+    clusters.on_thread("demo", || Ok(())).await.unwrap();
+}
+
 fn clusters() -> (tempfile::TempDir, Arc<Clusters>) {
     let directory = tempfile::tempdir().unwrap();
     let mut config = Config::defaults();

@@ -95,7 +95,7 @@ impl Clusters {
         }
         let image = name.to_owned();
         let resize = move |connection: &Arc<Connection>| connection.administer(&image)?.resize(size, shrink);
-        self.call(cluster, resize).await.map_err(|error| explain(error, cluster, name))?;
+        self.call_unlimited(cluster, resize).await.map_err(|error| explain(error, cluster, name))?;
         tracing::info!(cluster, volume = name, from = %Size(before.size), to = %Size(size), "volume resized");
         self.volume(cluster, name).await
     }
@@ -110,7 +110,7 @@ impl Clusters {
             (image, Some(snapshot)) => connection.administer(image)?.remove_snapshot(&snapshot),
             (image, None) => connection.pool.remove(image),
         };
-        self.call(cluster, delete).await.map_err(|error| explain(error, cluster, name))?;
+        self.call_unlimited(cluster, delete).await.map_err(|error| explain(error, cluster, name))?;
         tracing::info!(cluster, volume = name, "volume deleted");
         Ok(())
     }

@@ -130,9 +130,10 @@ impl Exports {
         // Snapshots are read-only.
         let read_only = read_only || volume.contains('@');
         let config = ExportConfig { read_only, queues, reactors, network: from_options(network) };
-        let _changing = self.changing.lock().await;
         let counters = Arc::<ExportCounters>::default();
+        // Before the lock: a cluster that does not answer must not delay other exports.
         let source = self.open(&pool, &volume, read_only, &counters).await?;
+        let _changing = self.changing.lock().await;
         let others = self.table.of_volume(&pool, &volume);
         check_coexistence(&others, &format!("{pool}/{volume}"), read_only, shared)?;
         let key = new_key(&others, &pool, &volume, protocol);
@@ -217,7 +218,8 @@ impl Exports {
         }
         let record = to_state(&key, &entry.config, entry.shared);
         if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != record)) {
-            self.activate_one(&key, &entry).await;
+            let opened = self.open_again(&key, &entry).await;
+            self.start_again(&key, &entry, opened).await;
             return Err(error);
         }
         self.table.remove(&key);
@@ -310,16 +312,31 @@ impl Exports {
 
     /// Starts the exports of a pool that has been opened.
     pub(crate) async fn activate(&self, pool: &str) {
-        let _changing = self.changing.lock().await;
-        for (key, entry) in self.table.of_pool(pool) {
-            if entry.running.is_err() {
-                self.activate_one(&key, &entry).await;
+        for (key, _) in self.table.of_pool(pool) {
+            let Some(entry) = self.waiting(&key) else { continue };
+            let opened = self.open_again(&key, &entry).await;
+            let _changing = self.changing.lock().await;
+            // It may have been deleted or started meanwhile.
+            if self.waiting(&key).is_some() {
+                self.start_again(&key, &entry, opened).await;
             }
         }
     }
 
-    async fn activate_one(&self, key: &ExportKey, entry: &ExportEntry) {
-        let opened = self.open(&key.pool, &key.volume, entry.config.read_only, &entry.counters).await;
+    /// Returns an export that does not run.
+    fn waiting(&self, key: &ExportKey) -> Option<ExportEntry> {
+        let exports = self.table.of_volume(&key.pool, &key.volume);
+        exports
+            .into_iter()
+            .find(|(other, entry)| other == key && entry.running.is_err())
+            .map(|(_, entry)| entry)
+    }
+
+    async fn open_again(&self, key: &ExportKey, entry: &ExportEntry) -> Result<ServedSource> {
+        self.open(&key.pool, &key.volume, entry.config.read_only, &entry.counters).await
+    }
+
+    async fn start_again(&self, key: &ExportKey, entry: &ExportEntry, opened: Result<ServedSource>) {
         let running = match opened {
             Ok(source) => self.start_one(key, &entry.config, source).await,
             Err(error) => Err(error),
