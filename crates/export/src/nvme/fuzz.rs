@@ -50,11 +50,12 @@ fn serve(connections: Vec<Vec<u8>>) -> Vec<u8> {
             read_only: false,
             identity: [7; 16],
             hosts: Vec::new(),
+            secrets: None,
             listen: vec![listener],
             leases: Arc::default(),
             reservations: reservations.of_volume([7; 16]),
         };
-        assert!(target.add(NAME, namespace).is_some());
+        assert!(target.add(NAME, namespace).is_ok());
         let shared = Rc::new(ServerShared::new(target, reservations, NvmeLimits::default()));
         let (mut open, count) = (Vec::new(), connections.len());
         for (number, bytes) in connections.into_iter().enumerate() {

@@ -38,7 +38,6 @@ mod request;
 mod reservation_notices;
 mod reservations;
 mod respond;
-mod server;
 mod session;
 mod shared;
 mod target;

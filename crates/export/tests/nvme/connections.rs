@@ -126,6 +126,36 @@ fn silent_hosts_are_disconnected_and_busy_ones_are_not() {
     });
 }
 
+/// Waits for 50 ms, in which the target must not close the connection.
+fn stays_open(queue: &Queue) {
+    queue.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let error = queue.stream.peek(&mut [0]).expect_err("the connection was closed");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    queue.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+}
+
+#[test]
+fn an_idle_host_stays_connected_by_keep_alive_or_by_traffic() {
+    on_each_backend(|target| {
+        let mut admin = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(admin.connect(SUBSYSTEM, HOST, 0, 0xffff, 400).status, 0);
+        admin.enable();
+        let mut queue = admin.io(SUBSYSTEM, 1);
+        // Three times the keep alive time, and more.
+        for _ in 0..30 {
+            stays_open(&admin);
+            assert_eq!(admin.run(Sqe::new(0x18, 0)).status, 0);
+        }
+        for _ in 0..30 {
+            stays_open(&admin);
+            assert_eq!(queue.read(0, 1).unwrap(), [0; 512]);
+        }
+        // A silent host loses all its queues.
+        assert_eq!(admin.read_to_end(), 0);
+        assert_eq!(queue.read_to_end(), 0);
+    });
+}
+
 #[test]
 fn a_removed_export_ends_its_controllers_and_can_return() {
     on_each_backend(|target| {
@@ -191,6 +221,23 @@ fn a_thousand_connections_are_served() {
     assert_eq!(queue.read(0, 8).unwrap(), [1; 4096]);
     drop(half_open);
     assert_eq!(queue.read(0, 8).unwrap(), [1; 4096]);
+}
+
+#[test]
+fn a_thousand_queues_are_served() {
+    let target = Target::start(Backend::Auto, NvmeLimits::default(), &[]);
+    let mut queues = Vec::new();
+    let admins: Vec<Queue> = (0..10).map(|_| Queue::admin(target.address, SUBSYSTEM, PLAIN)).collect();
+    for admin in &admins {
+        queues.extend((1..=100).map(|id| admin.io(SUBSYSTEM, id)));
+    }
+    for (number, queue) in queues.iter_mut().enumerate() {
+        assert_eq!(queue.write(number as u64, &[number as u8; 512]), 0);
+    }
+    for (number, queue) in queues.iter_mut().enumerate().rev() {
+        assert_eq!(queue.read(number as u64, 1).unwrap(), [number as u8; 512]);
+    }
+    assert_eq!(target.running.status().connections, 10);
 }
 
 #[test]

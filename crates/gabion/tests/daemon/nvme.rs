@@ -101,3 +101,32 @@ fn invalid_options_are_refused() {
     assert_eq!(daemon.json(&["export", "list"]).as_array().map(Vec::len), Some(0));
     daemon.stop();
 }
+
+#[test]
+fn secrets_survive_a_restart_and_are_not_shown() {
+    /// As `nvme gen-dhchap-key` prints it.
+    const SECRET: &str = "DHHC-1:00:nR2ru2ZHCXqG3XAyaz0/+gB089FRFL0o838kvct0gfv9vUN3:\n";
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start_with(&["--nvme-listen", &address.to_string()]);
+    daemon.make_pool();
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("host.secret");
+    std::fs::write(&file, SECRET).unwrap();
+    let (subsystem, secret) = (format!("--subsystem={SUBSYSTEM}"), format!("--secret={}", file.display()));
+    daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &subsystem, &secret]);
+    let requires_authentication = || {
+        let done = Queue::negotiated(address, PLAIN).connect(SUBSYSTEM, HOST, 0, 0xffff, 0);
+        (done.status, done.result >> 16) == (0, 2)
+    };
+    assert!(requires_authentication());
+    let shown = daemon.json(&["export", "list"]);
+    assert!(shown[0]["network"]["dhchap"].is_object() && !shown.to_string().contains("DHHC"), "{shown}");
+    daemon.kill();
+
+    let daemon = home.start_with(&["--nvme-listen", &address.to_string()]);
+    let active = || daemon.json(&["export", "list"])[0]["state"] == "active";
+    until("the export is active again", active);
+    assert!(requires_authentication());
+    daemon.stop();
+}

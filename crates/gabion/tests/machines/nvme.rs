@@ -99,7 +99,7 @@ fn the_host_authenticates_itself(guest: &mut GabionGuest<'_>) {
          gabion export delete fast/db > /tmp/made &&
          gabion export create fast/db --nvme-tcp --listen 127.0.0.1 --subsystem $nqn --host $host \\
              --secret /tmp/host.secret --controller-secret /tmp/controller.secret > /tmp/made &&
-         gabion export list --json > /tmp/exports && ! grep -q DHHC /tmp/exports"
+         gabion --json export list > /tmp/exports && ! grep -q DHHC /tmp/exports"
     ));
     for wrong in [String::new(), format!(",dhchap_secret={controller}")] {
         guest.sh(&format!("! connect 127.0.0.1 {wrong} 2> /tmp/refused && [ $(live) = 0 ]"));

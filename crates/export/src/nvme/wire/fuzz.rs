@@ -10,6 +10,7 @@ use super::*;
 ::fuzz::target!(nvme_wire, |bytes| match bytes {
     [0, rest @ ..] => check_connect(rest),
     [1, rest @ ..] => check_request(rest),
+    [0x80, rest @ ..] => check_authentication(rest),
     [options, rest @ ..] => check_frame(*options, rest),
     [] => {}
 });
@@ -59,6 +60,18 @@ fn check_request(bytes: &[u8]) {
     assert!((4..=128).contains(&decoded.alignment) && decoded.alignment.is_multiple_of(4));
     let answer = decoded.accept(1 << 20);
     assert_eq!((answer.len(), answer[11]), (IC_LEN, request[11] & 3));
+}
+
+fn check_authentication(bytes: &[u8]) {
+    let Ok((transaction, message)) = within(1024, || HostMessage::decode(bytes)) else { return };
+    assert_eq!(transaction, u16_at(bytes, 4));
+    match message {
+        HostMessage::Negotiate { hashes, groups, .. } => assert!(hashes.len().max(groups.len()) <= 30),
+        HostMessage::Reply { response, challenge, .. } => {
+            assert!(challenge.is_none_or(|challenge| challenge.len() == response.len()));
+        }
+        HostMessage::Confirm | HostMessage::Failure => {}
+    }
 }
 
 fn check_connect(bytes: &[u8]) {
