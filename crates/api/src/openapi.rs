@@ -11,9 +11,10 @@ use utoipa::openapi::{
 use crate::paths::{ALL, Body, EndpointRow, Method};
 use crate::types::{API_VERSION, ErrorResponse};
 
-const DESCRIPTION: &str = "The API of the Gabion daemon, served over a Unix socket. Sizes are in bytes, times are \
-    seconds since 1970, durations are seconds; a field that is absent is not known. Long-running work is answered \
-    with status 202 and an operation, whose progress is at /v1/operations/{id}.";
+const DESCRIPTION: &str = "The API of the Gabion daemon, served over a Unix socket, and over HTTPS with a token. \
+    Sizes are in bytes, times in seconds since 1970, and durations in seconds. An absent field has no value, or its \
+    value is not known. A request that starts a long operation returns status 202 and the operation; \
+    /v1/operations/{id} shows the progress.";
 
 /// Returns the OpenAPI document of the API as JSON.
 ///
