@@ -48,5 +48,5 @@ pub(crate) fn short_path(path: &str) -> String {
     while !path.is_char_boundary(end) {
         end -= 1;
     }
-    path.get(..end).unwrap_or_default().to_owned()
+    path.split_at(end).0.to_owned()
 }

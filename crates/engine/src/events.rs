@@ -71,5 +71,5 @@ fn truncate(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).unwrap_or_default().to_owned()
+    text.split_at(end).0.to_owned()
 }

@@ -3,6 +3,8 @@
 use format::limits::{BLOCK_BYTES, DRIVE_ZONES_MIN, SUPERBLOCK_SLOT, ZONE_MAX, ZONE_MIN};
 use format::{Column, Row, Scheme, Superblock, ZoneIndex};
 
+use crate::invariant::narrow;
+
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -34,7 +36,7 @@ impl Geometry {
 
     /// Rows of a segment.
     pub(crate) fn rows(&self) -> u32 {
-        u32::try_from(self.zone_bytes / BLOCK_BYTES).unwrap_or(u32::MAX)
+        narrow(self.zone_bytes / BLOCK_BYTES, "C5")
     }
 
     /// Data blocks of a segment.
@@ -61,7 +63,8 @@ impl Geometry {
     /// Number of zones on a drive of `size` bytes.
     pub(crate) fn zones(&self, size: u64) -> u32 {
         let zones = size.saturating_sub(self.data_start) / self.zone_bytes;
-        u32::try_from(zones).unwrap_or(u32::MAX)
+        // The rest of a larger drive is not used.
+        narrow(zones.min(u64::from(u32::MAX)), "C5")
     }
 
     /// Returns the zone at a byte offset of a drive; `None` before the first zone.
@@ -134,12 +137,17 @@ pub(crate) struct RecordLayout {
 impl RecordLayout {
     /// Returns the layout of a record of `blocks` blocks, header included, that starts at `row`.
     pub(crate) fn new(scheme: Scheme, row: Row, blocks: u32) -> Self {
-        Self { row, rows: scheme.rows_for(blocks) }
+        let rows = scheme.rows_for(blocks);
+        assert!(
+            blocks > 0 && rows * u32::from(scheme.data()) >= blocks,
+            "R2: a record's rows hold its blocks"
+        );
+        Self { row, rows }
     }
 
     /// Returns the column and row of block `index`.
     pub(crate) fn place(&self, index: u32) -> (Column, Row) {
-        let column = u8::try_from(index / self.rows).unwrap_or(u8::MAX);
+        let column = narrow(index / self.rows, "R2");
         (Column::new(column), self.row.plus(index % self.rows))
     }
 

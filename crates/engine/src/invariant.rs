@@ -5,6 +5,7 @@
 //! Each call names the invariant, by its number in docs/invariants.md, in the panic's message.
 //! Bytes from drives are verified before they are used here.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "indexes and sizes have 64 bits");
@@ -32,13 +33,28 @@ pub(crate) const fn to_index(number: u64) -> usize {
     number as usize
 }
 
-/// Converts an index or size to 32 bits.
+/// Converts a number to a smaller type, which an invariant guarantees to hold it.
 #[track_caller]
-pub(crate) fn narrow(number: usize, invariant: &str) -> u32 {
-    match u32::try_from(number) {
+pub(crate) fn narrow<T: TryFrom<N>, N: Copy + Display>(number: N, invariant: &str) -> T {
+    match T::try_from(number) {
         Ok(number) => number,
-        Err(_) => panic!("{invariant}: {number} does not fit into 32 bits"),
+        Err(_) => panic!("{invariant}: {number} does not fit into {} bits", 8 * size_of::<T>()),
     }
+}
+
+/// Returns a value that an invariant guarantees to exist.
+#[track_caller]
+pub(crate) fn present<T>(value: Option<T>, invariant: &str) -> T {
+    match value {
+        Some(value) => value,
+        None => panic!("{invariant}: a {} is missing", std::any::type_name::<T>()),
+    }
+}
+
+/// Converts a time in nanoseconds to 64 bits. Longer times, of more than 500 years, count as the
+/// longest one.
+pub(crate) fn clamped(nanoseconds: u128) -> u64 {
+    u64::try_from(nanoseconds).map_or(u64::MAX, |nanoseconds| nanoseconds)
 }
 
 #[cfg(test)]
@@ -49,7 +65,8 @@ mod tests {
     fn present_data_is_returned() {
         assert_eq!(part(&[1, 2, 3], 1..3, "R3"), [2, 3]);
         assert_eq!(element(&[1, 2, 3], 2, "R3"), 3);
-        assert_eq!((to_index(1 << 40), narrow(7, "R3")), (1 << 40, 7));
+        assert_eq!((to_index(1 << 40), narrow::<u32, usize>(7, "R3")), (1 << 40, 7));
+        assert_eq!((present(Some(3), "R3"), clamped(5), clamped(u128::MAX)), (3, 5, u64::MAX));
     }
 
     #[test]
@@ -67,6 +84,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "does not fit")]
     fn a_number_beyond_32_bits_panics() {
-        narrow(1 << 32, "R3");
+        narrow::<u32, u64>(1 << 32, "R3");
+    }
+
+    #[test]
+    #[should_panic(expected = "C5: a u16 is missing")]
+    fn a_missing_value_panics_with_the_invariant() {
+        present(None::<u16>, "C5");
     }
 }

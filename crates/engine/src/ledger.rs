@@ -106,6 +106,7 @@ impl Ledger {
     pub(crate) fn node_stored(&self, node: NodeRef, entry: MapEntry) {
         let old = self.map.borrow_mut().node_stored(node, entry);
         if old == entry {
+            assert!(entry.is_absent(), "S1: a stored node has a new address");
             return;
         }
         self.rows.segments.borrow_mut().replace_reference(old, entry);
@@ -120,6 +121,7 @@ impl Ledger {
         let (mut map, mut segments) = (self.map.borrow_mut(), self.rows.segments.borrow_mut());
         for leaf in from {
             let target = leaf_of(&map, into, map.leaf_start(*leaf));
+            assert_ne!(*leaf, target, "F3: a leaf is merged into itself");
             let superseded = map.merge_leaf(*leaf, target);
             superseded.into_iter().for_each(|entry| segments.replace_reference(entry, MapEntry::ABSENT));
         }
@@ -155,7 +157,7 @@ fn find_leaf(map: &Map, leaves: &[NodeRef], at: u64) -> Option<NodeRef> {
 fn leaf_of(map: &Map, leaves: &[NodeRef], at: u64) -> NodeRef {
     match find_leaf(map, leaves, at) {
         Some(leaf) => leaf,
-        None => panic!("block {at} is applied to a leaf that was not prepared"),
+        None => panic!("M1: block {at} is applied to a leaf that was not prepared"),
     }
 }
 

@@ -40,6 +40,7 @@ mod superblocks;
 mod tuning;
 mod volume;
 mod volume_uid;
+mod write_waits;
 mod zones;
 
 pub use check::{CheckReport, check};
@@ -67,3 +68,4 @@ pub use state_store::{PoolStateStore, RememberFuture};
 pub use tuning::Tuning;
 pub use volume::{AttachedVolume, Comparison, Extent, Volume};
 pub use volume_uid::VolumeUid;
+pub use write_waits::{WriteWait, WriteWaitCounts};

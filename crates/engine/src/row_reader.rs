@@ -66,7 +66,7 @@ pub(crate) struct CachedCells {
 
 impl CachedCells {
     fn rows(&self) -> Range<u32> {
-        self.from..self.from + narrow(self.cells.len() / BLOCK, "R1")
+        self.from..self.from + narrow::<u32, _>(self.cells.len() / BLOCK, "R1")
     }
 }
 
@@ -137,7 +137,7 @@ impl RowReader {
     pub(crate) async fn read_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
         assert!(
             into.len() == run.count as usize * BLOCK && crcs.len() == run.count as usize,
-            "buffer and CRCs match the run"
+            "R1: every block of a run has room and a CRC"
         );
         match self.start_read(run.address, std::slice::from_ref(into)) {
             Some((drive, io)) => self.finish_read(run, crcs, into, drive, io).await,
@@ -202,6 +202,7 @@ impl RowReader {
     /// Reads the blocks of a failed run again one by one, and reconstructs the blocks that are
     /// still bad.
     async fn recover_run(&self, run: BlockRun, crcs: &[u32], into: &Span) -> Result<ReadOutcome> {
+        assert_eq!(into.len(), crcs.len() * BLOCK, "R1: every block of a read has a CRC");
         let mut outcome = ReadOutcome::Direct;
         for (index, crc) in (0..run.count).zip(crcs) {
             let address = run.address.plus_rows(index);
@@ -239,8 +240,11 @@ impl RowReader {
         into: &Span,
         cached: &[CachedCells],
     ) -> Result<()> {
+        assert_eq!(crcs.len(), run.count as usize, "R1: every block of a rebuild has a CRC");
+        assert_eq!(into.len(), crcs.len() * BLOCK, "R1: every rebuilt block has room");
         let (id, wanted) = (run.address.segment(), run.address.column());
         let scheme = self.segments.borrow().scheme(id);
+        assert!(wanted.get() < scheme.width(), "R2: segment {id} has no column {wanted}");
         let mut columns = RowSpan { id, row: run.address.row(), count: run.count, cells: Vec::new() };
         // Columns with the fewest missing cells first.
         let mut others: SmallVec<[u8; 32]> =
@@ -325,6 +329,7 @@ impl RowReader {
         into: &mut [u8],
         accept: impl Fn(&[u8]) -> bool,
     ) -> bool {
+        assert_eq!(into.len(), BLOCK, "R2: a cell is a block");
         let mut tried = 0;
         let present: ColumnSet =
             cells.iter().map(|(column, _)| *column).filter(|column| *column != wanted.get()).collect();
@@ -375,6 +380,7 @@ fn gaps(count: u32, cached: &[CachedCells], column: u8) -> SmallVec<[Range<u32>;
     let mut gaps = SmallVec::new();
     let mut at = 0;
     for rows in cached_rows {
+        assert!(rows.start <= rows.end && rows.end <= count, "R1: cached rows are within the span");
         if rows.start > at {
             gaps.push(at..rows.start);
         }
@@ -392,6 +398,7 @@ fn bytes_of(rows: &Range<u32>) -> Range<usize> {
 
 /// Returns true if every block of `bytes` matches its CRC.
 fn verify(bytes: &[u8], crcs: &[u32]) -> bool {
+    assert_eq!(bytes.len(), crcs.len() * BLOCK, "R1: every block of a read is verified");
     bytes.chunks_exact(BLOCK).zip(crcs).all(|(block, crc)| crc32c(block) == *crc)
 }
 

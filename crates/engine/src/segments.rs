@@ -20,7 +20,7 @@ use format::{
 };
 
 use crate::geometry::Geometry;
-use crate::invariant::element;
+use crate::invariant::{element, narrow};
 pub(crate) use checkpoint::CheckpointMark;
 pub(crate) use columns::Incomplete;
 pub(crate) use locations::CellLocation;
@@ -152,7 +152,7 @@ impl Segments {
     pub(crate) fn vacant(&mut self) -> SegmentId {
         self.vacant_hint +=
             self.slots.iter().skip(self.vacant_hint).take_while(|place| place.is_some()).count();
-        SegmentId::new(u32::try_from(self.vacant_hint + 1).unwrap_or(u32::MAX))
+        SegmentId::new(narrow(self.vacant_hint + 1, "C5"))
     }
 
     /// Puts a new, open segment into a vacant slot.
@@ -182,6 +182,7 @@ impl Segments {
             self.live.resize(index + 1, 0);
             self.places.resize((index + 1) * self.width(), ColumnLocation::UNWRITTEN);
         }
+        assert!(segment.record.incarnation.get() > 0, "S1: segment {id} has no incarnation");
         self.newest = self.newest.max(segment.record.incarnation.get());
         if segment.replay_from.is_some() {
             self.recent.insert(id);
@@ -264,6 +265,7 @@ impl Segments {
             }
             _ => panic!("S1: {address} has no counted reference"),
         }
+        assert!(self.live_blocks > 0, "S1: the sum of live blocks is lower than a segment's count");
         self.live_blocks -= 1;
     }
 
@@ -281,6 +283,7 @@ impl Segments {
     pub(crate) fn room(&self, id: SegmentId) -> AppendRoom {
         let segment = self.get(id);
         assert_eq!(segment.phase, SegmentPhase::Open, "only open segments have free rows");
+        assert!(segment.append.get() <= self.geometry.rows(), "R2: segment {id} has rows beyond its zones");
         let rows = self.geometry.rows() - segment.append.get();
         AppendRoom { row: segment.append, rows, level: segment.level }
     }
@@ -312,6 +315,8 @@ impl Segments {
     pub(crate) fn seal(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
         assert_eq!(segment.phase, SegmentPhase::Open, "a segment is sealed once");
+        assert_eq!(segment.record.state, SegmentState::Open, "S2: an open segment is recorded as open");
+        assert!(segment.applied <= segment.append, "L1: segment {id} has applied rows beyond its end");
         segment.phase = SegmentPhase::Sealed;
         segment.record.state = SegmentState::Sealed;
         segment.record.rows = segment.append.get();
@@ -331,6 +336,7 @@ impl Segments {
             let ahead = replaying.is_some_and(|newest| segment.record.incarnation.get() > newest);
             let landed = segment.in_flight == 0 && segment.applied == segment.append && !ahead;
             if segment.phase == SegmentPhase::Sealed && landed && live == 0 {
+                assert_eq!(segment.record.state, SegmentState::Sealed, "S2: only sealed segments are freed");
                 segment.phase = SegmentPhase::Freed { checkpoints };
                 freed += 1;
             }
@@ -374,6 +380,10 @@ impl Segments {
             if let Some(Some(segment)) = self.slots.get_mut(slot(*id)) {
                 assert!(*row <= segment.applied, "L4: only applied rows of segment {id} are durable");
                 segment.flushed = segment.flushed.max(*row);
+                assert!(
+                    segment.flushed <= segment.append,
+                    "L4: segment {id} has durable rows beyond its end"
+                );
             }
         }
     }
@@ -406,7 +416,7 @@ impl Segments {
     /// Lowest incarnation of the existing segments.
     pub(crate) fn oldest_incarnation(&self) -> Incarnation {
         let incarnations = self.slots.iter().flatten().map(|segment| segment.record.incarnation.get());
-        Incarnation::new(incarnations.min().unwrap_or(u64::MAX))
+        Incarnation::new(incarnations.fold(u64::MAX, u64::min))
     }
 
     /// Number of freed segments that wait for a checkpoint.

@@ -8,7 +8,7 @@ use format::limits::{BLOCK, SLICE};
 use reactor::Span;
 use smallvec::SmallVec;
 
-use crate::invariant::to_index;
+use crate::invariant::{narrow, to_index};
 
 /// The striping of a volume over a consecutive range of shards, which wraps around at the pool's
 /// last shard.
@@ -57,8 +57,7 @@ impl Slices {
 
     /// Returns the spread with an explicit number of shards, even if the volume is on all of them.
     pub(crate) fn spread(&self) -> VolumeSpread {
-        let narrow = |number| u16::try_from(number).unwrap_or(u16::MAX);
-        VolumeSpread { first: narrow(self.first), shards: narrow(self.width) }
+        VolumeSpread { first: narrow(self.first, "F4"), shards: narrow(self.width, "F4") }
     }
 
     /// Returns the position of a shard in the rotation, or `None` if it holds no slice of the
@@ -148,8 +147,8 @@ pub(super) struct SubRequest {
 impl SubRequest {
     /// Returns the sub-request's bytes of the request's span.
     pub(super) fn slice_of(&self, span: &Span) -> Span {
-        let at = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        let length = usize::try_from(self.blocks).unwrap_or(usize::MAX) * BLOCK;
+        let at = to_index(self.offset);
+        let length = to_index(self.blocks) * BLOCK;
         span.slice(at..at + length)
     }
 }

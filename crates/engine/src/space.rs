@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use format::{DriveState, Scheme, Superblock};
 
 use crate::geometry::Geometry;
+use crate::invariant::narrow;
 use crate::segments::AllocPriority;
 
 /// Fill level of the pool. Shared by the pool's reactors.
@@ -123,6 +124,11 @@ impl Space {
         self.available.load(Ordering::Relaxed).saturating_sub(self.reserve.load(Ordering::Relaxed))
     }
 
+    /// Returns true if free space is so low that a checkpoint should free the pending segments.
+    pub(crate) fn wants_checkpoint(&self, pending_free: usize) -> bool {
+        pending_free > 0 && self.free_for_users() <= self.high_water() / 8
+    }
+
     /// Returns true if only operations that certainly free space may open a segment.
     pub(crate) fn is_low(&self) -> bool {
         self.available.load(Ordering::Relaxed) <= freeing_from(self.reserve.load(Ordering::Relaxed))
@@ -149,14 +155,15 @@ impl Space {
             let nodes = 2 * usage.live.load(Ordering::Relaxed);
             (2 * (nodes + CHECKPOINT_OVERHEAD)).div_ceil(self.segment_payload.max(1))
         });
-        checkpoints_from(reserve).min(u32::try_from(segments.sum::<u64>()).unwrap_or(u32::MAX))
+        let needed = segments.sum::<u64>().min(u64::from(u32::MAX));
+        checkpoints_from(reserve).min(narrow(needed, "S4"))
     }
 
     /// Number of free segments, including segments that the next checkpoint releases, below which
     /// cleaning starts; cleaning settles at half of it. A lower mark makes checkpoints store the
     /// map too often; a higher one gives segments less time to become empty without cleaning.
     pub(crate) fn high_water(&self) -> u32 {
-        let shards = u32::try_from(self.usage.len()).unwrap_or(u32::MAX);
+        let shards: u32 = narrow(self.usage.len(), "C5");
         (self.total.load(Ordering::Relaxed) / 20).clamp(SLACK_PER_SHARD * shards, 128 * shards)
     }
 
@@ -175,7 +182,7 @@ impl Space {
 
     /// Segments that hold no live data because they are open, freed, or needed by the cleaner.
     fn slack(&self, total: u32) -> u32 {
-        let shards = u32::try_from(self.usage.len()).unwrap_or(u32::MAX);
+        let shards: u32 = narrow(self.usage.len(), "C5");
         (total / FREE_SHARE).max(SLACK_PER_SHARD * shards)
     }
 
@@ -224,14 +231,15 @@ pub(crate) struct Reserve {
 impl Reserve {
     /// Returns the reserve of a pool: a share of all segments, and a minimum for each shard.
     pub(crate) fn of(superblock: &Superblock) -> Self {
-        let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
+        let shards: u32 = narrow(superblock.shards.len(), "C5");
         let stays = |state| !matches!(state, DriveState::Removed | DriveState::Draining);
         let belong = || superblock.drives.iter().filter(|drive| stays(drive.state));
         let zones: u64 = belong().map(|drive| u64::from(drive.zones)).sum();
-        let all = u32::try_from(zones / u64::from(superblock.scheme.width())).unwrap_or(u32::MAX);
-        let drives = u32::try_from(belong().count()).unwrap_or(u32::MAX);
+        let all =
+            narrow::<u32, _>((zones / u64::from(superblock.scheme.width())).min(u64::from(u32::MAX)), "C5");
+        let drives = narrow(belong().count(), "C5");
         let checkpoints = CHECKPOINT_BLOCKS_MIN.div_ceil(Geometry::of(superblock).segment_blocks());
-        let checkpoints = u32::try_from(checkpoints).unwrap_or(u32::MAX / LEVELS);
+        let checkpoints: u32 = narrow(checkpoints, "S4");
         let per_shard = RESERVE_PER_SHARD.max((LEVELS * checkpoints).min(all / 4 / shards));
         let share = (all / RESERVE_SHARE).min(RESERVE_PER_SHARD_MAX * shards);
         Self::new(share.max(per_shard * shards), superblock.scheme, drives)

@@ -274,8 +274,7 @@ impl AttachedVolume {
         join_all(parts.iter().map(|part| {
             let start = first * BLOCK as u64 + part.offset;
             let (from, to) = (offset.max(start), end.min(start + part.blocks * BLOCK as u64));
-            let index = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
-            let bytes = data.slice(to_index(from - offset)..index(to - offset));
+            let bytes = data.slice(to_index(from - offset)..to_index(to - offset));
             self.write_bytes(*part, to_index(from - start), bytes)
         }))
         .await
@@ -334,7 +333,7 @@ impl AttachedVolume {
         if length == 0 {
             return Ok(());
         }
-        let zeros = Buffer::zeroed(usize::try_from(length).unwrap_or(usize::MAX));
+        let zeros = Buffer::zeroed(to_index(length));
         self.write_unaligned(offset, &zeros.span()).await
     }
 

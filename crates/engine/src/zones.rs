@@ -8,6 +8,8 @@
 
 use format::{DriveIndex, Scheme, SegmentColumn, ZoneIndex};
 
+use crate::invariant::narrow;
+
 /// The free zones of a pool.
 pub(crate) struct Zones {
     drives: Vec<DriveZones>,
@@ -110,8 +112,10 @@ impl ZoneSet {
         *word ^= bit;
         if to {
             self.count += 1;
+            assert!(self.count <= self.zones, "Z1: more zones are free than exist");
             self.hint = self.hint.min(at);
         } else {
+            assert!(self.count > 0, "Z1: a zone is taken from an empty set");
             self.count -= 1;
         }
         true
@@ -122,7 +126,7 @@ impl ZoneSet {
         let found = self.words.iter().skip(self.hint).position(|word| *word != 0);
         self.hint += found.unwrap_or(self.words.len() - self.hint.min(self.words.len()));
         let word = self.words.get(self.hint)?;
-        Some(u32::try_from(self.hint * 64).unwrap_or(u32::MAX) + word.trailing_zeros())
+        Some(narrow::<u32, _>(self.hint * 64, "C5") + word.trailing_zeros())
     }
 
     /// Returns the length of the run of zones that starts at `zone`, up to `max`.
@@ -298,6 +302,7 @@ impl Zones {
             SegmentColumn::whole(drive, zone)
         };
         let mut columns: Vec<_> = drives.into_iter().map(&mut take).collect();
+        assert!(columns.len() <= width, "Z1: a segment has more columns than its scheme");
         columns.resize(width, SegmentColumn::hole());
         Some(AllocatedZones { columns, unbacked })
     }
@@ -325,7 +330,7 @@ impl Zones {
     /// of every segment and pays for each column (deficit round-robin with a random component).
     fn choose_weighted(&mut self, mut drives: Vec<usize>, count: usize) -> Vec<usize> {
         let all: i64 = drives.iter().map(|drive| i64::from(self.free_zones(*drive))).sum();
-        let columns = i64::try_from(count).unwrap_or(i64::MAX);
+        let columns: i64 = narrow(count, "C5");
         let rotation = self.rotation as u64;
         let mut ranking: Vec<(i64, usize)> = Vec::with_capacity(drives.len());
         for drive in drives.iter().copied() {
@@ -333,7 +338,7 @@ impl Zones {
             let Some(zones) = self.drives.get_mut(drive) else { continue };
             zones.credit = (zones.credit + COLUMN_COST * columns * free / all.max(1)).min(CREDIT_MAX);
             let chance = splitmix64(rotation << 16 | drive as u64) % COLUMN_COST.unsigned_abs();
-            ranking.push((zones.credit + i64::try_from(chance).unwrap_or(0), drive));
+            ranking.push((zones.credit + narrow::<i64, _>(chance, "C5"), drive));
         }
         ranking.sort_unstable_by(|a, b| b.cmp(a));
         drives = ranking.into_iter().take(count).map(|(_, drive)| drive).collect();
@@ -412,7 +417,7 @@ impl Zones {
         let mut free_counts: Vec<u32> = rest.map(|drive| drive.free().saturating_sub(whole)).collect();
         free_counts.sort_unstable_by(|a, b| b.cmp(a));
         let last = self.min_columns(scheme, holes).saturating_sub(1) as usize;
-        whole + free_counts.get(last).copied().unwrap_or(0)
+        whole + free_counts.get(last).map_or(0, |free| *free)
     }
 
     /// Minimum number of columns of a segment of `scheme` that may lack `holes` columns.
@@ -437,7 +442,7 @@ impl Zones {
         let (all, free) = self.totals();
         let width = u64::from(self.columns(scheme));
         let unused = free - u64::from(self.full_width(scheme)) * width;
-        u32::try_from((all - unused).div_ceil(width)).unwrap_or(u32::MAX)
+        narrow((all - unused).div_ceil(width).min(u64::from(u32::MAX)), "C5")
     }
 
     /// Total number of segments of `scheme` if all data were rewritten.
@@ -490,7 +495,7 @@ fn segments_that_fit(free_counts: impl Iterator<Item = u32>, width: u32) -> u32 
         columns >= u64::from(segments) * u64::from(width)
     };
     let max: u64 = free_counts.iter().map(|free| u64::from(*free)).sum::<u64>() / u64::from(width.max(1));
-    let (mut low, mut high) = (0, u32::try_from(max).unwrap_or(u32::MAX));
+    let (mut low, mut high) = (0, narrow::<u32, _>(max.min(u64::from(u32::MAX)), "C5"));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) { low = middle } else { high = middle - 1 }

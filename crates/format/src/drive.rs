@@ -1,5 +1,6 @@
 //! The record of a drive in the superblock. Layout in docs/format.md.
 
+use crate::checked::code_of;
 use crate::error::assert_storable;
 use crate::limits::{DRIVE_PATH_MAX, DRIVE_ZONES_MIN};
 use crate::wire::{Reader, Writer};
@@ -54,7 +55,7 @@ impl DriveState {
     }
 
     fn to_byte(self) -> u8 {
-        Self::ALL.iter().find(|(_, state)| *state == self).map_or(0, |(byte, _)| *byte)
+        code_of(&Self::ALL, self)
     }
 
     fn from_byte(byte: u8) -> Result<Self, FormatError> {

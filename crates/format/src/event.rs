@@ -5,6 +5,7 @@
 //! that follow the last block's. The block with the highest event numbers is the newest. Nothing
 //! depends on the log's contents: damage to it loses only history.
 
+use crate::checked::narrow;
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, EVENT_TEXT_MAX};
 use crate::wire::{Reader, Writer};
@@ -182,7 +183,7 @@ impl EventBlock {
         out.u32(Self::MAGIC);
         out.u32(FORMAT_VERSION);
         out.u64(self.first);
-        out.u16(u16::try_from(self.events.len()).unwrap_or(u16::MAX));
+        out.u16(narrow(self.events.len(), "events"));
         out.raw(&[0; 6]);
         for event in &self.events {
             out.u64(event.seconds);

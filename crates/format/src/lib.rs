@@ -12,6 +12,7 @@
 
 mod address;
 mod capacity;
+mod checked;
 mod drive;
 mod error;
 mod event;

@@ -4,6 +4,7 @@
 //! A reader does not need the list: reading a listed block fails with or without it. The list keeps
 //! the pool's status correct across openings, until the blocks are overwritten.
 
+use crate::checked::narrow;
 use crate::error::assert_storable;
 use crate::limits::{BLOCK, COLUMNS_MAX, LAYER_BLOCKS_MAX, ROWS_MAX};
 use crate::wire::{Reader, Writer};
@@ -65,7 +66,7 @@ fn write_lost(list: &LostList) -> Vec<u8> {
     let mut out = Writer::new(&mut bytes);
     out.u32(MAGIC);
     out.u32(FORMAT_VERSION);
-    out.u32(u32::try_from(list.listed.len()).unwrap_or(u32::MAX));
+    out.u32(narrow(list.listed.len(), "lost blocks"));
     out.u32(list.unlisted);
     for block in &list.listed {
         out.u32(block.layer.get());

@@ -5,6 +5,7 @@
 //! of the record's R rows. The MAC covers the used bytes of the header; the CRC of each block
 //! covers the payload.
 
+use crate::checked::narrow;
 use crate::error::assert_storable;
 use crate::item::Item;
 use crate::limits::{BLOCK, HEADER_BLOCKS_MAX, RECORD_ITEMS_MAX, RECORD_PAYLOAD_MAX};
@@ -68,7 +69,7 @@ impl Header {
 
     /// Returns the number of payload blocks of the record.
     pub fn payload_blocks(&self) -> u32 {
-        u32::try_from(self.crcs.len()).unwrap_or(u32::MAX)
+        narrow(self.crcs.len(), "R3")
     }
 
     /// Returns the number of header and payload blocks together.
@@ -90,7 +91,10 @@ impl HeaderSize {
     fn of(items: &[Item], payload: usize) -> Self {
         let items_bytes: usize = items.iter().map(Item::encoded_bytes).sum();
         let blocks = header_blocks_for(items_bytes, payload);
-        Self { blocks: u8::try_from(blocks).unwrap_or(u8::MAX), used: FIXED + items_bytes + 4 * payload }
+        Self {
+            blocks: narrow(blocks.min(usize::from(u8::MAX)), "header blocks"),
+            used: FIXED + items_bytes + 4 * payload,
+        }
     }
 }
 
@@ -141,9 +145,9 @@ fn write_header(
     writer.u64(location.incarnation.get());
     writer.u64(location.sequence.get());
     writer.u64(location.durable.get());
-    writer.u32(u32::try_from(items.len()).unwrap_or(u32::MAX));
-    writer.u32(u32::try_from(crcs.len()).unwrap_or(u32::MAX));
-    writer.u32(u32::try_from(size.used).unwrap_or(u32::MAX));
+    writer.u32(narrow(items.len(), "items"));
+    writer.u32(narrow(crcs.len(), "R3"));
+    writer.u32(narrow(size.used, "header bytes"));
     writer.pad_to(FIXED);
     for item in items {
         item.write(&mut writer);

@@ -8,6 +8,7 @@
 
 mod check;
 
+use crate::checked::narrow;
 use crate::drive::DriveRecord;
 use crate::error::assert_storable;
 use crate::limits::{
@@ -148,7 +149,7 @@ impl Superblock {
         out.raw(&self.key.0);
         out.raw(&drive.0);
         self.encode_body(&mut out);
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let length: u32 = narrow(bytes.len(), "superblock bytes");
         assert!(u64::from(length) <= SUPERBLOCK_SLOT, "a superblock of {length} bytes");
         let length = length.to_le_bytes();
         if let Some(place) = bytes.get_mut(MAC_AT - 4..MAC_AT) {
@@ -164,7 +165,7 @@ impl Superblock {
 
     /// Returns the newest opening.
     pub fn epoch(&self) -> PoolOpening {
-        self.lineage.last().copied().unwrap_or_default()
+        self.lineage.last().map_or_else(PoolOpening::default, |opening| *opening)
     }
 
     /// Returns true if this state is newer than or the same as `other`: a later opening, or a later
@@ -201,7 +202,7 @@ impl Superblock {
     fn encode_body(&self, out: &mut Writer<'_>) {
         out.text(&self.name, NAME_MAX);
         out.u64(self.created);
-        out.u8(u8::try_from(self.lineage.len().min(LINEAGE_MAX)).unwrap_or(0));
+        out.u8(narrow(self.lineage.len().min(LINEAGE_MAX), "lineage"));
         for opening in self.lineage.iter().skip(self.lineage.len().saturating_sub(LINEAGE_MAX)) {
             out.u64(opening.epoch);
             out.u64(opening.nonce);
@@ -214,13 +215,13 @@ impl Superblock {
         out.u64(self.zone_bytes);
         out.u64(self.data_start);
         out.u64(self.next_incarnation.get());
-        out.u16(u16::try_from(self.drives.len()).unwrap_or(u16::MAX));
-        out.u16(u16::try_from(self.shards.len()).unwrap_or(u16::MAX));
+        out.u16(narrow(self.drives.len(), "C5"));
+        out.u16(narrow(self.shards.len(), "C5"));
         self.drives.iter().for_each(|drive| drive.encode(out));
         for shard in &self.shards {
             write_entry(out, shard.root);
             out.u64(shard.checkpointed.get());
-            out.u16(u16::try_from(shard.recent.len()).unwrap_or(u16::MAX));
+            out.u16(narrow(shard.recent.len(), "recent segments"));
             for (id, from, segment) in &shard.recent {
                 out.u32(id.get());
                 out.u32(from.get());

@@ -5,6 +5,7 @@
 //! the log, and the pointer to each contains its CRC. Map nodes have the same layout as index
 //! blocks.
 
+use crate::checked::{code_of, narrow};
 use crate::error::assert_storable;
 use crate::limits::{
     BLOCK, COLUMNS_MAX, DRIVES_MAX, NODE_ENTRIES, RECENT_SEGMENTS_MAX, RECENT_SEGMENTS_MIN, ROWS_MAX,
@@ -56,7 +57,7 @@ impl SegmentClass {
     const ALL: [(u8, Self); 4] = [(1, Self::Hot), (2, Self::Mirror), (3, Self::Cold), (4, Self::Map)];
 
     fn to_byte(self) -> u8 {
-        Self::ALL.iter().find(|(_, class)| *class == self).map_or(0, |(byte, _)| *byte)
+        code_of(&Self::ALL, self)
     }
 
     fn from_byte(byte: u8) -> Result<Self, FormatError> {
@@ -378,7 +379,7 @@ impl CheckpointRoot {
         out.u32(Self::MAGIC);
         out.u32(FORMAT_VERSION);
         out.u16(self.shard.get());
-        out.u16(u16::try_from(self.indexes.len()).unwrap_or(u16::MAX));
+        out.u16(narrow(self.indexes.len(), "table indexes"));
         out.u32(self.segment_slots);
         out.u64(self.sequence.get());
         out.u32(self.tables.segments);

@@ -1,5 +1,6 @@
 //! Bounds-checked reading and writing of consecutive little-endian fields.
 
+use crate::checked::narrow;
 use crate::limits::BLOCK;
 use crate::{FORMAT_VERSION, FormatError};
 
@@ -39,7 +40,7 @@ impl<'a> Writer<'a> {
     /// If the text is longer than `limit` bytes: names are validated on input.
     pub(crate) fn text(&mut self, value: &str, limit: usize) {
         assert!(value.len() <= limit, "a text of {} bytes where {limit} are allowed", value.len());
-        self.u16(u16::try_from(value.len()).unwrap_or(u16::MAX));
+        self.u16(narrow(value.len(), "text"));
         self.raw(value.as_bytes());
     }
 

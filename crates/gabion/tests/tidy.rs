@@ -93,3 +93,67 @@ fn every_crate_inherits_the_workspace_lints() {
         "nothing asks there for documented items, or forbids unsafe code: {without:?}"
     );
 }
+
+/// The crates whose broken invariants must stop the daemon.
+const ASSERTED: [&str; 3] = ["crates/engine/src", "crates/format/src", "crates/codec/src"];
+
+/// Returns the sources of the asserted crates, up to their unit tests.
+fn asserted_sources() -> impl Iterator<Item = (std::path::PathBuf, String)> {
+    let is_test = |path: &std::path::Path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name == "tests.rs" || name.ends_with("_tests.rs")
+    };
+    let of_ours = |path: &std::path::Path| ASSERTED.iter().any(|folder| path.starts_with(folder));
+    let of_product = |text: &str| text.split("\n#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
+    let ours = sources().filter(move |(path, _)| of_ours(path) && !is_test(path));
+    ours.map(move |(path, text)| (path, of_product(&text)))
+}
+
+/// Conversions and defaults that turn a broken invariant into a harmless value. `invariant.rs` of
+/// the engine and `checked.rs` of the format have what to use: a panic with the invariant's number.
+/// `map_or` names a value for a case that is valid.
+fn hides_a_broken_invariant(line: &str) -> bool {
+    let hidden = ["unwrap_or(0)", "unwrap_or(&[])", "unwrap_or_default()", "unwrap_or(MapEntry::"];
+    let saturates = line.split("unwrap_or(").skip(1).any(|rest| {
+        rest.split(')').next().is_some_and(|value| value.ends_with("::MAX") || value.ends_with("_MAX"))
+    });
+    let converts = line.contains("try_from(") && line.contains(").unwrap_or(");
+    !line.starts_with("//") && (saturates || converts || hidden.iter().any(|pattern| line.contains(pattern)))
+}
+
+#[test]
+fn no_broken_invariant_becomes_a_harmless_value() {
+    let mut hidden = Vec::new();
+    for (path, text) in asserted_sources() {
+        let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| hides_a_broken_invariant(line));
+        hidden.extend(lines.map(|(number, line)| format!("{}:{number}: {line}", path.display())));
+    }
+    assert!(hidden.is_empty(), "use the helpers of invariant.rs or checked.rs: {hidden:#?}");
+    for line in ["count.unwrap_or(0);", "u32::try_from(n).unwrap_or(u32::MAX)", "x.unwrap_or(SPARES_MAX)"] {
+        assert!(hides_a_broken_invariant(line), "{line}");
+    }
+    assert!(!hides_a_broken_invariant("known.map_or(0, |count| *count)"));
+}
+
+#[test]
+fn the_asserted_crates_have_10_asserts_in_1000_lines() {
+    let asserts = ["assert!(", "assert_eq!(", "assert_ne!(", "panic!("];
+    let helpers = ["part(", "element(", "narrow(", "narrow::<", "present(", "code_of("];
+    let calls = |line: &str, name: &&str| {
+        let of_a_word = |c: char| c.is_alphanumeric() || c == '_';
+        line.match_indices(*name).filter(|(at, _)| !line[..*at].ends_with(of_a_word)).count()
+    };
+    for folder in ASSERTED {
+        let (mut lines, mut found) = (0, 0);
+        for (_, text) in asserted_sources().filter(|(path, _)| path.starts_with(folder)) {
+            lines += text.lines().count();
+            let code =
+                text.lines().map(str::trim).filter(|line| !line.starts_with("//") && !line.contains("fn "));
+            found += code
+                .map(|line| asserts.iter().chain(&helpers).map(|name| calls(line, name)).sum::<usize>())
+                .sum::<usize>();
+        }
+        assert!(lines > 1000, "{folder}: {lines} lines");
+        assert!(1000 * found >= 10 * lines, "{folder}: {found} asserts in {lines} lines");
+    }
+}

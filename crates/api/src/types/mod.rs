@@ -42,7 +42,7 @@ pub use objects::{
 pub use operation::{Operation, OperationKind, OperationQuery, OperationState, OperationStep};
 pub use pool::{
     ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,
-    PoolCounters, PoolSpace, PoolState, Problem, Rebuild, RebuildState, RecentLatency,
+    PoolCounters, PoolSpace, PoolState, Problem, Rebuild, RebuildState, RecentLatency, WriteWaits,
 };
 pub use salvage::{ByteRange, SalvageReport, SalvagedDrive, SalvagedImage, SalvagedVolume, UnreadableRange};
 pub use scrub::{ChangeScrub, Scrub, ScrubResult};

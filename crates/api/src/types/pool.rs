@@ -228,6 +228,20 @@ pub struct PoolCounters {
     /// up to 10 %, up to 20 %, and so on.
     #[serde(default)]
     pub segments_by_fullness: Vec<u64>,
+    /// Writes in progress at this moment, by the event that they wait for.
+    #[serde(default)]
+    pub write_waits: Vec<WriteWaits>,
+}
+
+/// Writes that wait for the same event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WriteWaits {
+    /// Event: `admission`, `snapshot`, `overlapping-write`, `map-memory`, `cleaner-debt`,
+    /// `checkpoint`, `cleaner`, `other-shards`, `segment-opening`, `record-slot`, `drives` or
+    /// `earlier-record`.
+    pub event: String,
+    /// Number of writes; a long write counts once for each of its parts.
+    pub writes: u64,
 }
 
 /// A pool.

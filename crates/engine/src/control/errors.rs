@@ -19,6 +19,7 @@ use reactor::Reactor;
 use super::Control;
 use crate::bad_reads::{BadRead, DriveErrorLog, is_failing, zone_error_limit};
 use crate::error::ErrorKind;
+use crate::invariant::narrow;
 
 /// Error state of the drives in addition to the superblock.
 pub(super) struct ErrorTracking {
@@ -52,7 +53,7 @@ impl Control {
     /// Stores the number of lost blocks of a shard; emits an event if the number has increased.
     pub(super) fn record_lost_blocks(&self, shard: ShardIndex, count: u64) {
         let mut lost = self.errors.lost.borrow_mut();
-        let before = lost.insert(shard, count).unwrap_or(0);
+        let before = std::mem::replace(lost.entry(shard).or_default(), count);
         drop(lost);
         if count > before {
             self.events.emit(EventKind::BlocksLost, count - before, "");
@@ -104,8 +105,8 @@ impl Control {
     }
 
     fn drive_indexes(&self) -> impl Iterator<Item = DriveIndex> + use<> {
-        let count = self.state.borrow().superblock.drives.len();
-        (0..u16::try_from(count).unwrap_or(u16::MAX)).map(DriveIndex::new)
+        let count = narrow(self.state.borrow().superblock.drives.len(), "C5");
+        (0..count).map(DriveIndex::new)
     }
 
     fn report_errors(&self) {
@@ -135,7 +136,7 @@ impl Control {
                 record.state != DriveState::Removed && is_failing(&record.errors, limit(record.zones))
             })
         };
-        let count = u16::try_from(state.superblock.drives.len()).unwrap_or(u16::MAX);
+        let count = narrow(state.superblock.drives.len(), "C5");
         (0..count).map(DriveIndex::new).filter(fails).collect()
     }
 

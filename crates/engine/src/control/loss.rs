@@ -11,6 +11,7 @@ use reactor::{Handle, IoError, IoErrorKind, Reactor};
 
 use super::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::narrow;
 use crate::shard::Shard;
 
 impl Control {
@@ -151,7 +152,7 @@ impl Control {
         self.shards.borrow_mut().push(shard.clone());
         let drives = self.state.borrow().superblock.drives.clone();
         for (index, _) in drives.iter().enumerate().filter(|(_, drive)| !drive.state.is_in_use()) {
-            let drive = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
+            let drive = DriveIndex::new(narrow(index, "C5"));
             shard.call(move |shard| async move { shard.detach_drive(drive).await }).await??;
         }
         let draining = self.draining();

@@ -18,6 +18,7 @@ use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{SuperblockSlot, drive_bytes_min};
 use crate::in_flight::InFlight;
+use crate::invariant::narrow;
 use crate::latched::latched;
 use crate::shard::Shard;
 use crate::space::Reserve;
@@ -255,7 +256,7 @@ impl Control {
         if new_state != DriveState::Draining {
             return Some(reserve);
         }
-        let shards = u32::try_from(superblock.shards.len()).unwrap_or(u32::MAX);
+        let shards: u32 = narrow(superblock.shards.len(), "C5");
         let reserved = reserve.with_drives(state.zones.drives());
         let scheme = self.geometry.scheme;
         let has_room = state.zones.full_width(scheme) > reserved + ROOM_PER_SHARD * shards;
@@ -315,7 +316,7 @@ impl Control {
             let message = format!("{path} already belongs to the pool");
             return Err(Error::new(ErrorKind::Exists, message));
         }
-        Ok(DriveIndex::new(u16::try_from(superblock.drives.len()).unwrap_or(u16::MAX)))
+        Ok(DriveIndex::new(narrow(superblock.drives.len(), "C5")))
     }
 
     /// Marks a drive as online in the superblocks, first on the drive itself, then adds it to all

@@ -203,7 +203,7 @@ impl Control {
     /// Last known path of a drive.
     fn path_of(&self, drive: DriveIndex) -> String {
         let state = self.state.borrow();
-        state.superblock.drive(drive).map(|record| record.path.clone()).unwrap_or_default()
+        state.superblock.drive(drive).map_or_else(String::new, |record| record.path.clone())
     }
 
     /// Returns the reason if the pool is read-only.

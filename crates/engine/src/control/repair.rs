@@ -13,6 +13,7 @@ use reactor::{Handle, Reactor};
 use super::Control;
 use crate::control_link::ZoneGrant;
 use crate::error::{ErrorKind, Result};
+use crate::invariant::narrow;
 use crate::shard::{Completeness, Shard};
 
 /// Drives that change state when segments are complete.
@@ -56,7 +57,7 @@ impl Control {
             if !state.zones.has_other(avoid) {
                 return Ok(ZoneGrant::NoDrive);
             }
-            let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
+            let shards: u32 = narrow(state.superblock.shards.len(), "C5");
             let reserved = self.reserve.get().with_drives(state.zones.drives()) + shards;
             // Zones that no segment can use, for lack of zones on other drives, are always
             // available.
@@ -207,9 +208,9 @@ impl Control {
     fn has_room_with(&self, lost: usize) -> bool {
         let state = self.state.borrow();
         let (zones, scheme) = (&state.zones, self.geometry.scheme);
-        let shards = u32::try_from(state.superblock.shards.len()).unwrap_or(u32::MAX);
+        let shards: u32 = narrow(state.superblock.shards.len(), "C5");
         let reserved = self.reserve.get().with_drives(zones.drives()) + shards;
-        let available = zones.available_with(scheme, u32::try_from(lost).unwrap_or(u32::MAX));
+        let available = zones.available_with(scheme, narrow(lost, "C5"));
         available >= zones.available(scheme).min(reserved)
     }
 }

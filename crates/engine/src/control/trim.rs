@@ -14,6 +14,7 @@ use reactor::{IoErrorKind, IoResult, Reactor};
 
 use super::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::narrow;
 use crate::zones::ZoneRun;
 
 /// Minimum time between the release of a zone and its discard.
@@ -69,7 +70,7 @@ impl Control {
     }
 
     fn step_zones(&self) -> u32 {
-        u32::try_from(STEP_BYTES / self.geometry.zone_bytes).unwrap_or(1).max(1)
+        narrow::<u32, _>(STEP_BYTES / self.geometry.zone_bytes, "C5").max(1)
     }
 
     /// Discards zones that have been free for a while, until [`Control::stop`]. One task per pool.

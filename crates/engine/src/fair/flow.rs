@@ -114,7 +114,7 @@ pub(super) fn total_weight<P>(flows: &[FlowState<P>]) -> f64 {
 
 /// Returns the demand of a volume with this recent peak.
 pub(super) fn demand<P>(flows: &[FlowState<P>], peak: u32) -> Demand {
-    let max_peak = flows.iter().map(FlowState::recent_peak).max().unwrap_or_default();
+    let max_peak = flows.iter().map(FlowState::recent_peak).fold(0, u32::max);
     let heavy = || flows.iter().filter(|flow| !is_light(flow.recent_peak(), max_peak));
     let weights: f64 = heavy().map(|flow| flow.weight).sum();
     let fair_limit = heavy()

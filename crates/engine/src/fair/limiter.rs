@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 use super::flow::{Demand, is_light};
 
+use crate::invariant::{narrow, present};
+
 /// Operations between two adjustments of the limit.
 const ADJUST_EVERY: u32 = 32;
 /// Operations that suffice for an adjustment after `ADJUST_AFTER`.
@@ -211,7 +213,7 @@ impl LatencyLimiter {
 
     /// Returns the latest sample of the other limiter, or a default one if it has expired.
     fn fresh_peer_sample(&self, now: u64) -> LatencySample {
-        let sample = self.shared.samples.get(1 - self.index).map(Cell::get).unwrap_or_default();
+        let sample = present(self.shared.samples.get(1 - self.index), "a limiter has a peer").get();
         if now.saturating_sub(sample.at) < SAMPLE_LIFETIME { sample } else { LatencySample::default() }
     }
 }
@@ -239,7 +241,7 @@ fn to_f32(count: u64) -> f32 {
 
 /// Returns the size class of an operation on `blocks` blocks.
 pub(super) fn size_class(blocks: usize) -> u8 {
-    u8::try_from(blocks.max(1).ilog2()).unwrap_or(u8::MAX).min(SIZE_CLASSES as u8 - 1)
+    narrow::<u8, _>(blocks.max(1).ilog2(), "a size class").min(SIZE_CLASSES as u8 - 1)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::invariant::clamped;
+
 const SECOND: u128 = 1_000_000_000;
 
 /// The rate limits of a volume.
@@ -48,7 +50,7 @@ impl RateLimiter {
     pub(crate) fn set(&self, limits: RateLimits) {
         self.operations.rate.store(limits.operations, Ordering::Relaxed);
         self.bytes.rate.store(limits.bytes, Ordering::Relaxed);
-        let burst = u64::try_from(limits.burst.as_nanos()).unwrap_or(u64::MAX);
+        let burst = clamped(limits.burst.as_nanos());
         self.burst.store(burst, Ordering::Relaxed);
         self.limited.store(limits.operations > 0 || limits.bytes > 0, Ordering::Relaxed);
     }
@@ -72,7 +74,7 @@ impl Bucket {
         if rate == 0 {
             return 0;
         }
-        let price = u64::try_from(u128::from(units) * SECOND / u128::from(rate)).unwrap_or(u64::MAX);
+        let price = clamped(u128::from(units) * SECOND / u128::from(rate));
         let earliest = now.saturating_sub(burst);
         let pay = |paid: u64| Some(paid.max(earliest).saturating_add(price));
         // Relaxed: no other data depends on it.

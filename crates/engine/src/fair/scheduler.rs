@@ -20,6 +20,8 @@ use smallvec::SmallVec;
 use super::flow::{self, Demand, FlowState, QueuedOp};
 use super::limiter::{LatencyLimiter, size_class};
 
+use crate::invariant::narrow;
+
 /// Nanoseconds for which a volume counts as active after its last request.
 const ACTIVE_FOR: u64 = 100_000_000;
 /// One of so many uncontended operations is timed.
@@ -301,7 +303,7 @@ fn to_f32(count: u32) -> f32 {
 
 /// Returns the units of an operation: one, and one more for each 64 KiB.
 fn units_of(blocks: usize) -> u32 {
-    1 + u32::try_from(blocks / 16).unwrap_or(u32::MAX)
+    1 + narrow::<u32, _>(blocks / 16, "the cost of a request")
 }
 
 fn now() -> u64 {

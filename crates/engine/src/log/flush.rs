@@ -14,7 +14,7 @@ impl Log {
     /// If so many drives fail their flush that the pool fails. A single drive that fails its flush
     /// is taken out of use, and its cells of the flushed rows count as never written (promise 4).
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<()> {
-        self.flush_to(self.applied.get()).await
+        self.flush_to(self.appender.applied()).await
     }
 
     /// Makes every record up to `target`, which is applied, durable.
@@ -23,17 +23,16 @@ impl Log {
             if let Some(error) = self.failure() {
                 return Err(error);
             }
-            if self.durable.get() >= target {
+            if self.appender.records.borrow().durable() >= target {
                 return Ok(());
             }
-            if self.flushing.get() {
-                self.flushed.until(|| (!self.flushing.get()).then_some(())).await;
+            if self.flush_rounds.is_running() {
+                self.flush_rounds.ended().await;
                 continue;
             }
-            self.flushing.set(true);
+            self.flush_rounds.start();
             let result = self.flush_round().await;
-            self.flushing.set(false);
-            self.flushed.wake_all();
+            self.flush_rounds.end();
             if let Err(error) = result {
                 self.fail(&error);
                 return Err(error);
@@ -43,7 +42,7 @@ impl Log {
 
     /// Flushes every drive that was written, including for records that are not applied yet.
     async fn flush_round(&self) -> Result<()> {
-        let up_to = self.applied.get();
+        let up_to = self.appender.applied();
         let mark = self.rows.segments.borrow().flush_mark();
         let mut failed = Vec::new();
         for (drive, io) in self.rows.drives.flush_dirty() {
@@ -55,7 +54,7 @@ impl Log {
             self.link.drive_failed(drive, "a flush failed", error).await?;
         }
         self.rows.segments.borrow_mut().flushed(&mark);
-        self.durable.set(self.durable.get().max(up_to));
+        self.appender.records.borrow_mut().set_durable(up_to);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use reactor::{Notify, WaitList};
 
 use super::space_gate::SpaceGate;
+use crate::invariant::narrow;
 use crate::segments::CHUNK_BLOCKS;
 use crate::space::Space;
 
@@ -100,7 +101,7 @@ impl GcPacer {
     /// segments.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn on_user_write(&self, blocks: u64, pending_free: usize) {
-        let pending_free = u32::try_from(pending_free).unwrap_or(u32::MAX);
+        let pending_free: u32 = narrow(pending_free, "C5");
         let free_ratio = self.space.free_ratio(pending_free);
         if free_ratio >= 1.0 {
             return;
@@ -114,11 +115,6 @@ impl GcPacer {
         }
     }
 
-    /// Returns true if free space is so low that a checkpoint should free the pending segments.
-    pub(super) fn wants_checkpoint(&self, pending_free: usize) -> bool {
-        pending_free > 0 && self.space.free_for_users() <= self.space.high_water() / 8
-    }
-
     /// Waits until there may be something to clean.
     pub(crate) async fn wait_for_work(&self) {
         self.work.notified().await;
@@ -127,7 +123,7 @@ impl GcPacer {
     /// Returns the live share up to which segments should be cleaned; `None` if no cleaning is
     /// needed.
     pub(crate) fn max_live_share(&self, pending_free: usize) -> Option<f32> {
-        let pending_free = u32::try_from(pending_free).unwrap_or(u32::MAX);
+        let pending_free: u32 = narrow(pending_free, "C5");
         let free_ratio = self.space.free_ratio(pending_free);
         let limit = if self.space.is_low() {
             LIVE_SHARE_SCARCE
@@ -144,6 +140,7 @@ impl GcPacer {
 
     /// Sets the live share of the segment that is being cleaned.
     pub(crate) fn set_victim_share(&self, share: f32) {
+        assert!(share >= 0.0, "S1: a segment has a negative share of live blocks");
         let share = share.clamp(0.0, LIVE_SHARE_MAX);
         self.cost_per_block.set(share / (1.0 - share));
     }
@@ -157,6 +154,7 @@ impl GcPacer {
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn on_moved(&self, blocks: usize) {
         self.debt.set((self.debt.get() - blocks as f32).max(-CREDIT_MAX));
+        assert!(self.debt.get().is_finite(), "the debt of the cleaner is a number");
     }
 
     /// Requests cleaning because repair found no space for the `left` missing blocks. The number of
@@ -244,8 +242,7 @@ impl GcPacer {
     pub(crate) fn set_idle(&self, pending_free: usize) {
         self.debt.set(0.0);
         self.cleaning.set(false);
-        self.idle_free_segments
-            .set(self.space.free_for_users() + u32::try_from(pending_free).unwrap_or(u32::MAX));
+        self.idle_free_segments.set(self.space.free_for_users() + narrow::<u32, _>(pending_free, "C5"));
     }
 }
 

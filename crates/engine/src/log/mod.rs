@@ -1,9 +1,11 @@
 //! A shard's log: it packs requests into records, writes the records, and applies them in order.
 //!
-//! Owns the request queues, the open segments, the records in flight and the shard's sequence
-//! numbers. One task commits. Each time it runs, it packs all queued requests of a write class into
-//! one record, so that records grow with the load and a single write does not wait. A record is
-//! applied when it changes the map and its writers are answered. Always true (docs/invariants.md):
+//! Owns the way of a request through its parts, each of which owns one kind of state: the requests
+//! that wait ([`CommitQueue`]), the open segments and records in flight ([`Appender`]), the waits
+//! for space ([`SpaceGate`]), and the schedule of checkpoints ([`CheckpointSchedule`]). One task
+//! commits. Each time it runs, it packs all queued requests of a write class into one record, so
+//! that records grow with the load and a single write does not wait. A record is applied when it
+//! changes the map and its writers are answered. Always true (docs/invariants.md):
 //! - L1: records are applied in the order of their sequence numbers, without gaps.
 //! - L2: a record is applied only when every column on a drive in use is written, and never with
 //!   fewer than k columns.
@@ -11,53 +13,48 @@
 //! - L4: `durable` is the sequence of a record up to which everything was flushed after it was
 //!   written.
 
+mod appender;
+mod apply;
+mod checkpoint_schedule;
 mod commit;
+mod commit_queue;
 mod flush;
+mod flush_rounds;
 mod gc_pacer;
+mod identity;
 mod open;
+mod open_segments;
+mod phase;
+mod records;
 mod request;
 mod space_gate;
 mod stripe;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use format::{PoolId, PoolKey, SegmentId, Sequence, ShardIndex, ShardRecord};
+use format::Sequence;
 use reactor::{Notify, Reactor, WaitList, local_oneshot};
 
-use request::PerClass;
+pub(crate) use identity::Identity;
 pub(crate) use request::{Effect, REQUEST_BLOCKS_MAX, Request, WriteClass};
 
 use crate::control_link::ControlLink;
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Geometry, RecordLayout};
+use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::row_reader::RowReader;
 use crate::space::Space;
+use appender::Appender;
+use checkpoint_schedule::CheckpointSchedule;
+use commit_queue::CommitQueue;
+use flush_rounds::FlushRounds;
 use gc_pacer::GcPacer;
+use open_segments::OpenSegments;
+use phase::Phase;
+use records::RecordsInFlight;
 use space_gate::SpaceGate;
-
-/// The identity of a shard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) pool: PoolId,
-    pub(crate) key: PoolKey,
-    pub(crate) shard: ShardIndex,
-}
-
-/// A record being written.
-struct PendingRecord {
-    sequence: Sequence,
-    segment: SegmentId,
-    layout: RecordLayout,
-    header_blocks: u32,
-    crcs: Vec<u32>,
-    batch: RefCell<request::Batch>,
-    write_class: WriteClass,
-    written: Cell<bool>,
-}
 
 /// Counters of a shard's log since the shard was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,46 +85,28 @@ pub(crate) struct Log {
     pub(crate) rows: Rc<RowReader>,
     pub(crate) ledger: Rc<Ledger>,
     link: ControlLink,
+    /// Maximum number of records in flight that are not full.
     depth: usize,
-    checkpoint_blocks: u64,
-    recent_max: usize,
-    queues: RefCell<PerClass<VecDeque<Request>>>,
-    in_flight: RefCell<VecDeque<Rc<PendingRecord>>>,
-    open: open::OpenSegments,
-    next: Cell<Sequence>,
-    applied: Cell<Sequence>,
-    durable: Cell<Sequence>,
-    work: Notify,
-    flushing: Cell<bool>,
-    flushed: WaitList,
-    failure: RefCell<Option<Error>>,
-    /// Root and sequence of the checkpoint that recovery starts from.
-    pub(crate) anchor: Cell<(format::MapEntry, Sequence)>,
-    /// Notified when a checkpoint is due.
-    pub(crate) checkpoint_due: Notify,
-    /// Payload and header blocks written since the last checkpoint began.
-    pub(crate) blocks_since_checkpoint: Cell<u64>,
+    /// The requests that wait for a record.
+    queue: RefCell<CommitQueue>,
+    /// Open segments, and records in flight.
+    pub(crate) appender: Appender,
     /// Decides which write classes wait for space.
     space_gate: Rc<RefCell<SpaceGate>>,
     /// Paces the cleaner and throttles client writes.
     pub(crate) pacer: GcPacer,
-    /// A checkpoint is in progress.
-    checkpointing: Cell<bool>,
-    /// The other write classes are served before the checkpoint's next.
-    others_first: Cell<bool>,
-    /// The class other than the checkpoint's that was served last.
-    last_served: Cell<WriteClass>,
+    /// When the next checkpoint is due.
+    pub(crate) checkpoints: Rc<CheckpointSchedule>,
+    flush_rounds: FlushRounds,
+    phase: Phase,
+    failure: RefCell<Option<Error>>,
     pub(crate) counters: Cell<LogCounters>,
-    stopping: Cell<bool>,
-    /// The commit task has not ended.
-    running: Cell<bool>,
-    ended: WaitList,
-    /// Requests that have a reply channel, queued and answered so far, by write class.
-    queued: Cell<PerClass<u64>>,
-    answered: Cell<PerClass<u64>>,
+    /// Wakes the commit task.
+    work: Notify,
+    /// The commit task waits for a segment to be opened.
+    opening: Cell<bool>,
+    /// Woken when requests were answered.
     settled: WaitList,
-    /// Records before this one may contain the front parts of refused requests.
-    refused_before: Cell<Sequence>,
 }
 
 /// The parameters of a new log.
@@ -154,9 +133,21 @@ impl Log {
         rows: Rc<RowReader>,
         link: ControlLink,
     ) -> Rc<Self> {
-        assert!(start.depth > 0 && start.checkpoint_blocks > 0, "a log makes progress");
+        assert!(start.depth > 0, "a log makes progress");
         assert!(start.anchor.1 <= start.last, "S5: a checkpoint contains records of the history");
         let space_gate: Rc<RefCell<SpaceGate>> = Rc::default();
+        let checkpoints = Rc::new(CheckpointSchedule::new(start.anchor, start.checkpoint_blocks));
+        let appender = Appender {
+            identity: start.identity,
+            geometry: start.geometry,
+            rows: rows.clone(),
+            link: link.clone(),
+            space: start.space.clone(),
+            checkpoints: checkpoints.clone(),
+            recent_max: start.recent_max,
+            open: OpenSegments::default(),
+            records: RefCell::new(RecordsInFlight::new(start.last)),
+        };
         Rc::new(Self {
             identity: start.identity,
             geometry: start.geometry,
@@ -165,34 +156,18 @@ impl Log {
             ledger,
             link,
             depth: start.depth,
-            checkpoint_blocks: start.checkpoint_blocks,
-            recent_max: start.recent_max,
-            queues: RefCell::default(),
-            in_flight: RefCell::default(),
-            open: open::OpenSegments::default(),
-            next: Cell::new(start.last.next()),
-            applied: Cell::new(start.last),
-            durable: Cell::new(start.last),
-            work: Notify::default(),
-            flushing: Cell::new(false),
-            flushed: WaitList::default(),
-            failure: RefCell::new(None),
-            anchor: Cell::new(start.anchor),
-            checkpoint_due: Notify::default(),
-            blocks_since_checkpoint: Cell::new(0),
+            queue: RefCell::default(),
+            appender,
             pacer: GcPacer::new(start.space, space_gate.clone()),
             space_gate,
-            checkpointing: Cell::new(false),
-            others_first: Cell::new(true),
-            last_served: Cell::new(WriteClass::Cold),
+            checkpoints,
+            flush_rounds: FlushRounds::default(),
+            phase: Phase::default(),
+            failure: RefCell::new(None),
             counters: Cell::default(),
-            stopping: Cell::new(false),
-            running: Cell::new(true),
-            ended: WaitList::default(),
-            queued: Cell::default(),
-            answered: Cell::default(),
+            work: Notify::default(),
+            opening: Cell::new(false),
             settled: WaitList::default(),
-            refused_before: Cell::default(),
         })
     }
 
@@ -224,29 +199,20 @@ impl Log {
             self.refuse(request, &error);
             return;
         }
-        let mut queued = self.queued.get();
-        *queued.of_mut(write_class) += u64::from(request.reply.is_some());
-        self.queued.set(queued);
-        self.queues.borrow_mut().of_mut(write_class).push_back(request);
+        self.queue.borrow_mut().push(write_class, request);
         self.work.notify();
     }
 
     /// Waits until everything queued by now is applied or has failed.
     pub(crate) async fn wait_for_queued(&self) {
-        let queued = self.queued.get();
-        let answered = || self.answered.get().iter().zip(queued.iter()).all(|(done, all)| done >= all);
-        // The front part of a refused request may still be in flight.
-        let reached = || answered() && self.applied.get().next() >= self.refused_before.get();
+        let mark = self.queue.borrow().mark();
+        let reached = || self.queue.borrow().is_settled(&mark, self.appender.applied().next());
         self.settled.until(|| (self.failure().is_some() || reached()).then_some(())).await;
     }
 
     /// Counts requests of a write class as answered.
     fn count_answered(&self, write_class: WriteClass, requests: usize) {
-        let mut answered = self.answered.get();
-        *answered.of_mut(write_class) += requests as u64;
-        let queued = self.queued.get();
-        assert!(answered.of(write_class) <= queued.of(write_class), "a request is answered once");
-        self.answered.set(answered);
+        self.queue.borrow_mut().count_answered(write_class, requests as u64);
         self.settled.wake_all();
     }
 
@@ -255,30 +221,14 @@ impl Log {
         self.failure.borrow().clone()
     }
 
-    /// Returns the sequence of the last applied record.
-    pub(crate) fn applied(&self) -> Sequence {
-        self.applied.get()
-    }
-
-    /// Returns the shard's state as the superblocks store it.
-    pub(crate) fn shard_record(&self) -> ShardRecord {
-        let (root, checkpointed) = self.anchor.get();
-        ShardRecord { root, checkpointed, recent: self.rows.segments.borrow().recent() }
-    }
-
-    /// Returns true while a checkpoint is in progress.
-    pub(crate) fn is_checkpointing(&self) -> bool {
-        self.checkpointing.get()
-    }
-
     /// Notes that a checkpoint has begun.
     pub(crate) fn checkpoint_started(&self) {
-        assert!(!self.checkpointing.replace(true), "M3: checkpoints are made one at a time");
+        self.checkpoints.started();
     }
 
     /// Notes that a checkpoint has ended, and retries the requests that waited for it.
     pub(crate) fn checkpoint_ended(&self, result: &Result<()>) {
-        assert!(self.checkpointing.replace(false), "M3: a checkpoint ends that has not begun");
+        self.checkpoints.ended();
         self.space_gate.borrow_mut().checkpoint_ended(result.as_ref().err().cloned());
         self.work.notify();
     }
@@ -291,7 +241,7 @@ impl Log {
     /// Notes that space was freed, and retries the requests that waited for it.
     pub(crate) fn space_freed(&self) {
         if self.space_gate.borrow_mut().space_freed() {
-            self.checkpoint_due.notify();
+            self.checkpoints.request();
         }
         self.work.notify();
         self.pacer.wake();
@@ -317,7 +267,7 @@ impl Log {
         self.space_gate.borrow_mut().cleaning_ended(gained);
         self.pacer.cleaning_ended(gained);
         if gained && is_waited_for {
-            self.checkpoint_due.notify();
+            self.checkpoints.request();
         } else if !gained {
             self.work.notify();
         }
@@ -331,31 +281,25 @@ impl Log {
     /// Begins to stop: requests that need no reclaimed space are still committed.
     pub(crate) fn begin_stop(&self) {
         self.space_gate.borrow_mut().end_reclaim();
-        self.checkpoint_due.notify();
+        self.checkpoints.request();
         self.pacer.stop();
         self.work.notify();
     }
 
     /// Ends the commit task once the queues are empty; later requests are refused.
     pub(crate) async fn stop(&self) {
-        self.stopping.set(true);
+        self.phase.stop();
         self.retry_waiting();
-        self.ended.until(|| (!self.running.get()).then_some(())).await;
+        self.phase.ended().await;
     }
 
     fn closed_error(&self) -> Option<Error> {
-        (self.stopping.get() && !self.running.get())
-            .then(|| Error::new(ErrorKind::Closed, "the pool was closed"))
-    }
-
-    fn has_ended(&self) {
-        assert!(self.running.replace(false), "the commit task ends once");
-        self.ended.wake_all();
+        self.phase.has_ended().then(|| Error::new(ErrorKind::Closed, "the pool was closed"))
     }
 
     /// Returns true if nothing is queued or in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queues.borrow().iter().all(VecDeque::is_empty) && self.in_flight.borrow().is_empty()
+        self.queue.borrow().is_empty() && self.appender.records.borrow().len() == 0
     }
 
     /// Fails the log (L3): all requests, queued or in flight, are answered with the error.
@@ -365,16 +309,13 @@ impl Log {
         }
         tracing::error!(shard = %self.identity.shard, %error, "shard failed: it accepts no more writes");
         *self.failure.borrow_mut() = Some(error.clone());
-        let queued = std::mem::take(&mut *self.queues.borrow_mut());
-        queued.into_iter().flatten().for_each(|request| self.refuse(request, error));
-        let in_flight: Vec<_> = self.in_flight.borrow().iter().cloned().collect();
-        for flight in in_flight {
-            flight.written.set(true);
-        }
+        let queued = self.queue.borrow_mut().take_all();
+        queued.for_each(|request| self.refuse(request, error));
+        self.appender.records.borrow().mark_all_ended();
         self.apply_written();
-        self.flushed.wake_all();
+        self.flush_rounds.wake_all();
         self.settled.wake_all();
-        self.checkpoint_due.notify();
+        self.checkpoints.request();
     }
 
     /// Answers a request that will not be committed with `error`.

@@ -1,15 +1,17 @@
-//! The open segments of a log, and the spares that are opened before they are needed.
+//! Opening and sealing segments, and the spares that are opened before they are needed.
+//!
+//! Changes which segment is open for each class (`OpenSegments`). Always true: an open segment is
+//! in the superblocks before it is used. Must not know: records, queues.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::collections::VecDeque;
 
-use format::{Scheme, SegmentClass, SegmentId};
-use reactor::WaitList;
+use format::{SegmentClass, SegmentId};
 
-use super::{Log, WriteClass};
-use crate::error::{Error, ErrorKind, Result};
-use crate::segments::{AllocPriority, AppendRoom};
+use super::appender::{AppendPlace, Appender};
+use super::open_segments::{CLASSES, OpenError};
+use crate::error::{Error, ErrorKind};
+use crate::invariant::to_index;
+use crate::segments::AllocPriority;
 
 /// Total payload blocks of the spare segments, where segments are small and free ones plenty:
 /// opening a segment waits for a flush of the superblocks, and fast drives fill several of them
@@ -18,83 +20,18 @@ const AHEAD_BLOCKS: u32 = 16 << 8;
 /// Maximum number of spare segments.
 const SPARES_MAX: usize = 4;
 
-/// All segment classes.
-const CLASSES: [SegmentClass; 4] =
-    [SegmentClass::Hot, SegmentClass::Mirror, SegmentClass::Cold, SegmentClass::Map];
-
-/// The open segments of each class.
-#[derive(Default)]
-pub(super) struct OpenSegments {
-    hot: OpenClass,
-    mirror: OpenClass,
-    cold: OpenClass,
-    map: OpenClass,
-    /// Segments that are being opened, by request number.
-    opening_ids: RefCell<BTreeSet<u64>>,
-    requested: Cell<u64>,
-    registered: WaitList,
-}
-
-/// The open segment of a class, and its spares.
-#[derive(Default)]
-struct OpenClass {
-    current: Cell<Option<SegmentId>>,
-    /// Segments opened before they are needed.
-    spares: RefCell<VecDeque<SegmentId>>,
-    /// Number of spares that are being opened.
-    opening: Cell<usize>,
-    opened: WaitList,
-}
-
-impl OpenSegments {
-    fn of(&self, class: SegmentClass) -> &OpenClass {
-        match class {
-            SegmentClass::Hot => &self.hot,
-            SegmentClass::Mirror => &self.mirror,
-            SegmentClass::Cold => &self.cold,
-            SegmentClass::Map => &self.map,
-        }
-    }
-}
-
-impl Log {
-    /// Returns the scheme of segments of this class.
-    pub(super) fn scheme_of(&self, class: SegmentClass) -> Scheme {
-        match class {
-            SegmentClass::Hot | SegmentClass::Cold | SegmentClass::Map => self.geometry.scheme,
-            SegmentClass::Mirror => self.geometry.scheme.mirror(),
-        }
-    }
-
+impl Appender {
     /// Returns the open segment of a class and its room, if a write of this priority may use it.
-    pub(super) fn current(
-        &self,
-        class: SegmentClass,
-        priority: AllocPriority,
-    ) -> Option<(SegmentId, AppendRoom)> {
-        let id = self.open.of(class).current.get()?;
-        let room = self.rows.segments.borrow().room(id);
-        (room.level <= priority).then_some((id, room))
-    }
-
-    /// Returns the allocation priority of a write class.
-    pub(super) fn priority(&self, write_class: WriteClass) -> AllocPriority {
-        match write_class {
-            WriteClass::Cold if self.space_gate.borrow().is_compacting() => AllocPriority::Checkpoint,
-            _ => write_class.priority(),
-        }
-    }
-
-    /// Sets whether moved data may use the checkpoint reserve. Only a compaction, which makes sure
-    /// that enough of it remains for checkpoints, sets this.
-    pub(crate) fn set_compacting(&self, compacting: bool) {
-        self.space_gate.borrow_mut().set_compacting(compacting);
+    pub(super) fn current(&self, class: SegmentClass, priority: AllocPriority) -> Option<AppendPlace> {
+        let segment = self.open.of(class).current.get()?;
+        let room = self.rows.segments.borrow().room(segment);
+        (room.level <= priority).then_some(AppendPlace { segment, scheme: self.scheme_of(class), room })
     }
 
     /// Returns how many blocks fit into the open segment of moved data during a compaction.
     pub(crate) fn room_for_moves(&self) -> u64 {
         let room = self.current(SegmentClass::Cold, AllocPriority::Checkpoint);
-        room.map_or(0, |(_, room)| u64::from(room.rows) * u64::from(self.geometry.scheme.data()))
+        room.map_or(0, |place| u64::from(place.room.rows) * u64::from(self.geometry.scheme.data()))
     }
 
     /// Returns true if a checkpoint must complete before another segment is opened at this
@@ -149,7 +86,7 @@ impl Log {
             let spares = open.spares.borrow();
             open.current.get().iter().chain(spares.iter()).filter(|id| self.is_incomplete(**id)).count()
         };
-        self.pacer.space.can_replace(self.completable_classes().map(incomplete).sum())
+        self.space.can_replace(self.completable_classes().map(incomplete).sum())
     }
 
     fn completable_classes(&self) -> impl Iterator<Item = SegmentClass> {
@@ -169,59 +106,64 @@ impl Log {
         self.open.registered.until(|| (!is_opening()).then_some(())).await;
     }
 
+    /// Returns true while a write of this class would wait for a segment that is being opened.
+    pub(super) fn is_opening(&self, class: SegmentClass) -> bool {
+        let open = self.open.of(class);
+        open.opening.get() > 0 && open.spares.borrow().is_empty()
+    }
+
     /// Makes a new segment the open one of its class.
-    ///
-    /// # Errors
-    /// `NoSpace` if there is no segment for this priority; any other error has failed the pool.
     pub(super) async fn open_next(
-        self: &Rc<Self>,
+        &self,
         class: SegmentClass,
         priority: AllocPriority,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), OpenError> {
         let open = self.open.of(class);
-        let is_available = || open.opening.get() == 0 || !open.spares.borrow().is_empty();
-        open.opened.until(|| is_available().then_some(())).await;
+        open.opened.until(|| (!self.is_opening(class)).then_some(())).await;
         let spare = open.spares.borrow_mut().pop_front();
         let id = match spare {
             Some(spare) => spare,
             None => self.open_segment(class, priority).await?,
         };
         self.seal(class);
-        open.current.set(Some(id));
+        assert!(self.rows.segments.borrow().contains(id), "Z1: segment {id} is opened before it is used");
+        assert!(open.current.replace(Some(id)).is_none(), "S2: a segment is sealed before its successor");
         Ok(())
     }
 
-    /// Opens spare segments for new data in the background.
-    pub(super) fn open_ahead(self: &Rc<Self>, class: SegmentClass) {
-        let Some((_, room)) = self.current(class, AllocPriority::User) else { return };
-        let wanted = self.spares_wanted(class, room.rows);
+    /// Returns true if another spare segment of a class should be opened, which is then counted as
+    /// being opened until [`Appender::open_spare`] returns.
+    pub(super) fn begin_spare(&self, class: SegmentClass) -> bool {
+        let Some(place) = self.current(class, AllocPriority::User) else { return false };
         let open = self.open.of(class);
-        while open.spares.borrow().len() + open.opening.get() < wanted
-            && !self.recent_is_full(AllocPriority::User)
-        {
-            open.opening.set(open.opening.get() + 1);
-            let log = self.clone();
-            let open_spare = async move {
-                // Without space there is no spare; the write that needs the segment gets the error.
-                // Any other error has failed or closed the pool, which later requests report.
-                let opened = log.open_segment(class, AllocPriority::User).await;
-                let open = log.open.of(class);
-                open.spares.borrow_mut().extend(opened.ok());
-                open.opening.set(open.opening.get() - 1);
-                open.opened.wake_all();
-            };
-            self.reactor.spawn(open_spare).detach();
-        }
+        let count = open.spares.borrow().len() + open.opening.get();
+        let is_wanted =
+            count < self.spares_wanted(class, place.room.rows) && !self.recent_is_full(AllocPriority::User);
+        open.opening.set(open.opening.get() + usize::from(is_wanted));
+        is_wanted
+    }
+
+    /// Opens a spare segment that [`Appender::begin_spare`] counted.
+    ///
+    /// Without space there is no spare: the write that needs the segment gets the error.
+    pub(super) async fn open_spare(&self, class: SegmentClass) -> std::result::Result<(), OpenError> {
+        let opened = self.open_segment(class, AllocPriority::User).await;
+        let open = self.open.of(class);
+        assert!(open.opening.get() > 0, "Z1: a spare is opened once");
+        open.opening.set(open.opening.get() - 1);
+        let opened = opened.map(|spare| open.spares.borrow_mut().push_back(spare));
+        open.opened.wake_all();
+        opened
     }
 
     /// Returns how many spares there should be, with `rows` rows left in the open segment: one when
     /// that is half full, more where segments are small, unless free space is low.
     fn spares_wanted(&self, class: SegmentClass, rows: u32) -> usize {
-        let space = &self.pacer.space;
+        let space = &self.space;
         // Small commits, which go to mirrors, arrive one by one.
         if class == SegmentClass::Hot && space.free_for_users() > space.high_water() {
             let segment = self.geometry.rows() * u32::from(self.geometry.scheme.data());
-            let spares = usize::try_from(AHEAD_BLOCKS / segment).unwrap_or(SPARES_MAX).min(SPARES_MAX);
+            let spares = to_index(u64::from(AHEAD_BLOCKS / segment)).min(SPARES_MAX);
             if spares > 1 {
                 return spares;
             }
@@ -231,7 +173,11 @@ impl Log {
 
     /// Allocates a segment and publishes it in the superblocks. It counts as registered when this
     /// returns: the caller assigns it to its class without waiting in between.
-    async fn open_segment(&self, class: SegmentClass, priority: AllocPriority) -> Result<SegmentId> {
+    async fn open_segment(
+        &self,
+        class: SegmentClass,
+        priority: AllocPriority,
+    ) -> std::result::Result<SegmentId, OpenError> {
         let number = self.open.requested.get() + 1;
         self.open.requested.set(number);
         self.open.opening_ids.borrow_mut().insert(number);
@@ -241,8 +187,13 @@ impl Log {
         opened
     }
 
-    async fn open_and_publish(&self, class: SegmentClass, priority: AllocPriority) -> Result<SegmentId> {
-        let (record, level) = self.link.allocate(self.scheme_of(class), class, priority).await?;
+    async fn open_and_publish(
+        &self,
+        class: SegmentClass,
+        priority: AllocPriority,
+    ) -> std::result::Result<SegmentId, OpenError> {
+        let allocated = self.link.allocate(self.scheme_of(class), class, priority).await;
+        let (record, level) = allocated.map_err(OpenError::Unallocated)?;
         let id = {
             let mut segments = self.rows.segments.borrow_mut();
             let id = segments.vacant();
@@ -252,25 +203,26 @@ impl Log {
             id
         };
         tracing::debug!(shard = %self.identity.shard, segment = %id, ?class, "segment opened");
+        self.request_checkpoint(class);
+        let published = self.link.publish(self.shard_record()).await;
+        published.map(|()| id).map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => {
+                let message = format!("cannot write the superblocks: {error}");
+                OpenError::Unpublished(Error::new(ErrorKind::PoolFailed, message))
+            }
+            _ => OpenError::Unpublished(error),
+        })
+    }
+
+    /// Requests a checkpoint if the segment that was opened makes one due.
+    fn request_checkpoint(&self, class: SegmentClass) {
         // Freed segments become usable with a checkpoint, which must be made before the last free
         // one is taken. Not while one is in progress: it may free enough, and each checkpoint
         // writes tables in addition to nodes.
         let freed_segments = self.rows.segments.borrow().freed_count();
-        let may_want = class != SegmentClass::Map && !self.checkpointing.get();
-        let is_wanted = may_want && self.pacer.wants_checkpoint(freed_segments);
-        if self.recent_is_due() || is_wanted {
-            self.checkpoint_due.notify();
+        let may_want = class != SegmentClass::Map && !self.checkpoints.is_running();
+        if self.recent_is_due() || (may_want && self.space.wants_checkpoint(freed_segments)) {
+            self.checkpoints.request();
         }
-        let published = self.link.publish(self.shard_record()).await;
-        if let Err(error) = published {
-            let error = if error.kind() == ErrorKind::NoSpace {
-                Error::new(ErrorKind::PoolFailed, format!("cannot write the superblocks: {error}"))
-            } else {
-                error
-            };
-            self.fail(&error);
-            return Err(error);
-        }
-        Ok(id)
     }
 }

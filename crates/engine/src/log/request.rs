@@ -8,6 +8,7 @@ use reactor::{LocalSender, Span};
 use smallvec::SmallVec;
 
 use crate::error::Result;
+use crate::invariant::narrow;
 use crate::map::{NodeRef, Pins};
 use crate::segments::AllocPriority;
 
@@ -132,6 +133,7 @@ impl Request {
             return None;
         }
         let taken = u16::try_from(blocks).ok()?;
+        assert!(taken < *count, "R3: both parts of a split write have blocks");
         let front = Item::Write { layer: *layer, block: *block, count: taken };
         *block = block.plus(u64::from(taken));
         *count -= taken;
@@ -175,7 +177,7 @@ impl Batch {
 
     fn header_blocks_with(&self, items_bytes: usize, payload: u32) -> u32 {
         let blocks = header_blocks_for(self.items_bytes + items_bytes, (self.payload + payload) as usize);
-        u32::try_from(blocks).unwrap_or(u32::MAX)
+        narrow(blocks, "R3")
     }
 
     /// Returns true if a request can join without exceeding `cells` blocks or a limit of the
@@ -195,10 +197,10 @@ impl Batch {
         self.items_bytes += request.items_bytes();
         self.payload += request.payload();
         self.header_blocks = self.header_blocks_with(0, 0);
-        assert!(self.items <= RECORD_ITEMS_MAX, "a header holds all items");
+        assert!(self.items <= RECORD_ITEMS_MAX, "R3: a header holds all items");
         assert!(
             self.header_blocks as usize <= HEADER_BLOCKS_MAX,
-            "a header fits the blocks that the format allows"
+            "R3: a header fits the blocks that the format allows"
         );
         self.requests.push(request);
     }
@@ -231,7 +233,9 @@ impl Batch {
         if more_to_come && queue.is_empty() {
             batch.trim_to_whole_rows(queue, scheme);
         }
-        assert!(batch.blocks() <= cells, "a record fits its segment");
+        assert!(batch.blocks() <= cells, "R2: a record fits its segment");
+        let payload: u32 = batch.requests.iter().map(Request::payload).sum();
+        assert_eq!(payload, batch.payload, "R3: the payload of a record is that of its requests");
         batch
     }
 
@@ -248,7 +252,8 @@ impl Batch {
             blocks += request.payload();
             count += 1;
         }
-        if beyond == 0 || blocks != beyond || self.blocks() - beyond < 2 * row {
+        let is_all = count == self.requests.len();
+        if beyond == 0 || blocks != beyond || is_all || self.blocks() - beyond < 2 * row {
             return;
         }
         let back = self.requests.split_off(self.requests.len() - count);

@@ -8,6 +8,7 @@
 //! Plain state and pure transitions: the log performs the returned steps. Must not know segments,
 //! requests, tasks.
 
+use super::commit_queue::NON_CHECKPOINT_CLASSES;
 use super::request::{PerClass, WriteClass};
 use crate::error::Error;
 
@@ -15,34 +16,27 @@ use crate::error::Error;
 /// requests are refused.
 const ATTEMPTS_MAX: u32 = 64;
 
-/// The write classes other than the checkpoint's.
-pub(super) const NON_CHECKPOINT_CLASSES: [WriteClass; 4] =
-    [WriteClass::User, WriteClass::Trim, WriteClass::Cold, WriteClass::Freeing];
-
-/// The event that a write class waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpaceWait {
-    /// A checkpoint, which releases segments that were freed.
-    Checkpoint,
-    /// The cleaner of this shard.
-    Cleaner,
-    /// The cleaners of the other shards.
-    OtherShards,
-}
-
-/// The decision about a write class without space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GateDecision {
-    /// The requests of the class wait.
-    Wait(SpaceWait),
-    /// The requests of the class are refused.
+/// The access of a write class to space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SpaceState {
+    /// Its requests may be served.
+    #[default]
+    Open,
+    /// They wait for a checkpoint, which releases segments that were freed.
+    WaitForCheckpoint,
+    /// They wait for the cleaner of this shard.
+    WaitForCleaner,
+    /// They wait for the cleaners of the other shards, which were asked to free space.
+    AskOtherShards,
+    /// They are refused. Only a decision: the class is open for the requests after them.
     Refuse,
 }
 
 /// A decision, and the steps that go with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GateStep {
-    pub(super) decision: GateDecision,
+    /// The class's state from now on; never [`SpaceState::Open`].
+    pub(super) decision: SpaceState,
     /// The cleaner must look for work again.
     pub(super) wake_cleaner: bool,
     /// The other shards must be asked to clean. The answer is passed to
@@ -65,7 +59,8 @@ enum PeerSpace {
 /// Decides which write classes wait for space. See the module documentation.
 #[derive(Default)]
 pub(super) struct SpaceGate {
-    waits: PerClass<Option<SpaceWait>>,
+    /// Never [`SpaceState::Refuse`].
+    states: PerClass<SpaceState>,
     /// Failed attempts to get space since the class's last record.
     attempts: PerClass<u32>,
     /// The cleaner gains nothing: waiting requests are refused unless other shards gain space.
@@ -80,14 +75,18 @@ pub(super) struct SpaceGate {
 }
 
 impl SpaceGate {
-    /// Returns the event that a write class waits for; `None` if it may be served.
-    pub(super) fn wait_of(&self, write_class: WriteClass) -> Option<SpaceWait> {
-        self.waits.of(write_class).filter(|_| !self.is_needed_by_checkpoint(write_class))
+    /// Returns the state of a write class.
+    pub(super) fn state_of(&self, write_class: WriteClass) -> SpaceState {
+        if self.is_needed_by_checkpoint(write_class) {
+            SpaceState::Open
+        } else {
+            *self.states.of(write_class)
+        }
     }
 
     /// Returns true if any write class waits.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waits.iter().any(Option::is_some)
+        self.states.iter().any(|state| *state != SpaceState::Open)
     }
 
     /// Returns true if a write class has found no space since its last record.
@@ -123,13 +122,13 @@ impl SpaceGate {
             || self.checkpoint_failure.is_some()
             || self.reclaim_ended;
         if refused {
-            return GateStep::of(GateDecision::Refuse);
+            return GateStep::of(SpaceState::Refuse);
         }
         let needs_less = |other: &&WriteClass| other.priority() <= write_class.priority();
         for other in NON_CHECKPOINT_CLASSES.iter().filter(needs_less) {
-            *self.waits.of_mut(*other) = Some(SpaceWait::Checkpoint);
+            *self.states.of_mut(*other) = SpaceState::WaitForCheckpoint;
         }
-        GateStep::of(GateDecision::Wait(SpaceWait::Checkpoint))
+        GateStep::of(SpaceState::WaitForCheckpoint)
     }
 
     /// Decides about a class that found no free segment. `is_freeing` returns true if freed
@@ -140,14 +139,14 @@ impl SpaceGate {
         is_freeing: impl FnOnce() -> bool,
     ) -> GateStep {
         if self.reclaim_ended {
-            return GateStep::of(GateDecision::Refuse);
+            return GateStep::of(SpaceState::Refuse);
         }
         // The cleaner's own writes, and those of a checkpoint, cannot wait for the cleaner.
         let cleanable = !matches!(write_class, WriteClass::Checkpoint | WriteClass::Cold);
         let is_freeing = is_freeing();
         if cleanable && !is_freeing && self.peers == PeerSpace::Pending {
             // The answer of the other shards retries; attempts before it do not count.
-            return self.wait(write_class, SpaceWait::OtherShards);
+            return self.wait(write_class, SpaceState::AskOtherShards);
         }
         let attempts = self.attempts.of_mut(write_class);
         *attempts += 1;
@@ -155,7 +154,7 @@ impl SpaceGate {
             // The cleaner has to look again for this request before its verdict counts.
             1 => self.cleaner_exhausted = false,
             // Headers and checkpoints use up all that cleaning gains.
-            attempts if attempts > ATTEMPTS_MAX => return GateStep::of(GateDecision::Refuse),
+            attempts if attempts > ATTEMPTS_MAX => return GateStep::of(SpaceState::Refuse),
             _ => {}
         }
         let step = if is_freeing {
@@ -163,7 +162,7 @@ impl SpaceGate {
         } else if cleanable {
             self.needs_cleaner(write_class)
         } else {
-            GateStep::of(GateDecision::Refuse)
+            GateStep::of(SpaceState::Refuse)
         };
         GateStep { wake_cleaner: cleanable, ..step }
     }
@@ -171,24 +170,25 @@ impl SpaceGate {
     /// Decides about a class for which only cleaning gains space.
     fn needs_cleaner(&mut self, write_class: WriteClass) -> GateStep {
         if !std::mem::take(&mut self.cleaner_exhausted) {
-            return self.wait(write_class, SpaceWait::Cleaner);
+            return self.wait(write_class, SpaceState::WaitForCleaner);
         }
         match self.peers {
             PeerSpace::NotAsked => {
                 self.peers = PeerSpace::Pending;
-                GateStep { ask_peers: true, ..self.wait(write_class, SpaceWait::OtherShards) }
+                GateStep { ask_peers: true, ..self.wait(write_class, SpaceState::AskOtherShards) }
             }
-            PeerSpace::Pending => self.wait(write_class, SpaceWait::OtherShards),
+            PeerSpace::Pending => self.wait(write_class, SpaceState::AskOtherShards),
             PeerSpace::Exhausted => {
                 self.peers = PeerSpace::NotAsked;
-                GateStep::of(GateDecision::Refuse)
+                GateStep::of(SpaceState::Refuse)
             }
         }
     }
 
-    fn wait(&mut self, write_class: WriteClass, wait: SpaceWait) -> GateStep {
-        *self.waits.of_mut(write_class) = Some(wait);
-        GateStep::of(GateDecision::Wait(wait))
+    fn wait(&mut self, write_class: WriteClass, wait: SpaceState) -> GateStep {
+        assert!(!matches!(wait, SpaceState::Open | SpaceState::Refuse), "S4: a class waits for an event");
+        *self.states.of_mut(write_class) = wait;
+        GateStep::of(wait)
     }
 
     /// The other shards have cleaned; `gained` if they gained space. Every class retries.
@@ -233,12 +233,12 @@ impl SpaceGate {
 
     /// Lets every class retry.
     pub(super) fn retry(&mut self) {
-        self.waits = PerClass::default();
+        self.states = PerClass::default();
     }
 }
 
 impl GateStep {
-    fn of(decision: GateDecision) -> Self {
+    fn of(decision: SpaceState) -> Self {
         Self { decision, wake_cleaner: false, ask_peers: false }
     }
 }

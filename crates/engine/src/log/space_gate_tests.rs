@@ -16,17 +16,17 @@ fn failed() -> Option<Error> {
 fn a_class_waits_for_the_cleaner_then_the_peers_then_is_refused() {
     let mut gate = SpaceGate::default();
     let step = gate.no_free_segment(WriteClass::User, || false);
-    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Cleaner));
+    assert_eq!(step.decision, SpaceState::WaitForCleaner);
     assert!(step.wake_cleaner && !step.ask_peers && gate.is_urgent());
     gate.cleaning_ended(false);
-    assert_eq!(gate.wait_of(WriteClass::User), None, "the verdict of the cleaner retries");
+    assert_eq!(gate.state_of(WriteClass::User), SpaceState::Open, "the verdict of the cleaner retries");
     let step = gate.no_free_segment(WriteClass::User, || false);
-    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::OtherShards));
+    assert_eq!(step.decision, SpaceState::AskOtherShards);
     assert!(step.ask_peers);
     let step = gate.no_free_segment(WriteClass::Trim, || false);
-    assert_eq!((step.decision, step.ask_peers), (GateDecision::Wait(SpaceWait::OtherShards), false));
+    assert_eq!((step.decision, step.ask_peers), (SpaceState::AskOtherShards, false));
     gate.peers_answered(false);
-    assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, GateDecision::Refuse);
+    assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::Refuse);
     gate.class_was_served(WriteClass::User);
     assert!(!gate.is_urgent());
 }
@@ -35,27 +35,27 @@ fn a_class_waits_for_the_cleaner_then_the_peers_then_is_refused() {
 fn freed_segments_make_all_classes_of_lower_priority_wait_for_the_checkpoint() {
     let mut gate = SpaceGate::default();
     let step = gate.no_free_segment(WriteClass::Trim, || true);
-    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Checkpoint));
-    assert_eq!(gate.wait_of(WriteClass::User), Some(SpaceWait::Checkpoint));
-    assert_eq!(gate.wait_of(WriteClass::Freeing), None, "its reserve is not used up");
+    assert_eq!(step.decision, SpaceState::WaitForCheckpoint);
+    assert_eq!(gate.state_of(WriteClass::User), SpaceState::WaitForCheckpoint);
+    assert_eq!(gate.state_of(WriteClass::Freeing), SpaceState::Open, "its reserve is not used up");
     gate.checkpoint_ended(failed());
     assert!(!gate.is_waited_for());
-    assert_eq!(gate.no_free_segment(WriteClass::Trim, || true).decision, GateDecision::Refuse);
+    assert_eq!(gate.no_free_segment(WriteClass::Trim, || true).decision, SpaceState::Refuse);
     assert!(gate.space_freed(), "the checkpoint is tried again");
     let step = gate.no_free_segment(WriteClass::Trim, || true);
-    assert_eq!(step.decision, GateDecision::Wait(SpaceWait::Checkpoint));
+    assert_eq!(step.decision, SpaceState::WaitForCheckpoint);
 }
 
 #[test]
 fn moved_data_of_a_compaction_never_waits_for_the_checkpoint() {
     let mut gate = SpaceGate::default();
     gate.needs_checkpoint(WriteClass::Freeing);
-    assert_eq!(gate.wait_of(WriteClass::Cold), Some(SpaceWait::Checkpoint));
+    assert_eq!(gate.state_of(WriteClass::Cold), SpaceState::WaitForCheckpoint);
     gate.set_compacting(true);
-    assert_eq!(gate.wait_of(WriteClass::Cold), None);
-    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, GateDecision::Refuse);
+    assert_eq!(gate.state_of(WriteClass::Cold), SpaceState::Open);
+    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, SpaceState::Refuse);
     gate.set_compacting(false);
-    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, GateDecision::Wait(SpaceWait::Checkpoint));
+    assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, SpaceState::WaitForCheckpoint);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn attempts_without_a_record_are_bounded() {
         let refused = (1..=1000).find(|_| {
             let step = gate.no_free_segment(class, || true);
             gate.checkpoint_ended(None);
-            step.decision == GateDecision::Refuse
+            step.decision == SpaceState::Refuse
         });
         assert_eq!(refused, Some(ATTEMPTS_MAX + 1));
     }
@@ -115,15 +115,18 @@ proptest! {
                     asked |= step.ask_peers;
                     let cleanable = !matches!(ALL[class], WriteClass::Cold | WriteClass::Checkpoint);
                     match step.decision {
-                        GateDecision::Wait(wait) => {
+                        SpaceState::Open => prop_assert!(false, "a class without space is not open"),
+                        wait @ (SpaceState::WaitForCheckpoint
+                        | SpaceState::WaitForCleaner
+                        | SpaceState::AskOtherShards) => {
                             prop_assert!(!ended);
-                            prop_assert_eq!(gate.wait_of(ALL[class]), Some(wait));
-                            let counted = wait != SpaceWait::OtherShards || step.wake_cleaner;
+                            prop_assert_eq!(gate.state_of(ALL[class]), wait);
+                            let counted = wait != SpaceState::AskOtherShards || step.wake_cleaner;
                             since_served[class] += u32::from(counted);
                             prop_assert!(since_served[class] <= ATTEMPTS_MAX);
-                            prop_assert!(wait == SpaceWait::Checkpoint || cleanable);
+                            prop_assert!(wait == SpaceState::WaitForCheckpoint || cleanable);
                         }
-                        GateDecision::Refuse => {
+                        SpaceState::Refuse => {
                             since_served[class] += 1;
                             let exhausted = before.0 && before.1 == PeerSpace::Exhausted;
                             let reason = ended || before.2 || !cleanable || exhausted
@@ -135,7 +138,7 @@ proptest! {
                     }
                 }
                 Event::NeedsCheckpoint(class) => {
-                    if gate.needs_checkpoint(ALL[class]).decision == GateDecision::Refuse {
+                    if gate.needs_checkpoint(ALL[class]).decision == SpaceState::Refuse {
                         gate.class_was_served(ALL[class]);
                         since_served[class] = 0;
                     }
@@ -165,8 +168,9 @@ proptest! {
                     gate.end_reclaim();
                 }
             }
-            prop_assert_eq!(gate.wait_of(WriteClass::Checkpoint), None);
-            prop_assert!(!gate.is_compacting() || gate.wait_of(WriteClass::Cold).is_none());
+            prop_assert_eq!(gate.state_of(WriteClass::Checkpoint), SpaceState::Open);
+            prop_assert!(ALL.iter().all(|class| gate.state_of(*class) != SpaceState::Refuse));
+            prop_assert!(!gate.is_compacting() || gate.state_of(WriteClass::Cold) == SpaceState::Open);
             prop_assert!(!ended || !gate.is_waited_for());
         }
     }

@@ -59,6 +59,7 @@ impl<'a> StripeBuilder<'a> {
     /// the payload.
     pub(super) fn build(&mut self, place: &RecordLocation, key: &PoolKey) -> StripeColumns {
         let column_bytes = self.shape.rows * BLOCK;
+        assert_eq!(self.cells.len(), self.shape.rows * self.shape.data, "R2: every cell has a source");
         let mut buffer = Buffer::new(self.shape.columns * column_bytes);
         let header_rows = self.shape.header_rows();
         let mirrored = self.shape.data == 1;
@@ -128,6 +129,7 @@ impl<'a> StripeBuilder<'a> {
         let rows = ..count * BLOCK;
         let (data, mut parity) = columns(bytes, column_bytes, self.shape.data);
         let inputs: SmallVec<[&[u8]; 32]> = data.iter().filter_map(|column| column.get(rows)).collect();
+        assert_eq!(inputs.len(), self.shape.data, "R2: the parity covers every data column");
         let mut outputs: Columns<'_> = parity.iter_mut().filter_map(|column| column.get_mut(rows)).collect();
         self.code.encode(&inputs, &mut outputs);
     }

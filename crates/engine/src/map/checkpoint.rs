@@ -56,17 +56,19 @@ impl Map {
     /// # Panics
     /// If a checkpoint is already running.
     pub(crate) fn freeze(&mut self) {
-        assert!(self.freeze.is_none(), "a checkpoint is already running");
+        assert!(self.freeze.is_none(), "M3: a checkpoint is already running");
         let mut levels: Vec<Vec<NodeRef>> = Vec::new();
         for at in std::mem::take(&mut self.dirty) {
             let node = &self.nodes[at];
-            assert_eq!(node.dirty, Some(self.period), "a node in the dirty list is dirty");
+            assert_eq!(node.dirty, Some(self.period), "M1: a node in the dirty list is dirty");
+            assert!(node.frozen.is_none(), "M3: a node is frozen before the checkpoint begins");
             let level = usize::from(node.level);
             if levels.len() <= level {
                 levels.resize_with(level + 1, Vec::new);
             }
-            if let Some(nodes) = levels.get_mut(level) {
-                nodes.push(at);
+            match levels.get_mut(level) {
+                Some(nodes) => nodes.push(at),
+                None => panic!("M3: level {level} is not in the checkpoint"),
             }
         }
         let layers = self.layers.iter().map(|(id, layer)| {
@@ -137,6 +139,7 @@ impl Map {
     pub(crate) fn node_stored(&mut self, at: NodeRef, entry: MapEntry) -> MapEntry {
         self.unpin(&[at]);
         let node = &self.nodes[at];
+        assert!(node.dirty.is_some() || node.frozen.is_none(), "M3: a stored node keeps a frozen copy");
         let (layer, parent, slot) = (node.layer, node.parent, node.slot_in_parent());
         let level = node.level;
         let old = match parent {
@@ -180,7 +183,8 @@ impl Map {
     /// If nodes are not stored yet.
     pub(crate) fn thaw(&mut self) -> FrozenLayers {
         let Some(freeze) = self.freeze.take() else { panic!("no checkpoint is running") };
-        assert_eq!(freeze.remaining(), 0, "a checkpoint ends after all of its nodes are stored");
+        assert_eq!(freeze.remaining(), 0, "M3: a checkpoint ends before all of its nodes are stored");
+        assert!(freeze.period < self.period, "M3: the period of a checkpoint is over");
         let layers = freeze.layers.into_values().map(|layer| {
             let height = if layer.record.root.address().is_some() { layer.record.height } else { 0 };
             LayerEntry::Layer(LayerRecord { height, ..layer.record })
@@ -193,6 +197,7 @@ impl Map {
         let Some(freeze) = self.freeze.take() else { return };
         for at in freeze.levels.into_iter().flatten() {
             let node = &mut self.nodes[at];
+            assert!(node.dirty.is_some(), "M3: a node that is not stored yet became clean");
             node.frozen = None;
             if node.dirty == Some(freeze.period) {
                 node.dirty = Some(self.period);

@@ -31,7 +31,11 @@ impl Map {
         let node = self.nodes.remove(at);
         assert!(node.is_evictable(), "M2: only clean, unpinned, childless nodes are evicted");
         match node.parent {
-            Some(parent) => self.nodes[parent].set_child(node.slot_in_parent(), None),
+            Some(parent) => {
+                let parent = &mut self.nodes[parent];
+                assert_eq!(parent.child(node.slot_in_parent()), Some(at), "M2: a node is its parent's child");
+                parent.set_child(node.slot_in_parent(), None);
+            }
             None => match self.layers.get_mut(&node.layer) {
                 Some(layer) => layer.root = None,
                 None => panic!("the layer {} of a node does not exist", node.layer),

@@ -5,6 +5,8 @@ use std::ops::{Index, IndexMut};
 use format::{LayerId, MapEntry, NODE_ENTRIES};
 use slab::Slab;
 
+use crate::invariant::{element, narrow};
+
 /// Reference to a node in memory. Valid while the node is pinned or dirty, or until the next
 /// eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +58,7 @@ impl Node {
     }
 
     pub(super) fn entry(&self, slot: usize) -> MapEntry {
-        self.entries.get(slot).copied().unwrap_or(MapEntry::ABSENT)
+        element(self.entries.as_slice(), slot, "M4")
     }
 
     pub(super) fn swap(&mut self, slot: usize, entry: MapEntry) -> MapEntry {
@@ -82,6 +84,7 @@ impl Node {
             (true, false) => self.cached_children -= 1,
             _ => {}
         }
+        assert!(usize::from(self.cached_children) <= NODE_ENTRIES, "M2: a node has more children than slots");
     }
 
     /// Slot of this node in its parent.
@@ -120,10 +123,8 @@ impl Nodes {
     }
 
     pub(super) fn insert(&mut self, node: Node) -> NodeRef {
-        match u32::try_from(self.slab.insert(node)) {
-            Ok(key) => NodeRef(key),
-            Err(_) => panic!("more than 2^32 nodes"),
-        }
+        assert!(node.pins == 0 && node.cached_children == 0, "M2: a node is used before it is in memory");
+        NodeRef(narrow(self.slab.insert(node), "M2"))
     }
 
     pub(super) fn remove(&mut self, node: NodeRef) -> Node {
@@ -142,7 +143,7 @@ impl Nodes {
             if node.layer != layer {
                 return true;
             }
-            assert!(node.pins == 0, "a node of a dropped layer is not pinned");
+            assert!(node.pins == 0, "M2: a node of a dropped layer is pinned");
             if node.level > 0 {
                 places.extend(node.entries.iter().copied());
             }

@@ -33,7 +33,7 @@ impl Map {
             0 => reservations.limits.remove(&layer),
             _ => reservations.limits.insert(layer, blocks),
         };
-        reservations.unused -= old.unwrap_or(0).saturating_sub(stored);
+        reservations.unused -= old.map_or(0, |old| old.saturating_sub(stored));
         reservations.unused += blocks.saturating_sub(stored);
     }
 

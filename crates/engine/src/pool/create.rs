@@ -13,6 +13,7 @@ use crate::drive_setup::{check_zones, prepare_drive, short_path};
 use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Geometry, SuperblockSlot, data_start_for, drive_bytes_min, zone_bytes_for};
+use crate::invariant::narrow;
 
 /// Default interval between scrubs in seconds: 30 days.
 const SCRUB_EVERY: u64 = 30 * 86_400;
@@ -64,7 +65,7 @@ pub fn check_name(name: &str) -> Result<()> {
 pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<PoolId> {
     check_options(drives, options)?;
     let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
-    let smallest = opened.iter().map(|(_, drive)| drive.properties().size).min().unwrap_or(0);
+    let smallest = opened.iter().map(|(_, drive)| drive.properties().size).fold(u64::MAX, u64::min);
     let zone_bytes = options.zone_bytes.unwrap_or_else(|| zone_bytes_for(smallest));
     for (path, drive) in &opened {
         let (size, needed) = (drive.properties().size, drive_bytes_min(zone_bytes));
@@ -83,7 +84,7 @@ pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) ->
                 let message = format!("the file system under {} has no room for it", record.path);
                 return Error::new(ErrorKind::NoSpace, message);
             }
-            let index = DriveIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
+            let index = DriveIndex::new(narrow(index, "C5"));
             Error::io(format!("writing the superblock of {} failed", record.path), index, error)
         };
         let bytes = superblock.encode(record.id);

@@ -180,7 +180,7 @@ impl Pool {
         let mut repair = RepairStatus::default();
         let (mut lost_blocks, mut lost_unlisted) = (Vec::new(), 0);
         for (number, shard) in self.inner.shards.iter().enumerate() {
-            let after = positions.get(number).copied().unwrap_or_default();
+            let after = positions.get(number).map_or_else(format::Incarnation::default, |position| *position);
             let query = move |shard: std::rc::Rc<Shard>| async move {
                 let lost = shard.lost_blocks().await;
                 (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until), lost)
@@ -306,3 +306,5 @@ mod spread_tests;
 mod tests;
 #[cfg(test)]
 mod thick_tests;
+#[cfg(test)]
+mod waits_tests;

@@ -22,6 +22,7 @@ use crate::drive_source::DriveSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Events, WallClock};
 use crate::geometry::{Geometry, SuperblockSlot};
+use crate::invariant::{narrow, present, to_index};
 use crate::latched::latched;
 use crate::log::Identity;
 use crate::repair::BackgroundLimiter;
@@ -564,7 +565,7 @@ pub(crate) fn plan_shard(
 ) -> ShardPlan {
     let shards = superblock.shards.len() as u64;
     let geometry = Geometry::of(superblock);
-    let shard = ShardIndex::new(u16::try_from(index).unwrap_or(u16::MAX));
+    let shard = ShardIndex::new(narrow(index, "C5"));
     let members = superblock.drives.iter().filter(|drive| drive.state != DriveState::Removed);
     let pool_blocks: u64 = members.map(|drive| u64::from(drive.zones) * u64::from(geometry.rows())).sum();
     // Small pools write checkpoints more often, because freed space becomes available only with a
@@ -576,12 +577,12 @@ pub(crate) fn plan_shard(
     ShardPlan {
         identity: Identity { pool: superblock.pool, key: superblock.key, shard },
         geometry,
-        record: superblock.shards.get(index).cloned().unwrap_or_default(),
+        record: present(superblock.shards.get(index), "C5").clone(),
         clean: superblock.clean,
         drives: sources.to_vec(),
         tuning,
-        map_nodes: usize::try_from(map_nodes).unwrap_or(usize::MAX),
-        dirty_nodes: usize::try_from(dirty_nodes).unwrap_or(usize::MAX),
+        map_nodes: to_index(map_nodes),
+        dirty_nodes: to_index(dirty_nodes),
         checkpoint_blocks,
         recent_max,
         space: shared.space.clone(),

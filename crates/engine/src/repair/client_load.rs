@@ -11,6 +11,8 @@ use reactor::{Instant, Reactor};
 
 use super::latency_windows::{LatencyHistogram, LatencyWindows, RecentLatency};
 
+use crate::invariant::clamped;
+
 /// Client load of a pool while background jobs run.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLoad {
@@ -158,7 +160,7 @@ impl ClientOp<'_> {
     pub(super) fn end_at(&self, now: Instant) {
         let uncontended = self.chunks == Some(self.clients.chunks.load(Ordering::Relaxed));
         let timed = if uncontended { &self.shard_load.uncontended } else { &self.shard_load.contended };
-        let took = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
+        let took = clamped(now.since(self.at).as_nanos());
         add(&timed.nanos, took);
         add(&timed.operations, 1);
         self.shard_load.latency.count(now, took);

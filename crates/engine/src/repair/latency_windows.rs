@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use reactor::Instant;
 
+use crate::invariant::{clamped, to_index};
+
 /// Length of a window. A summary covers one to two windows.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
 /// Latency resolution, as a power of two of nanoseconds.
@@ -59,7 +61,7 @@ impl Default for LatencyHistogram {
 
 /// Number of the window at time `at`.
 fn window_of(at: Instant) -> u64 {
-    at.as_nanos() / u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX) + 1
+    at.as_nanos() / clamped(WINDOW.as_nanos()) + 1
 }
 
 /// Bucket of a latency.
@@ -70,7 +72,7 @@ fn bucket_of(nanos: u64) -> usize {
         0 => units,
         more => (u64::from(more) << STEP_BITS) + (units >> (more - 1)) - (1 << STEP_BITS),
     };
-    usize::try_from(bucket).unwrap_or(usize::MAX).min(BUCKETS - 1)
+    to_index(bucket).min(BUCKETS - 1)
 }
 
 /// Exclusive upper bound of a bucket, in nanoseconds.

@@ -9,6 +9,7 @@ use format::{DriveState, LayerId, Superblock};
 use super::catalogue::SalvageCatalogue;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind, LostRange};
+use crate::invariant::narrow;
 use crate::pool::AssembledPool;
 use crate::shard::{LostPart, LostPartKind, SalvageShard};
 use crate::slices::Slices;
@@ -79,7 +80,7 @@ fn drives(superblock: &Superblock, is_present: impl Fn(usize) -> bool) -> Vec<Sa
     let numbered = superblock.drives.iter().enumerate();
     let members = numbered.filter(|(_, record)| record.state != DriveState::Removed);
     let drive = |(index, record): (usize, &format::DriveRecord)| SalvagedDrive {
-        index: u16::try_from(index).unwrap_or(u16::MAX),
+        index: narrow(index, "C5"),
         path: record.path.clone(),
         state: record.state,
         present: is_present(index),

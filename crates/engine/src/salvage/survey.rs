@@ -7,6 +7,7 @@ use format::limits::BLOCK;
 use reactor::Reactor;
 
 use super::catalogue::SalvageableVolume;
+use crate::invariant::to_index;
 use crate::shard::{BlockState, Probe, SalvageShard, StateRun};
 
 /// The smallest window in blocks, 1 GiB. Windows of one volume are surveyed concurrently.
@@ -206,7 +207,7 @@ pub(crate) async fn survey(
             part
         })
     };
-    let mut firsts = (0..blocks).step_by(usize::try_from(length).unwrap_or(usize::MAX));
+    let mut firsts = (0..blocks).step_by(to_index(length));
     let mut running = VecDeque::new();
     loop {
         while running.len() < WINDOWS

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use format::{DriveIndex, MapEntry, Row, SegmentId, SegmentRecord, ZoneIndex};
 
 use super::{SegmentPhase, Segments, slot};
-use crate::invariant::element;
+use crate::invariant::{element, narrow};
 
 /// State of the segments at the start of a checkpoint.
 pub(crate) struct CheckpointMark {
@@ -36,8 +36,9 @@ impl CheckpointMark {
             if self.live.len() <= index {
                 self.live.resize(index + 1, 0);
             }
-            if let Some(live) = self.live.get_mut(index) {
-                *live += 1;
+            match self.live.get_mut(index) {
+                Some(live) => *live += 1,
+                None => panic!("S1: {address} has no count at the checkpoint"),
             }
         }
         if let Some(address) = old.address() {
@@ -74,6 +75,8 @@ impl Segments {
             let more = segment.phase == SegmentPhase::Open || segment.applied < segment.append;
             more.then_some((*id, segment.applied))
         });
+        let counted: u64 = self.live.iter().map(|live| u64::from(*live)).sum();
+        assert_eq!(counted, self.live_blocks, "S1: the live blocks are the sum of all segments");
         CheckpointMark {
             checkpoint: self.checkpoints,
             live: self.live.clone(),
@@ -91,6 +94,10 @@ impl Segments {
                 continue;
             }
             segment.replay_from = mark.from.get(&id).copied();
+            assert!(
+                segment.replay_from.is_none_or(|from| from <= segment.append),
+                "S5: the replay of segment {id} begins behind its end"
+            );
             if segment.replay_from.is_none() {
                 assert_eq!(segment.flushed, segment.append, "a checkpoint covers only flushed records");
                 self.recent.remove(&id);
@@ -110,6 +117,8 @@ impl Segments {
             });
             if gone && let Some(segment) = place.take() {
                 assert_eq!(segment.in_flight, 0, "S2: a released segment has writes in flight");
+                assert_eq!(segment.applied, segment.append, "S2: a released segment has unapplied records");
+                assert!(self.freed > 0, "S3: more segments are released than were freed");
                 assert_eq!(element(&self.live, index, "S1"), 0, "S2: a released segment has live blocks");
                 released.extend(segment.record.columns.iter().filter_map(|column| column.zone));
                 self.freed -= 1;
@@ -121,7 +130,7 @@ impl Segments {
 
     /// Returns the segment table as stored by the checkpoint at `mark`.
     pub(crate) fn stored(&self, mark: &CheckpointMark) -> Vec<Option<SegmentRecord>> {
-        let ids = 1..=u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let ids = 1..=narrow(self.slots.len(), "C5");
         ids.map(SegmentId::new)
             .map(|id| {
                 let segment = self.slots.get(slot(id))?.as_ref()?;

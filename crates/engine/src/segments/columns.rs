@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use super::{CheckpointMark, SegmentPhase, Segments};
 use crate::drives::DriveUse;
+use crate::invariant::narrow;
 
 /// A segment with columns that are missing or must leave their drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl Segments {
             .filter(|segment| !matches!(segment.phase, SegmentPhase::Freed { .. }));
         let counted = live.map(|segment| {
             let damaged = segment.record.columns.iter().filter(|column| column.damaged).count();
-            (segment.record.incarnation, u32::try_from(damaged).unwrap_or(u32::MAX))
+            (segment.record.incarnation, narrow(damaged, "C5"))
         });
         counted.filter(|(_, damaged)| *damaged > 0)
     }

@@ -6,6 +6,8 @@ use format::SegmentId;
 
 use super::{CHUNK_BLOCKS, SegmentPhase, Segments, slot};
 
+use crate::invariant::to_index;
+
 /// Number of sealed segments by fill level: empty, up to 10 %, up to 20 %, and so on up to 100 %.
 pub type FillHistogram = [u64; 11];
 
@@ -91,7 +93,7 @@ impl Segments {
         let sealed = self.ids().filter(|id| self.get(*id).phase != SegmentPhase::Open);
         for id in sealed {
             let tenth = (u64::from(self.live(id)) * 10).div_ceil(payload);
-            let at = usize::try_from(tenth).unwrap_or(usize::MAX).min(counts.len() - 1);
+            let at = to_index(tenth).min(counts.len() - 1);
             if let Some(count) = counts.get_mut(at) {
                 *count += 1;
             }

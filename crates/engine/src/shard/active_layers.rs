@@ -14,6 +14,7 @@ use reactor::WaitList;
 
 use super::Shard;
 use crate::error::{Error, ErrorKind, Result};
+use crate::write_waits::WriteWait;
 
 /// The active layers of the volumes of a shard.
 #[derive(Default)]
@@ -115,6 +116,7 @@ impl Shard {
         if let Some(ActiveLayer { layer, held: false }) = self.active_layers.get(volume) {
             return Ok(layer);
         }
+        let _wait = self.waits.begin(WriteWait::Snapshot);
         let may_proceed = || {
             !self.active_layers.get(volume).is_some_and(|active| active.held) || self.log.failure().is_some()
         };

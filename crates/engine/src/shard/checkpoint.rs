@@ -17,8 +17,10 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::tables::TableContents;
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::narrow;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{NodeImage, NodeRef};
+use crate::write_waits::WriteWait;
 
 /// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
@@ -46,7 +48,7 @@ impl Shard {
     /// Makes checkpoints when they are due, until the shard stops. One task per shard.
     pub(super) async fn run_checkpoints(self: Rc<Self>) {
         loop {
-            self.log.checkpoint_due.notified().await;
+            self.log.checkpoints.requested().await;
             self.compacted().await;
             if self.stopping.get() || self.log.failure().is_some() {
                 return;
@@ -68,16 +70,15 @@ impl Shard {
     /// # Errors
     /// `NoSpace` when there is no space left for a checkpoint.
     pub(super) async fn wait_for_map(&self) -> Result<()> {
-        self.log.checkpoint_due.notify();
+        self.log.checkpoints.request();
         let is_running = || self.log.failure().is_none() && !self.stopping.get();
         let waits = || self.ledger.map.borrow().is_over_budget() && is_running();
+        let _wait = waits().then(|| self.waits.begin(WriteWait::MapMemory));
         self.compaction.wake_waiters();
         while waits() {
-            self.log.checkpoint_due.notify();
-            let before = self.checkpoints_ended.get();
-            self.checkpointed
-                .until(|| (!waits() || self.checkpoints_ended.get() != before).then_some(()))
-                .await;
+            self.log.checkpoints.request();
+            let before = self.checkpointer.ended();
+            self.checkpointer.until(|| !waits() || self.checkpointer.ended() != before).await;
             match self.log.checkpoint_failure().filter(|_| waits()) {
                 Some(error) if error.kind() == ErrorKind::NoSpace => {
                     return Err(Error::new(
@@ -119,7 +120,7 @@ impl Shard {
     /// `Closed` if the shard stops before.
     pub(super) async fn wait_for_service(&self) -> Result<()> {
         let decided = || self.in_service.get() || self.stopping.get();
-        self.checkpointed.until(|| decided().then_some(())).await;
+        self.checkpointer.until(decided).await;
         match self.in_service.get() {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::Closed, "the pool is closed before it was recovered")),
@@ -127,7 +128,7 @@ impl Shard {
     }
 
     async fn checkpoint_next(self: &Rc<Self>, replayed: Option<Sequence>) -> Result<()> {
-        self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
+        self.checkpointer.until(|| !self.log.checkpoints.is_running()).await;
         self.log.checkpoint_started();
         let result = self.checkpoint_exclusive(replayed).await;
         if result.is_err() {
@@ -135,19 +136,11 @@ impl Shard {
             self.ledger.forget_dropped();
             *self.ledger.mark.borrow_mut() = None;
         }
-        self.checkpoints_ended.set(self.checkpoints_ended.get() + 1);
         self.log.checkpoint_ended(&result);
-        self.checkpointed.wake_all();
+        self.checkpointer.count(&result);
         self.unpinned.wake_all();
-        match &result {
-            Ok(()) => {
-                self.checkpoints.set(self.checkpoints.get() + 1);
-                self.repair_after_checkpoint();
-            }
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                self.checkpoints_refused.set(self.checkpoints_refused.get() + 1);
-            }
-            Err(_) => {}
+        if result.is_ok() {
+            self.repair_after_checkpoint();
         }
         result
     }
@@ -166,9 +159,8 @@ impl Shard {
             return Err(Error::new(ErrorKind::Closed, "the checkpoint was cancelled"));
         };
         self.rows.segments.borrow_mut().end_checkpoint(&mark);
-        assert!(sequence >= self.log.anchor.get().1, "S5: checkpoints go forward");
-        self.log.anchor.set((root, sequence));
-        let record = self.log.shard_record();
+        self.log.checkpoints.advance(root, sequence);
+        let record = self.log.appender.shard_record();
         tracing::debug!(shard = %self.identity.shard, %sequence, ?root, recent = record.recent.len(), "publishing a checkpoint");
         self.link.publish(record).await?;
         let zones = self.rows.segments.borrow_mut().release(&mark);
@@ -182,8 +174,8 @@ impl Shard {
     /// Freezes the state that the checkpoint stores; returns the sequence of the last record it
     /// covers.
     fn freeze(&self, replayed: Option<Sequence>) -> Sequence {
-        self.log.blocks_since_checkpoint.set(0);
-        self.emptied_by_checkpoint.set(0);
+        self.log.checkpoints.restart_count();
+        self.cleaner.checkpoint_begins();
         let mut mark = {
             let mut segments = self.rows.segments.borrow_mut();
             segments.free_emptied();
@@ -199,8 +191,8 @@ impl Shard {
         }
         let nodes = self.ledger.map.borrow().dirty_count();
         tracing::debug!(shard = %self.identity.shard, nodes, "checkpoint begins");
-        let sequence = replayed.unwrap_or_else(|| self.log.applied());
-        assert!(sequence <= self.log.applied(), "S5: a checkpoint contains only applied records");
+        let sequence = replayed.unwrap_or_else(|| self.log.appender.applied());
+        assert!(sequence <= self.log.appender.applied(), "S5: a checkpoint contains only applied records");
         sequence
     }
 
@@ -294,7 +286,7 @@ impl Shard {
         let root = CheckpointRoot {
             shard: self.identity.shard,
             sequence,
-            segment_slots: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            segment_slots: narrow(stored.len(), "C5"),
             tables: format::TableCounts::default(),
             indexes: Vec::new(),
         };

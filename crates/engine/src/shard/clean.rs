@@ -23,6 +23,7 @@ use crate::drives::DriveEpoch;
 use crate::error::{ErrorKind, Result};
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
+use crate::invariant::narrow;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::MissingNode;
 use crate::row_reader::BlockRun;
@@ -30,9 +31,6 @@ use crate::segments::CHUNK_BLOCKS;
 
 /// Maximum number of consecutive blocks that are moved as one item.
 const RUN_BLOCKS: usize = 16;
-/// Net gain of cleaning, in segments, after which a checkpoint is requested that frees them for
-/// waiting requests.
-const GAIN_PER_CHECKPOINT: f32 = 0.5;
 /// Maximum number of chunks being moved concurrently.
 const CHUNKS_IN_FLIGHT: usize = 4;
 
@@ -48,7 +46,7 @@ impl LiveRun {
     /// Keeps the first `count` blocks, and returns the others.
     fn split_off(&mut self, count: usize) -> Self {
         let crcs = self.crcs.drain(count..).collect();
-        let rows = u32::try_from(count).unwrap_or(u32::MAX);
+        let rows = narrow(count, "R3");
         let from = Address::new(self.from.segment(), self.from.column(), self.from.row().plus(rows));
         Self { layer: self.layer, block: self.block + count as u64, from, crcs }
     }
@@ -99,7 +97,7 @@ impl Shard {
         };
         self.log.pacer.set_victim_share(share);
         match self.clean_pinned(victim).await {
-            Ok(()) if !self.count_gain(1.0 - share) => true,
+            Ok(()) if !self.cleaner.count_gain(1.0 - share) => true,
             Ok(()) => {
                 self.log.cleaning_ended(true);
                 true
@@ -107,8 +105,7 @@ impl Shard {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // The moves so far may have emptied a segment; a checkpoint would free it.
                 self.log.on_cleaner_idle(0);
-                let pending_free =
-                    self.rows.segments.borrow().freed_count() + self.emptied_by_checkpoint.get();
+                let pending_free = self.rows.segments.borrow().freed_count() + self.cleaner.emptied();
                 self.log.cleaning_ended(pending_free > 0);
                 false
             }
@@ -136,16 +133,7 @@ impl Shard {
     pub(super) fn freeable_segments(&self) -> usize {
         let mut segments = self.rows.segments.borrow_mut();
         segments.free_emptied();
-        segments.freed_count() + self.emptied_by_checkpoint.get()
-    }
-
-    /// Adds the gain of cleaning a segment, as a share of it. Returns true, and resets the sum, if
-    /// it justifies a checkpoint.
-    fn count_gain(&self, share: f32) -> bool {
-        let gained = self.gained.get() + share;
-        let is_enough = gained >= GAIN_PER_CHECKPOINT;
-        self.gained.set(if is_enough { 0.0 } else { gained });
-        is_enough
+        segments.freed_count() + self.cleaner.emptied()
     }
 
     /// Moves the live blocks of a segment.
@@ -214,7 +202,7 @@ impl Shard {
             };
         }
         if stored_again {
-            self.emptied_by_checkpoint.set(self.emptied_by_checkpoint.get() + 1);
+            self.cleaner.count_emptied();
         }
         Ok(())
     }
@@ -334,8 +322,7 @@ impl Shard {
                 Some(last)
                     if last.layer == layer
                         && last.block + last.crcs.len() as u64 == block
-                        && last.from.plus_rows(u32::try_from(last.crcs.len()).unwrap_or(u32::MAX))
-                            == here
+                        && last.from.plus_rows(narrow(last.crcs.len(), "R3")) == here
                         && last.crcs.len() < self.run_blocks() =>
                 {
                     last.crcs.push(crc);
@@ -387,8 +374,7 @@ impl Shard {
         }
         let mut read = Vec::with_capacity(started.len());
         for (live, into, io) in started {
-            let run =
-                BlockRun { address: live.from, count: u32::try_from(live.crcs.len()).unwrap_or(u32::MAX) };
+            let run = BlockRun { address: live.from, count: narrow(live.crcs.len(), "R3") };
             let result = match io {
                 Some((drive, io)) => {
                     self.rows.finish_read(run, &live.crcs, &into, drive, io).await.map(|_| ())
@@ -419,7 +405,7 @@ impl Shard {
                 self.unpin(&pins);
                 continue;
             }
-            let count = u16::try_from(live.crcs.len()).unwrap_or(u16::MAX);
+            let count = narrow(live.crcs.len(), "R3");
             let block = LayerBlock::new(live.block);
             let (sender, receiver) = local_oneshot();
             pending.push(receiver);

@@ -21,10 +21,10 @@ impl Shard {
         }
         // The shard's own task makes the checkpoint, so that none is in progress here once the
         // shard has stopped.
-        let (made, ended_before) = (self.checkpoints.get(), self.checkpoints_ended.get());
-        self.log.checkpoint_due.notify();
-        let is_over = || self.checkpoints_ended.get() != ended_before || ended();
-        self.checkpointed.until(|| is_over().then_some(())).await;
-        self.checkpoints.get() != made
+        let (made, ended_before) = (self.checkpointer.completed(), self.checkpointer.ended());
+        self.log.checkpoints.request();
+        let is_over = || self.checkpointer.ended() != ended_before || ended();
+        self.checkpointer.until(is_over).await;
+        self.checkpointer.completed() != made
     }
 }

@@ -82,9 +82,9 @@ impl Shard {
     /// Gains space when only the checkpoint reserve is left. Returns false if nothing can be gained
     /// now.
     pub(super) async fn compact(self: &Rc<Self>) -> bool {
-        if self.log.is_checkpointing() {
+        if self.log.checkpoints.is_running() {
             // It may free space, and it decides which nodes are to be stored.
-            self.checkpointed.until(|| (!self.log.is_checkpointing()).then_some(())).await;
+            self.checkpointer.until(|| !self.log.checkpoints.is_running()).await;
             return true;
         }
         self.compaction.running.set(true);
@@ -106,8 +106,8 @@ impl Shard {
 
     /// Empties the planned segments; gives up if a checkpoint comes in between.
     async fn empty(self: &Rc<Self>, planned: &[SegmentId]) {
-        let ended = self.checkpoints_ended.get();
-        let overtaken = || self.log.is_checkpointing() || self.checkpoints_ended.get() != ended;
+        let ended = self.checkpointer.ended();
+        let overtaken = || self.log.checkpoints.is_running() || self.checkpointer.ended() != ended;
         for victim in planned {
             if overtaken() || self.must_stop_cleaning() || !self.rows.segments.borrow().is_cleanable(*victim)
             {
@@ -133,7 +133,7 @@ impl Shard {
         let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
         let mut best = (0, 0);
         for victim in victims {
-            if self.log.is_checkpointing() || self.must_stop_cleaning() {
+            if self.log.checkpoints.is_running() || self.must_stop_cleaning() {
                 return Vec::new();
             }
             match self.survey(victim, &mut plan).await {
@@ -161,7 +161,7 @@ impl Shard {
         let map = self.ledger.map.borrow();
         let budget = CompactionBudget {
             free: self.log.pacer.space.shard_share(),
-            room: self.log.room_for_moves(),
+            room: self.log.appender.room_for_moves(),
             segment: self.geometry.segment_blocks(),
             payload: self.geometry.segment_payload().max(1),
             width: u64::from(self.geometry.scheme.width()),

@@ -14,6 +14,7 @@ use reactor::Buffer;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::geometry::RecordLayout;
+use crate::invariant::part;
 use crate::log::Identity;
 use crate::row_reader::{PartialRows, RowReader, combinations};
 
@@ -143,7 +144,7 @@ impl<'a> HeaderReader<'a> {
             let count = READ_AHEAD.min(self.record.rows - row.get());
             let cells = self.first_column(row, count).await;
             for (row, block) in (row.get()..).map(Row::new).zip(cells.as_slice().chunks(BLOCK)) {
-                newest = newest.max(self.durable_in(row, block).unwrap_or_default());
+                newest = self.durable_in(row, block).map_or(newest, |durable| newest.max(durable));
             }
             row = row.plus(count);
         }
@@ -234,8 +235,8 @@ impl<'a> HeaderReader<'a> {
     /// Tries to read a header from the first column alone.
     async fn read_ahead(&mut self, row: Row) -> Result<Option<HeaderWithCrcs>> {
         let cached = self.ahead.as_ref().is_some_and(|(first, buffer)| {
-            let offset = (row.get().checked_sub(first.get())).unwrap_or(u32::MAX) as usize;
-            offset < buffer.len() / BLOCK
+            let offset = row.get().checked_sub(first.get());
+            offset.is_some_and(|offset| (offset as usize) < buffer.len() / BLOCK)
         });
         if !cached {
             if row < self.unreadable_to {
@@ -256,7 +257,7 @@ impl<'a> HeaderReader<'a> {
         }
         let Some((first, buffer)) = &self.ahead else { return Ok(None) };
         let offset = (row.get() - first.get()) as usize * BLOCK;
-        let rest = buffer.as_slice().get(offset..).unwrap_or(&[]);
+        let rest = part(buffer.as_slice(), offset..buffer.len(), "R3");
         let Ok(unverified) = UnverifiedHeader::parse(rest) else { return Ok(None) };
         let blocks = usize::from(unverified.blocks());
         let Some(bytes) = rest.get(..blocks * BLOCK) else { return Ok(None) };

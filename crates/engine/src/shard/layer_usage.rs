@@ -1,12 +1,13 @@
 //! Counts the blocks of layers, and compares layers. Reads the map only; blocks may change
 //! meanwhile.
 
-use format::{LayerId, MapEntry, NODE_ENTRIES};
+use format::{LayerId, MapEntry};
 use reactor::Reactor;
 use smallvec::SmallVec;
 
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
+use crate::invariant::to_index;
 
 /// The number of blocks of a layer in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,5 +232,5 @@ impl Shard {
 /// Returns the number of blocks from `block` to the end of its leaf or of the range, and that end.
 fn within_leaf(block: u64, end: u64) -> (usize, u64) {
     let until = ((block / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(end);
-    (usize::try_from(until - block).unwrap_or(NODE_ENTRIES), until)
+    (to_index(until - block), until)
 }

@@ -28,6 +28,7 @@ pub(super) struct RangeLock<'a> {
 impl BlockLocks {
     /// Locks `count` blocks together, as soon as none of them is locked.
     pub(super) async fn lock(&self, volume: VolumeId, block: u64, count: u64) -> RangeLock<'_> {
+        assert!(count > 0, "a lock covers a block");
         let blocks = block..block + count;
         let lock_all = || {
             let free = !self.any_held(volume, block, count);

@@ -127,7 +127,7 @@ impl Shard {
                 }
                 CellContent::Node(node) => self.rewrite_lost_node(node, address).await,
                 // Its contents are in memory.
-                CellContent::Table if self.tables.rewrite(address) => self.log.checkpoint_due.notify(),
+                CellContent::Table if self.tables.rewrite(address) => self.log.checkpoints.request(),
                 CellContent::Table => {}
             }
         }
@@ -175,7 +175,7 @@ impl Shard {
         let tables: Vec<Address> = self.tables.pointers().into_iter().filter_map(lives).collect();
         for address in tables {
             if self.tables.rewrite(address) {
-                self.log.checkpoint_due.notify();
+                self.log.checkpoints.request();
             }
         }
         let nodes = self.ledger.map.borrow().stored_nodes();
@@ -188,7 +188,7 @@ impl Shard {
     /// memory.
     async fn rewrite_lost_node(&self, node: MissingNode, address: Address) {
         match self.walk(|map| map.rewrite_node(node, address)).await {
-            Ok(true) => self.log.checkpoint_due.notify(),
+            Ok(true) => self.log.checkpoints.request(),
             Ok(false) => {}
             // The number of blocks below an inner node is unknown: at least those of its first
             // leaf.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use format::{Address, LOST_PER_BLOCK, LayerBlock, LayerId, LostBlock, LostList};
 
+use crate::invariant::narrow;
+
 /// Maximum number of listed blocks, and of blocks beyond the list that are distinguished.
 const LISTED_MAX: usize = 16_384;
 
@@ -112,7 +114,7 @@ impl LostTable {
         let listed: Vec<LostBlock> = self.listed().map(one).collect();
         let chunks = listed.chunks(LOST_PER_BLOCK).map(<[LostBlock]>::to_vec);
         let mut lists: Vec<LostList> = chunks.map(|listed| LostList { listed, unlisted: 0 }).collect();
-        let unlisted = u32::try_from(self.unlisted()).unwrap_or(u32::MAX);
+        let unlisted = narrow::<u32, _>(self.unlisted().min(u64::from(u32::MAX)), "C5");
         if lists.is_empty() && unlisted > 0 {
             lists.push(LostList::default());
         }

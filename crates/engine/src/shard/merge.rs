@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::Result;
+use crate::invariant::narrow;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::Pins;
 
@@ -54,7 +55,7 @@ impl Shard {
                 return Err(error);
             }
         };
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let count = narrow(count, "F3");
         let request = Request {
             items: SmallVec::from_elem(Item::Merge { from, into, block: LayerBlock::new(start), count }, 1),
             data: SmallVec::new(),

@@ -7,7 +7,9 @@
 //! Must not know: volumes and their names, frontends, threads.
 
 mod checkpoint;
+mod checkpointer;
 mod clean;
+mod cleaner;
 
 mod active_layers;
 mod clean_for_others;
@@ -59,12 +61,14 @@ use crate::control_link::ControlLink;
 use crate::error::{Error, Result};
 use crate::fair::{FairScheduler, Permit};
 use crate::geometry::Geometry;
+use crate::invariant::to_index;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
 use crate::repair::{BackgroundLimiter, ClientOp};
 use crate::row_reader::RowReader;
 use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
+use crate::write_waits::{WriteWait, WriteWaitCounts, WriteWaits};
 
 /// Number of blocks that a leaf of the map covers.
 const LEAF_BLOCKS: u64 = format::NODE_ENTRIES as u64;
@@ -88,23 +92,16 @@ pub(crate) struct Shard {
     scrub: Arc<Scrub>,
     /// Layers that are being dropped, or were dropped.
     dropping_layers: RefCell<BTreeSet<LayerId>>,
-    checkpoints: Cell<u64>,
-    /// Checkpoints that have completed or failed.
-    checkpoints_ended: Cell<u64>,
-    /// Checkpoints that failed for lack of space.
-    checkpoints_refused: Cell<u64>,
-    checkpointed: WaitList,
+    checkpointer: checkpointer::Checkpointer,
+    cleaner: cleaner::Cleaner,
     /// Schedulers of the reads and the writes of volumes that compete.
     reads: Rc<FairScheduler>,
     writes: Rc<FairScheduler>,
     active_layers: active_layers::ActiveLayers,
+    /// The writes that wait before they are queued in the log.
+    waits: WriteWaits,
     /// Notified when map nodes are unpinned.
     unpinned: WaitList,
-    /// Segments with no live blocks except nodes and tables that the next checkpoint stores
-    /// elsewhere.
-    emptied_by_checkpoint: Cell<usize>,
-    /// Segments gained by cleaning for which no checkpoint was requested yet; a fraction.
-    gained: Cell<f32>,
     /// Recovery has replayed all records into the map.
     in_service: Cell<bool>,
     stopping: Cell<bool>,
@@ -129,6 +126,8 @@ pub struct ShardCounters {
     pub dirty_nodes: u64,
     /// Blocks that were reconstructed from other columns although their own drive is in use.
     pub repaired_blocks: u64,
+    /// Client writes in progress, by the event that they wait for.
+    pub write_waits: WriteWaitCounts,
     /// Histogram of sealed segments by their share of live blocks.
     pub segments: FillHistogram,
 }
@@ -149,7 +148,7 @@ impl Shard {
         self.mark_durable_without_flush();
         tracing::warn!(shard = %self.identity.shard, %drive, segments, "drive taken out of use");
         self.request_repair();
-        self.link.publish(self.log.shard_record()).await
+        self.link.publish(self.log.appender.shard_record()).await
     }
 
     /// Waits until a volume may read, where others want to as well.
@@ -167,7 +166,10 @@ impl Shard {
         self.reads.note_active(volume);
         match self.writes.try_acquire(volume, blocks) {
             Some(permit) => permit,
-            None => Box::pin(self.writes.acquire(volume, blocks)).await,
+            None => {
+                let _wait = self.waits.begin(WriteWait::Admission);
+                Box::pin(self.writes.acquire(volume, blocks)).await
+            }
         }
     }
 
@@ -209,7 +211,7 @@ impl Shard {
     /// Fails the shard because the pool has failed: nothing is written any more.
     pub(crate) fn fail(&self, error: &Error) {
         self.log.fail(error);
-        self.checkpointed.wake_all();
+        self.checkpointer.wake();
         self.wake_held_writes();
         self.wake_scrub();
     }
@@ -251,7 +253,7 @@ impl Shard {
         while let Some(found) = self.walk(|map| map.next_leaf(layer, next, end)).await? {
             let until = end.min((found / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
             let mut entries = SmallVec::new();
-            let count = usize::try_from(until - found).unwrap_or(usize::MAX);
+            let count = to_index(until - found);
             self.walk(|map| map.lookup(layer, found, count, &mut entries)).await?;
             if let Some(at) = entries.iter().position(|entry| entry.address().is_some()) {
                 return Ok(Some(found + at as u64));
@@ -274,7 +276,7 @@ impl Shard {
     ) -> Result<ShardExtents> {
         let layer = self.layer_of(volume)?;
         let mut entries = SmallVec::new();
-        let count = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let count = to_index(blocks);
         self.walk_chain((layer, block, count), |map| map.lookup_through(layer, block, count, &mut entries))
             .await?;
         let mut extents: Vec<(u64, bool)> = Vec::new();
@@ -291,13 +293,16 @@ impl Shard {
     /// Returns the shard's counters.
     pub(crate) fn counters(&self) -> ShardCounters {
         let map = self.ledger.map.borrow();
+        let mut write_waits = self.log.write_waits();
+        write_waits.add_all(&self.waits.counts());
         ShardCounters {
             log: self.log.counters.get(),
-            checkpoints: self.checkpoints.get(),
-            checkpoints_refused: self.checkpoints_refused.get(),
+            checkpoints: self.checkpointer.completed(),
+            checkpoints_refused: self.checkpointer.refused(),
             map_nodes: map.node_count() as u64,
             dirty_nodes: map.dirty_count() as u64,
             repaired_blocks: self.rows.repaired.get(),
+            write_waits,
             segments: self.rows.segments.borrow().fill_histogram(),
         }
     }

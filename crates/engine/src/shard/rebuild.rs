@@ -21,6 +21,7 @@ use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::written_in_row;
 use super::row_repairs::{expected, row_repairs};
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::narrow;
 use crate::repair::BackgroundPermit;
 use crate::row_reader::RowSpan;
 use crate::segments::Incomplete;
@@ -87,7 +88,7 @@ impl RebuildJob {
     /// Returns the number of rows to read under this permit.
     pub(super) fn piece_rows(&self, permit: &BackgroundPermit<'_>) -> u32 {
         let column = (WINDOW_BYTES / usize::from(self.segment.scheme.data())).min(COLUMN_BYTES);
-        u32::try_from(permit.chunk_bytes(column) / BLOCK).unwrap_or(1).max(1)
+        narrow::<u32, _>(permit.chunk_bytes(column) / BLOCK, "C5").max(1)
     }
 }
 

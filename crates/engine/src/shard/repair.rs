@@ -34,7 +34,7 @@ pub(crate) struct Completeness {
 impl Completeness {
     fn of(incomplete: &[Incomplete]) -> Self {
         Self {
-            missing: incomplete.iter().map(|segment| segment.missing.len()).max().unwrap_or(0),
+            missing: incomplete.iter().map(|segment| segment.missing.len()).fold(0, usize::max),
             draining: incomplete.iter().any(|segment| !segment.draining.is_empty()),
         }
     }
@@ -187,15 +187,18 @@ impl Shard {
             self.repair.waits_for_space.set(obstacle.contains(&RepairState::NeedsSpace));
             // Without an obstacle, some segments have records that are not applied yet.
             wrote |= began;
-            if !began && !obstacle.is_empty() && requested == self.repair.requested.get() {
-                self.repair.set_state(obstacle.last().copied().unwrap_or_default());
+            if !began
+                && let Some(obstacle) = obstacle.last()
+                && requested == self.repair.requested.get()
+            {
+                self.repair.set_state(*obstacle);
                 if self.repair.waits_for_space.get() {
                     self.log.pacer.repair_needs_space(self.repair.left.get());
                 } else {
                     self.log.pacer.reset_repair_state();
                 }
                 if wrote {
-                    self.log.checkpoint_due.notify();
+                    self.log.checkpoints.request();
                 }
                 return self.report_completeness().await;
             }
@@ -247,8 +250,8 @@ impl Shard {
     /// the log has failed.
     async fn find_incomplete(&self) -> Option<RepairQueue> {
         // A segment that is being opened may use zones that were chosen before a drive failed.
-        self.log.wait_for_opening().await;
-        self.log.seal_incomplete();
+        self.log.appender.wait_for_opening().await;
+        self.log.appender.seal_incomplete();
         self.rows.segments.borrow_mut().free_emptied();
         let check = || self.rows.segments.borrow().incomplete(|drive| self.rows.drives.use_of(drive));
         let mut incomplete = check();
@@ -291,7 +294,7 @@ impl Shard {
         // A stop of the shard waits for the end of this.
         let _task = self.begin_task();
         self.wait_for_service().await.ok()?;
-        self.log.wait_for_opening().await;
+        self.log.appender.wait_for_opening().await;
         // Freed segments do not count: a checkpoint that begins now does not contain them.
         let check = || (self.rows.segments.borrow().version(), self.completeness());
         let (version, before) = check();

@@ -286,6 +286,13 @@ pub(crate) struct LayerChain {
     pub(crate) open: bool,
 }
 
+impl LayerChain {
+    /// Returns the top layer; layer 0, which no volume has, if none of the layers is known.
+    pub(super) fn top(&self) -> LayerId {
+        self.layers.first().map_or(LayerId::new(0), |layer| *layer)
+    }
+}
+
 /// The entry that a chain of layers shows for a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedEntry {

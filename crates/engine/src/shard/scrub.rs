@@ -22,6 +22,7 @@ use super::Shard;
 use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::{LostCell, written_in_row};
 use super::row_repairs::{expected, row_repairs};
+use crate::invariant::narrow;
 use crate::repair::Throttle;
 use crate::row_reader::PartialRows;
 use crate::scrub::{Damage, ScrubFindings, ScrubProgress};
@@ -69,7 +70,7 @@ impl Shard {
     /// Wakes the scrub: limits have changed, a scrub was cancelled, or the shard stops.
     pub(crate) fn wake_scrub(&self) {
         self.scrubber.changed.wake_all();
-        self.checkpointed.wake_all();
+        self.checkpointer.wake();
         self.repair.wake();
     }
 
@@ -141,9 +142,9 @@ impl Shard {
         while !self.has_scrub_ended(run) {
             let Err(error) = self.checkpoint().await else { return true };
             tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
-            let ended = self.checkpoints_ended.get();
-            let changed = || self.checkpoints_ended.get() != ended || self.has_scrub_ended(run);
-            let change = pin!(self.checkpointed.until(|| changed().then_some(())));
+            let ended = self.checkpointer.ended();
+            let changed = || self.checkpointer.ended() != ended || self.has_scrub_ended(run);
+            let change = pin!(self.checkpointer.until(changed));
             select(change, pin!(Reactor::current().sleep(STORE_RETRY))).await;
         }
         false
@@ -203,7 +204,7 @@ impl Shard {
         let mut row = 0;
         while row < record.rows && !reading.ended {
             if let Some(permit) = self.scrubber.throttle.acquire(&self.scrub.limits, may_proceed).await {
-                let whole = u32::try_from(permit.chunk_bytes(column) / BLOCK).unwrap_or(u32::MAX).max(1);
+                let whole = narrow::<u32, _>(permit.chunk_bytes(column) / BLOCK, "C5").max(1);
                 let count = whole.min(record.rows - row);
                 permit.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
                 row += count;

@@ -12,6 +12,8 @@ use format::{
 };
 use reactor::{Reactor, WaitList};
 
+use super::checkpointer::Checkpointer;
+use super::cleaner::Cleaner;
 use super::headers::ScannedRecord;
 use super::lost_part::LostPart;
 use super::replay::replay_record;
@@ -34,6 +36,7 @@ use crate::scrub::Scrub;
 use crate::segments::Segments;
 use crate::space::Space;
 use crate::tuning::Tuning;
+use crate::write_waits::WriteWaits;
 
 /// Reads, in units of the scheduler, that may be in flight regardless of latency when several
 /// volumes compete.
@@ -213,7 +216,7 @@ impl Candidate {
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
         shard.in_service.set(true);
-        shard.checkpointed.wake_all();
+        shard.checkpointer.wake();
         // Only now, because these tasks need a complete map: a checkpoint must not cover records
         // that are not replayed yet.
         shard.spawn_task(shard.clone().run_checkpoints());
@@ -224,7 +227,7 @@ impl Candidate {
         shard.spawn_task(shard.clone().run_lost_writer());
         shard.load_lost_blocks().await;
         if replayed {
-            shard.log.checkpoint_due.notify();
+            shard.log.checkpoints.request();
         }
         Ok(())
     }
@@ -273,15 +276,12 @@ impl Candidate {
             scrub: plan.scrub.clone(),
             dropping_layers: RefCell::default(),
             unpinned: WaitList::default(),
-            checkpoints: Cell::new(0),
-            checkpoints_ended: Cell::new(0),
-            checkpoints_refused: Cell::new(0),
-            checkpointed: WaitList::default(),
+            checkpointer: Checkpointer::default(),
+            cleaner: Cleaner::default(),
             reads,
             writes,
             active_layers: active_layers::ActiveLayers::default(),
-            emptied_by_checkpoint: Cell::default(),
-            gained: Cell::default(),
+            waits: WriteWaits::default(),
             in_service: Cell::new(false),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
@@ -336,7 +336,7 @@ impl Shard {
         self.rows.drives.bad_reads.wake();
         self.request_repair();
         self.wake_scrub();
-        self.checkpointed.wake_all();
+        self.checkpointer.wake();
     }
 
     /// Stops the shard's tasks, then the log; requests in progress are answered first. With

@@ -270,7 +270,7 @@ async fn store_changed(
     let (mut changed, mut contents) = (Vec::new(), Vec::new());
     for (index, block) in blocks.iter().enumerate() {
         let fingerprint = fingerprint(block);
-        let before = old.get(index).copied().unwrap_or_default();
+        let before = old.get(index).map_or_else(TableBlock::default, |block| *block);
         if before.entry.is_absent() || before.stale || before.fingerprint != fingerprint {
             changed.push(index);
             contents.push(block.clone());

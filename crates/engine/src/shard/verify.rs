@@ -16,6 +16,7 @@ use reactor::Buffer;
 use super::salvage::{Purpose, SalvageShard, rest_of_leaf};
 use super::start::Candidate;
 use crate::finding::{Finding, FindingKind};
+use crate::invariant::to_index;
 use crate::map::EntryRun;
 use crate::row_reader::{PartialRows, RowReader};
 
@@ -134,7 +135,7 @@ async fn collect_layer(
             }
         };
         let count = rest_of_leaf(leaf);
-        let length = usize::try_from(count).unwrap_or(usize::MAX);
+        let length = to_index(count);
         let entries = shard.entries_of(layer, leaf, length).await;
         for (block, entry) in (leaf..).zip(entries.iter()) {
             if entry.address().is_some() {
@@ -186,7 +187,7 @@ fn check_counts(shard: &SalvageShard, owners: &Owners, found: &mut ShardFindings
         found.lost.push(LostCells { finding, blocks: blocks_of(cells.iter()) });
     }
     for id in segments.ids() {
-        let (counted, actual) = (segments.live(id), counts.get(&id).copied().unwrap_or(0));
+        let (counted, actual) = (segments.live(id), counts.get(&id).map_or(0, |count| *count));
         found.segments += 1;
         found.empty_segments += u64::from(actual == 0);
         if counted != actual && shard.is_counted() {

@@ -12,12 +12,14 @@ use format::{Item, LayerBlock, LayerId, MapEntry, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
+use super::locks::RangeLock;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::invariant::to_index;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
+use crate::write_waits::WriteWait;
 
 /// Maximum number of leaves that one unmap record changes: an item for each still fits one header
 /// block.
@@ -96,7 +98,7 @@ impl Shard {
         let end = offset + data.len();
         let count = end.div_ceil(BLOCK);
         let (blocks, last) = (count as u64, block + count as u64 - 1);
-        let _lock = self.locks.lock(volume, block, blocks).await;
+        let _lock = self.lock_blocks(volume, block, blocks).await;
         loop {
             let layer = self.layer_for_writing(volume).await?;
             // Requests that were queued before the lock was taken must be applied before the blocks
@@ -161,7 +163,7 @@ impl Shard {
             if held || !self.is_active_layer(volume, layer) || self.unmap_mode(layer) != mode {
                 self.unpin(&pins);
                 if held {
-                    self.locks.wait(volume, found, until - found).await;
+                    self.wait_for_locks(volume, found, until - found).await;
                 }
                 continue;
             }
@@ -369,8 +371,21 @@ impl Shard {
                 return Ok((layer, pins));
             }
             self.unpin(&pins);
-            self.locks.wait(volume, block, count).await;
+            self.wait_for_locks(volume, block, count).await;
         }
+    }
+
+    /// Locks blocks for an operation that reads them before it writes them.
+    async fn lock_blocks(&self, volume: VolumeId, block: u64, count: u64) -> RangeLock<'_> {
+        let held = self.locks.any_held(volume, block, count);
+        let _wait = held.then(|| self.waits.begin(WriteWait::OverlappingWrite));
+        self.locks.lock(volume, block, count).await
+    }
+
+    /// Waits until no block of a range is locked.
+    async fn wait_for_locks(&self, volume: VolumeId, block: u64, count: u64) {
+        let _wait = self.waits.begin(WriteWait::OverlappingWrite);
+        self.locks.wait(volume, block, count).await;
     }
 
     /// Pins the leaves of a range in the layer that a volume writes to; `None` if that is another

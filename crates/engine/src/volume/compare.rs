@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use format::limits::{BLOCK, BLOCK_BYTES, SLICE};
+use format::limits::{BLOCK_BYTES, SLICE};
 use reactor::Span;
 
 use super::{AttachedVolume, ShardAccess};
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::to_index;
 use crate::shard::Shard;
 
 /// The result of [`AttachedVolume::compare_and_write`].
@@ -40,7 +41,7 @@ impl AttachedVolume {
             self.check_write(offset, length)?;
         }
         let (shard, block) = self.shared.slices.locate(offset / BLOCK_BYTES);
-        let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(BLOCK);
+        let within = to_index(offset % BLOCK_BYTES);
         let volume = self.shared.id;
         let differs = match self.shard(shard)? {
             ShardAccess::Local(shard) => {

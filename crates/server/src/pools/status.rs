@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals};
+use engine::{
+    PoolStatus, RepairLimits, RepairState, RepairStatus, ShardCounters, VolumeTotals, WriteWaitCounts,
+};
 use format::DriveState as Engine;
 use format::limits::BLOCK_BYTES;
 
@@ -14,7 +16,7 @@ use super::{OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
 use api::types::{
     self, DriveState, Health, Pool, PoolCounters, PoolDrive, PoolSpace, PoolState, Problem, Rebuild,
-    RebuildState, RecentLatency,
+    RebuildState, RecentLatency, WriteWaits,
 };
 
 impl Pools {
@@ -259,10 +261,19 @@ fn sum(shards: &[ShardCounters]) -> PoolCounters {
         sum.segments_by_fullness.resize(shard.segments.len(), 0);
         sum.segments_by_fullness.iter_mut().zip(&shard.segments).for_each(|(sum, count)| *sum += *count);
     }
+    sum.write_waits = write_waits(shards);
     let own = sum.map_blocks + sum.freeing_blocks + sum.moved_blocks + sum.header_blocks;
     let all = sum.user_blocks + own + sum.padding_blocks + sum.parity_blocks;
     #[allow(clippy::cast_precision_loss)]
     let amplification = all as f64 / sum.user_blocks as f64;
     sum.write_amplification = (sum.user_blocks > 0).then_some(amplification);
     sum
+}
+
+/// Returns the writes in progress by the event that they wait for, without events of none.
+fn write_waits(shards: &[ShardCounters]) -> Vec<WriteWaits> {
+    let mut sum = WriteWaitCounts::default();
+    shards.iter().for_each(|shard| sum.add_all(&shard.write_waits));
+    let waiting = sum.iter().filter(|(_, writes)| *writes > 0);
+    waiting.map(|(wait, writes)| WriteWaits { event: wait.name().to_owned(), writes }).collect()
 }

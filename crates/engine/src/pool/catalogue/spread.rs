@@ -8,6 +8,7 @@ use format::{VolumeKind, VolumeSpread, VolumeState};
 
 use super::Catalogue;
 use crate::error::{Error, ErrorKind, Result};
+use crate::invariant::{narrow, present};
 use crate::slices::Slices;
 
 impl Catalogue {
@@ -30,7 +31,8 @@ impl Catalogue {
         let load = |spread: &VolumeSpread| -> u64 {
             Slices::of(*spread, all).holders().filter_map(|shard| assigned.get(shard)).sum()
         };
-        Ok((0..u16::try_from(all).unwrap_or(u16::MAX)).map(spread).min_by_key(load).unwrap_or_default())
+        let least = (0..narrow(all, "F4")).map(spread).min_by_key(load);
+        Ok(present(least, "F4"))
     }
 
     /// Returns the bytes of the volumes that are not striped over all shards, by shard.

@@ -82,7 +82,7 @@ impl Shard {
         if self.rows.drives.active_count() < usize::from(segment.scheme.width()) {
             is_open.then_some(RepairState::NeedsDrive)
         } else {
-            (is_open && !self.log.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
+            (is_open && !self.log.appender.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
         }
     }
 
@@ -137,7 +137,7 @@ impl Shard {
         self.repair.changed.wake_all();
         if self.repair.since_checkpoint.get() >= CHECKPOINT_BYTES {
             self.repair.since_checkpoint.set(0);
-            self.log.checkpoint_due.notify();
+            self.log.checkpoints.request();
         }
         flushed.and(result)
     }

@@ -9,7 +9,7 @@ use reactor::{Buffer, Span};
 
 use super::{LayerChain, Purpose, ResolvedEntry, SalvageShard, rest_of_leaf};
 use crate::error::{Error, ErrorKind, ErrorLocation};
-use crate::invariant::{part, to_index};
+use crate::invariant::{narrow, part, to_index};
 use crate::map::{EntryRun, MissingNode};
 use crate::row_reader::BlockRun;
 
@@ -126,18 +126,18 @@ impl SalvageShard {
         lost: &mut Vec<LostRun>,
     ) {
         let crcs: Vec<u32> = shown.iter().map(|shown| crc_of(shown.entry)).collect();
-        let whole = BlockRun { address, count: u32::try_from(shown.len()).unwrap_or(u32::MAX) };
+        let whole = BlockRun { address, count: narrow(shown.len(), "R1") };
         if self.read_cells(whole, &crcs, into).await.is_ok() {
             return;
         }
         for (at, (crc, shown)) in crcs.iter().zip(shown).enumerate() {
-            let down = u32::try_from(at).unwrap_or(u32::MAX);
+            let down = narrow(at, "R1");
             let one = BlockRun { address: address.plus_rows(down), count: 1 };
             let target = into.slice(at * BLOCK..(at + 1) * BLOCK);
             if let Err(error) = self.read_cells(one, &[*crc], &target).await {
                 target.zero();
                 let place = block + at as u64;
-                let layer = shown.layer.or(chain.layers.first().copied()).unwrap_or_default();
+                let layer = shown.layer.unwrap_or_else(|| chain.top());
                 note(lost, place, 1, error.at_block(layer, LayerBlock::new(place)));
             }
         }
@@ -275,7 +275,7 @@ impl SalvageShard {
                 }
             }
         }
-        let layer = chain.layers.first().copied().unwrap_or_default();
+        let layer = chain.top();
         let message = "the tables that refer to a block cannot be read";
         Error::new(ErrorKind::Corrupt, message).at_block(layer, LayerBlock::new(block))
     }

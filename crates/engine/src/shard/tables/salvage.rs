@@ -13,6 +13,7 @@ use reactor::Buffer;
 
 use super::{StoredTables, TableBlock, TablePointers, replace_pointers};
 use crate::error::{Error, ErrorLocation, Result};
+use crate::invariant::narrow;
 use crate::row_reader::RowReader;
 use crate::shard::lost_part::{LostPart, LostPartKind};
 use crate::shard::walk::read_entry;
@@ -114,7 +115,7 @@ fn entry_of(pointer: &Option<Pointer>) -> Option<MapEntry> {
 
 /// Returns the numbers, from 1, of the records in each of `blocks` table blocks.
 fn block_ranges(blocks: u32, per_block: usize) -> impl Iterator<Item = Range<u32>> {
-    let per_block = u32::try_from(per_block).unwrap_or(u32::MAX);
+    let per_block: u32 = narrow(per_block, "C5");
     (0..blocks).map(move |block| {
         let first = block.saturating_mul(per_block).saturating_add(1);
         first..first.saturating_add(per_block)

@@ -30,7 +30,7 @@ impl Shard {
         assert_eq!(expected.len(), data.len(), "a range is compared with as many bytes");
         let count = (offset + data.len()).div_ceil(BLOCK);
         let blocks = count as u64;
-        let _lock = self.locks.lock(volume, block, blocks).await;
+        let _lock = self.lock_blocks(volume, block, blocks).await;
         loop {
             let layer = self.layer_for_writing(volume).await?;
             // Requests that were queued before the lock was taken must be applied before the blocks
