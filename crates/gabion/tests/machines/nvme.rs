@@ -104,10 +104,9 @@ fn the_host_authenticates_itself(guest: &mut GabionGuest<'_>) {
     for wrong in [String::new(), format!(",dhchap_secret={controller}")] {
         guest.sh(&format!("! connect 127.0.0.1 {wrong} 2> /tmp/refused && [ $(live) = 0 ]"));
     }
-    for right in [
-        format!(",dhchap_secret={host}"),
-        format!(",dhchap_secret={host},dhchap_ctrl_secret={controller}"),
-    ] {
+    for right in
+        [format!(",dhchap_secret={host}"), format!(",dhchap_secret={host},dhchap_ctrl_secret={controller}")]
+    {
         guest.sh(&format!("connect 127.0.0.1 {right}"));
         guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
         guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
