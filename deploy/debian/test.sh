@@ -5,6 +5,7 @@ set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dpkg -i /gabion.deb
 getent group gabion >/dev/null
+[ "$(id -gn gabion)" = gabion ]
 mkdir -p /etc/gabion
 printf '[daemon]\nsocket_group = "gabion"\nio = "threads"\n' >/etc/gabion/gabion.toml
 start() { gabion serve 2>/tmp/log & daemon=$!; }
@@ -26,9 +27,14 @@ stop
 [ -s /usr/share/man/man1/gabion-pool-create.1.gz ] && [ -s /usr/share/bash-completion/completions/gabion ]
 dpkg -r gabion
 [ ! -e /usr/bin/gabion ] && [ -e /var/tmp/fast/fast-0.drive ] && [ -e /var/lib/gabion/state.json ]
-dpkg -P gabion
+dpkg -P gabion </dev/null
 [ -e /var/lib/gabion/state.json ]
-dpkg -i /gabion.deb
-GABION_PURGE_STATE=yes dpkg -P gabion
+# On a terminal, a purge asks: the answers no and yes.
+for answer in no yes; do
+  dpkg -i /gabion.deb
+  echo "$answer" | script --quiet --return --command 'dpkg -P gabion' /dev/null | tee /tmp/purge
+  grep -q 'remove /var/lib/gabion' /tmp/purge
+  [ "$answer" = yes ] || [ -e /var/lib/gabion/state.json ]
+done
 [ ! -e /var/lib/gabion ] && [ -e /var/tmp/fast/fast-0.drive ]
 echo "the package is sound"

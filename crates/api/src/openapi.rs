@@ -118,6 +118,10 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
             "pool" => ("Name of the pool", None),
             "volume" => ("Name of the volume, or `volume@snapshot`", None),
             "index" => ("Number of the drive in the pool", Some(KnownFormat::Int32)),
+            "bucket" => ("Name of the bucket", None),
+            "key" => ("Identifier of the access key", None),
+            "machine" => ("Name of the virtual machine", None),
+            "console" => ("Number of the open console", Some(KnownFormat::Int64)),
             "token" => ("Identifier of the token", None),
             _ => ("Number of the operation", Some(KnownFormat::Int64)),
         };

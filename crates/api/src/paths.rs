@@ -13,12 +13,13 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
-    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
-    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
+    ChangeScrub, CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
     CreateSnapshot, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
-    ErrorResponse, Event, EventQuery, Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity,
-    ImportImage, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
-    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine, IdentifiedDrive, IdentifyDrives,
+    Identity, ImportImage, MachineConsole, MachineInput, ObjectPage, ObjectQuery, OpenPool, Operation,
+    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Service, StartS3,
+    Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -149,7 +150,7 @@ fn reference<T: ToSchema>() -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name(T::name()))
 }
 
-queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, OperationQuery);
+queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, ObjectQuery, OperationQuery);
 
 bodies!(
     AccessKey,
@@ -187,6 +188,11 @@ bodies!(
     ResizeVolume,
     ReturnDrive,
     RollbackVolume,
+    BenchmarkRun,
+    HostMachine,
+    MachineConsole,
+    MachineInput,
+    ObjectPage,
     S3Service,
     StartS3,
     Volume,
@@ -435,6 +441,9 @@ endpoints! {
     /// Deletes an empty bucket.
     DELETE_BUCKET = s3 delete_bucket: Delete "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 204 ();
 
+    /// Lists the objects of a bucket by key, without older versions.
+    LIST_OBJECTS = s3 list_objects: Get "/v1/pools/{pool}/buckets/{bucket}/objects" (ObjectQuery, ()) -> 200 ObjectPage;
+
     /// Lists the access keys of S3 clients, without their secrets.
     LIST_KEYS = s3 list_keys: Get "/v1/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;
 
@@ -443,6 +452,24 @@ endpoints! {
 
     /// Deletes an access key. Requests with it fail from then on.
     DELETE_KEY = s3 delete_key: Delete "/v1/keys/{key}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the virtual machines of the daemon's host.
+    LIST_MACHINES = host list_machines: Get "/v1/machines" ((), ()) -> 200 Vec<HostMachine>;
+
+    /// Opens the serial console of a machine.
+    ///
+    /// `GET /v1/machines/{machine}/console/{console}/output` then returns its output as
+    /// server-sent events, whose data are JSON strings, until one of the sides ends it. A machine
+    /// serves one console at a time.
+    OPEN_CONSOLE = host open_console: Post "/v1/machines/{machine}/console" ((), ()) -> 201 MachineConsole;
+
+    /// Sends characters to an open serial console.
+    SEND_INPUT = host send_input: Post "/v1/machines/{machine}/console/{console}/input" ((), MachineInput) -> 204 ();
+
+    /// Lists the stored benchmark runs of the daemon's host.
+    ///
+    /// `GET /v1/runs/{run}/report` returns the report of a run as an HTML page.
+    LIST_RUNS = host list_runs: Get "/v1/runs" ((), ()) -> 200 Vec<BenchmarkRun>;
 
     /// Returns the name and role of the client.
     GET_IDENTITY = access get_identity: Get "/v1/access/self" ((), ()) -> 200 Identity;

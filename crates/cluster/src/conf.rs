@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 
 use crate::keys::Secrets;
 use crate::model::{ClusterModel, ModelHost};
+use crate::services::GATEWAY_PORT;
 
 /// Returns the addresses of a monitor, in both versions of the protocol.
 fn monitor_address(address: Ipv4Addr) -> String {
@@ -16,6 +17,9 @@ fn monitor_address(address: Ipv4Addr) -> String {
 
 /// Returns the addresses of all monitors, as `mon_host` has them.
 pub(crate) fn monitor_addresses(model: &ClusterModel) -> String {
+    if !model.monitors.is_empty() {
+        return model.monitors.clone();
+    }
     let addresses = model.with_role("mon").filter_map(|host| host.public_address);
     addresses.map(monitor_address).collect::<Vec<_>>().join(" ")
 }
@@ -59,6 +63,7 @@ pub(crate) fn host_conf(model: &ClusterModel, host: &ModelHost, root: &str) -> S
         }
         add_settings(&mut text, model, section);
     }
+    add_services(&mut text, host, root);
     let other =
         model.settings.keys().filter(|section| !["global", "mon", "mgr", "osd"].contains(&section.as_str()));
     for section in other {
@@ -66,6 +71,21 @@ pub(crate) fn host_conf(model: &ClusterModel, host: &ModelHost, root: &str) -> S
         add_settings(&mut text, model, section);
     }
     text
+}
+
+/// Adds the sections of the metadata server and the object gateway of a host.
+fn add_services(text: &mut String, host: &ModelHost, root: &str) {
+    let name = &host.name;
+    if host.has("mds") {
+        let _ = write!(text, "[mds]\nmds_data = {root}/mds/$id\nkeyring = {root}/mds/$id/keyring\n");
+    }
+    if let Some(address) = host.public_address.filter(|_| host.has("rgw")) {
+        let _ = write!(
+            text,
+            "[client.rgw.{name}]\nrgw_data = {root}/rgw/{name}\nkeyring = {root}/rgw/{name}/keyring\n\
+             rgw_frontends = beast endpoint={address}:{GATEWAY_PORT}\n"
+        );
+    }
 }
 
 fn add_settings(text: &mut String, model: &ClusterModel, section: &str) {

@@ -3,14 +3,14 @@
 //! Always true: only processes whose command line names the `ceph.conf` of this cluster are
 //! signalled. A process id alone is never enough, because it may have been reused.
 
-use crate::error::Result;
 use crate::steps::DaemonKind;
 use crate::transport::{Transport, quote};
+use ceph::Result;
 
 /// Shell functions of the scripts, for a host whose directory is `$root`.
 ///
 /// `alive NAME` succeeds if the daemon runs, and sets `pid`.
-const FUNCTIONS: &str = r#"
+pub(crate) const FUNCTIONS: &str = r#"
 alive() {
   pid=$(cat "$root/run/$1.pid" 2>/dev/null || true)
   case $pid in ''|*[!0-9]*) return 1 ;; esac
@@ -24,11 +24,12 @@ stop_daemon() {
   for _ in $(seq 50); do alive "$1" || return 0; sleep 0.1; done
   echo "$1 does not stop" >&2; return 1
 }
-start_daemon() { # program, name, id
-  mkdir -p "$root/run" "$root/log" "$root/crash"
+start_daemon() { # program, name, id, argument
+  mkdir -p "$root/run" "$root/log" "$root/crash" "$root/boot"
+  echo "$1 $4 $3" >"$root/boot/$2"
   rm -f "$root/run/$2.pid"
   cksum <"$root/ceph.conf" >"$root/run/$2.conf"
-  "$1" -i "$3" -c "$root/ceph.conf" </dev/null >"$root/log/$2.start" 2>&1 9>&- || {
+  "$1" $4 "$3" -c "$root/ceph.conf" </dev/null >"$root/log/$2.start" 2>&1 9>&- || {
     cat "$root/log/$2.start" >&2; tail -n 3 "$root/log/$2.log" >&2; return 1
   }
   for _ in $(seq 100); do alive "$2" && return 0; sleep 0.1; done
@@ -60,6 +61,11 @@ impl HostDaemons {
     /// The directory on the host.
     pub(crate) fn root(&self) -> &str {
         &self.root
+    }
+
+    /// Returns true for a network namespace of this machine.
+    pub(crate) fn is_namespace(&self) -> bool {
+        matches!(self.transport, Transport::Namespace(_))
     }
 
     /// Runs a script with the functions and `$root`.
@@ -113,8 +119,10 @@ impl HostDaemons {
     /// # Errors
     /// `Io` with the end of its log.
     pub(crate) fn start(&self, kind: DaemonKind, id: &str) -> Result<()> {
-        let (name, id) = (kind.name(), quote(id));
-        self.run(&format!("start_daemon ceph-{name} {name}.{id} {id}"), b"").map(drop)
+        let (program, name, argument) = (kind.program(), format!("{}.{id}", kind.name()), kind.argument());
+        let id = if kind == DaemonKind::Rgw { &name } else { id };
+        let script = format!("start_daemon {program} {} {} {argument}", quote(&name), quote(id));
+        self.run(&script, b"").map(drop)
     }
 
     /// Stops a daemon, if it runs.
@@ -137,6 +145,25 @@ impl HostDaemons {
                       if alive \"$name\" && [ \"$(cat \"$file\")\" != \"$current\" ]; then echo \"$name\"; fi\n\
                       done";
         Ok(self.run(script, b"")?.lines().map(str::to_owned).collect())
+    }
+
+    /// Kills the daemons of the cluster on the host with SIGKILL, or the named one. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub(crate) fn kill(&self, only: Option<&str>) -> Result<usize> {
+        let pattern = quote(only.unwrap_or("*"));
+        let script = format!(
+            "for file in \"$root\"/run/*.pid; do\n\
+             [ -e \"$file\" ] || continue\n\
+             name=$(basename \"$file\" .pid); only={pattern}\n\
+             if [ \"$only\" = '*' ] || [ \"$only\" = \"$name\" ]; then\n\
+             if alive \"$name\"; then kill -9 \"$pid\"; echo \"$name\"; fi\n\
+             fi\n\
+             done"
+        );
+        Ok(self.run(&script, b"")?.lines().count())
     }
 
     /// Stops every daemon of the cluster on the host, and returns their number.

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::HostsFile;
 use crate::inventory::HostInventory;
 use crate::network::Network;
 use crate::policy::{Policy, ROLES};
 use crate::proposal::{ProposalArgs, propose};
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// Directory of the fragments.
 pub(crate) const PROPOSALS: &str = "proposals";

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::transport::Transport;
+use ceph::{Error, ErrorKind, Result};
 
 /// A host of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::HostEntry;
 use crate::network::Network;
 use crate::transport::quote;
+use ceph::{Error, ErrorKind, Result};
 
 /// The kind of a drive, in the order of preference for write-ahead logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

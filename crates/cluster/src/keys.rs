@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// File of the secrets.
 const FILE: &str = "secrets.json";
@@ -44,6 +44,20 @@ impl Secrets {
             Self { fsid: uuid()?, monitor: cephx_key()?, admin: cephx_key()?, osds: BTreeMap::new() };
         workspace.save(FILE, &secrets)?;
         Ok(secrets)
+    }
+
+    /// Returns the secrets of a cluster that another tool deployed.
+    pub(crate) fn of_adopted(fsid: &str, admin: &str) -> Self {
+        let (fsid, admin) = (fsid.to_owned(), admin.to_owned());
+        Self { fsid, monitor: String::new(), admin, osds: BTreeMap::new() }
+    }
+
+    /// Stores the secrets.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn save(&self, workspace: &Workspace) -> Result<()> {
+        workspace.save(FILE, self)
     }
 
     /// Loads the secrets.

@@ -7,25 +7,28 @@
 //!
 //! Must not know: the local storage engine, exports, the command line.
 
+mod adopt;
+mod boot;
 mod conf;
 mod daemons;
-mod error;
 mod fragments;
 mod glob;
 mod hosts;
 mod inventory;
 mod keys;
-mod librados;
 mod model;
 mod network;
 mod perform;
+mod perform_services;
 mod policy;
+mod pools;
 mod prepare;
 mod progress;
 mod proposal;
 mod quickstart;
 mod remove;
 mod run;
+mod services;
 mod stages;
 mod status;
 mod steps;
@@ -33,13 +36,16 @@ mod transport;
 mod validate;
 mod workspace;
 
-pub use error::{Error, ErrorKind, Result};
+pub use adopt::adopt;
+pub use ceph::{Error, ErrorKind, Result};
 pub use inventory::{DriveKind, HostDrive, HostInventory};
 pub use model::{ClusterModel, ModelHost};
+pub use pools::{PoolSpec, Redundancy};
 pub use progress::{Progress, StepOutcome, StepReport};
 pub use proposal::ProposalArgs;
 pub use quickstart::QuickstartPlan;
 pub use remove::{remove, remove_all};
+pub use services::{ServiceAddress, ServiceOptions, ServicesResult, services};
 pub use stages::{Configuration, DeployResult, Discovery, configure, deploy, discover, prepare};
 pub use status::{ClusterHealth, ClusterProblem, ClusterStatus, OsdStatus, status};
 pub use validate::Violation;

@@ -44,6 +44,12 @@ pub struct ClusterModel {
     pub cluster_network: String,
     /// True for fewer hosts and monitors than production needs.
     pub development: bool,
+    /// True for a cluster that another tool deployed.
+    #[serde(default)]
+    pub adopted: bool,
+    /// Addresses of the monitors of an adopted cluster, as in `mon_host`.
+    #[serde(default)]
+    pub monitors: String,
     /// Additional settings of `ceph.conf`, by section.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
     /// Hosts of the cluster.

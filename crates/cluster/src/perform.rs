@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 
 use crate::conf;
 use crate::daemons::HostDaemons;
-use crate::error::{Error, ErrorKind, Result};
 use crate::keys::Secrets;
-use crate::librados::{RadosClient, RadosOptions};
 use crate::model::{ClusterModel, ModelHost};
 use crate::steps::{Action, DaemonKind, Step};
 use crate::transport::quote;
+use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
+use ceph::{RadosClient, RadosOptions};
 
 /// Limit of waiting for a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(60);
@@ -34,17 +35,19 @@ pub(crate) struct Deployment {
     pub(crate) model: ClusterModel,
     pub(crate) secrets: Secrets,
     pub(crate) hosts: BTreeMap<String, HostDaemons>,
+    pub(crate) workspace: Workspace,
     client: Mutex<Option<Arc<RadosClient>>>,
 }
 
 impl Deployment {
     pub(crate) fn new(
-        cluster: &str,
+        workspace: &Workspace,
         model: ClusterModel,
         secrets: Secrets,
         hosts: BTreeMap<String, HostDaemons>,
     ) -> Self {
-        Self { cluster: cluster.to_owned(), model, secrets, hosts, client: Mutex::default() }
+        let (cluster, workspace) = (workspace.name().to_owned(), workspace.clone());
+        Self { cluster, model, secrets, hosts, workspace, client: Mutex::default() }
     }
 
     /// Returns the connection to the cluster, which is made once.
@@ -62,7 +65,7 @@ impl Deployment {
     }
 
     /// Returns the way to the cluster, with a limit in seconds.
-    fn options(&self, timeout: u32) -> RadosOptions {
+    pub(crate) fn options(&self, timeout: u32) -> RadosOptions {
         RadosOptions {
             cluster: self.cluster.clone(),
             monitors: conf::monitor_addresses(&self.model),
@@ -78,9 +81,10 @@ impl Deployment {
     /// The failure of the step.
     pub(crate) fn perform(&self, step: &Step) -> Result<bool> {
         let Some(name) = &step.host else {
-            return match step.action {
+            return match &step.action {
                 Action::Quorum => self.wait_for_quorum(),
-                _ => self.wait_for_health(),
+                Action::Healthy => self.wait_for_health(),
+                other => self.perform_service(other),
             };
         };
         let (host, daemons) = self.host(name)?;
@@ -91,7 +95,10 @@ impl Deployment {
             Action::Manager => self.manager(host, daemons),
             Action::Wipe { drive } => self.wipe(daemons, drive),
             Action::Osd { drive } => self.osd(host, daemons, drive),
-            Action::Quorum | Action::Healthy => Ok(false),
+            Action::MetadataServer => self.service_daemon(host, daemons, DaemonKind::Mds),
+            Action::Boot => daemons.install_boot(&self.cluster),
+            Action::Gateway => self.service_daemon(host, daemons, DaemonKind::Rgw),
+            _ => Ok(false),
         }
     }
 
@@ -212,12 +219,7 @@ impl Deployment {
     fn restart_outdated(&self, daemons: &HostDaemons) -> Result<bool> {
         let outdated = daemons.outdated()?;
         for name in &outdated {
-            let (kind, id) = match name.split_once('.') {
-                Some(("mon", id)) => (DaemonKind::Mon, id),
-                Some(("mgr", id)) => (DaemonKind::Mgr, id),
-                Some(("osd", id)) => (DaemonKind::Osd, id),
-                _ => continue,
-            };
+            let Some((kind, id)) = DaemonKind::parse(name) else { continue };
             if kind == DaemonKind::Osd {
                 self.wait_until_stoppable(id)?;
             }

@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::HostsFile;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::transport::Transport;
+use ceph::{Error, ErrorKind, Result};
 
 /// Packages of Debian with the daemons and tools.
-const PACKAGES: [&str; 5] = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-common", "librbd1"];
+const PACKAGES: [&str; 7] =
+    ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "ceph-common", "librbd1"];
 /// Asynchronous I/O requests of the kernel, at least: OSDs use thousands each.
 const AIO_MAX: u64 = 1_048_576;
 

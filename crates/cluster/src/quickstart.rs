@@ -10,20 +10,23 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::remove::remove_all;
-use crate::stages::{Configuration, configure, discover, prepare};
+use crate::stages::{Configuration, configure, discover, load_deployment, prepare};
 use crate::transport::{Transport, quote};
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
-/// The policy: three monitors and two managers, all hosts with storage.
+/// The policy: three monitors, two managers, metadata servers and object gateways, all hosts with
+/// storage.
 const POLICY: &str = "\
 cluster-ceph/cluster/*.sls
 role-master/cluster/*.sls slice=[:1]
 role-admin/cluster/*.sls slice=[:1]
 role-mon/cluster/*.sls slice=[:3]
 role-mgr/cluster/*.sls slice=[:2]
+role-mds/cluster/*.sls slice=[:2]
+role-rgw/cluster/*.sls slice=[1:3]
 config/stack/default/global.yml
 config/stack/default/ceph/cluster.yml
 profile-default/cluster/*.sls
@@ -114,6 +117,20 @@ impl QuickstartPlan {
         Transport::Local.run(&script)?;
         reports.push(self.report("delete namespaces and drives", true, start, progress));
         Ok(reports)
+    }
+
+    /// Kills the daemons of a host with SIGKILL, or the named one.
+    ///
+    /// # Errors
+    /// `NotFound` if none of them runs; `Io`.
+    pub fn kill(&self, workspace: &Workspace, host: &str, daemon: Option<&str>) -> Result<()> {
+        let deployment = load_deployment(workspace)?;
+        let (_, daemons) = deployment.host(host)?;
+        if daemons.kill(daemon)? > 0 {
+            return Ok(());
+        }
+        let what = daemon.unwrap_or("daemon");
+        Err(Error::new(ErrorKind::NotFound, format!("no {what} of host '{host}' runs")))
     }
 
     fn report(&self, step: &str, changed: bool, start: Instant, progress: Progress) -> StepReport {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
-use crate::stages::{load_deployment, save_model};
+use crate::stages::{check_deployed, load_deployment, save_model};
 use crate::status::drives_by_uuid;
 use crate::steps::DaemonKind;
 use crate::transport::quote;
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// Limit of draining a drive.
 const DRAIN_WAIT: Duration = Duration::from_secs(600);
@@ -28,6 +28,7 @@ const FIGURES_AGE: Duration = Duration::from_secs(6);
 /// their majority; `Io`.
 pub fn remove(workspace: &Workspace, target: &str, progress: Progress) -> Result<Vec<StepReport>> {
     let _lock = workspace.lock()?;
+    check_deployed(workspace)?;
     let mut deployment = load_deployment(workspace)?;
     let drives = drives_of(&deployment, target)?;
     let is_host = deployment.model.hosts.iter().any(|host| host.name == target);
@@ -128,7 +129,7 @@ fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> 
         json!({"prefix": "osd purge", "id": id.parse::<i64>().unwrap_or(-1), "yes_i_really_mean_it": true});
     client.manager_json(&purge)?;
     let script = format!(
-        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"*\n{}",
+        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"* \"$root/boot/osd.{id}\"\n{}",
         erase_script(drive, &deployment.model.fsid)
     );
     daemons.run(&script, b"").map(drop)
@@ -178,6 +179,7 @@ fn remove_host(deployment: &Deployment, name: &str) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+    daemons.remove_boot(&deployment.cluster)?;
     daemons.stop_all()?;
     daemons.run("rm -rf \"$root\"", b"").map(drop)
 }
@@ -193,6 +195,7 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
         Ok(deployment) => {
             for (name, daemons) in &deployment.hosts {
                 let start = Instant::now();
+                daemons.remove_boot(&deployment.cluster)?;
                 daemons.stop_all()?;
                 let host = deployment.model.hosts.iter().find(|host| host.name == *name);
                 let drives = host.into_iter().flat_map(|host| host.osds.keys());

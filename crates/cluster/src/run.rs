@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::steps::{Phase, Step};
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// File with the reports of the newest deployment.
 const RECORD: &str = "steps.json";

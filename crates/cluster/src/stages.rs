@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::conf;
 use crate::daemons::HostDaemons;
-use crate::error::{Error, ErrorKind, Result};
 use crate::fragments;
 use crate::hosts::HostsFile;
 use crate::inventory::{self, HostInventory};
@@ -25,6 +24,7 @@ use crate::run;
 use crate::steps::plan;
 use crate::validate::{Violation, validate};
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// File of the hosts.
 const HOSTS: &str = "hosts.json";
@@ -87,6 +87,7 @@ pub fn prepare(
     }
     let workspace = Workspace::create(base, name)?;
     let _lock = workspace.lock()?;
+    check_deployed(&workspace)?;
     let reports = prepare_hosts(&hosts, false, progress)?;
     workspace.save(HOSTS, &hosts)?;
     Ok(reports)
@@ -124,6 +125,7 @@ fn inventories(hosts: &HostsFile) -> Result<Vec<HostInventory>> {
 /// `NotFound` before `prepare`; failures of hosts.
 pub fn discover(workspace: &Workspace, proposals: &[ProposalArgs], dry_run: bool) -> Result<Discovery> {
     let _lock = workspace.lock()?;
+    check_deployed(workspace)?;
     let hosts = load_hosts(workspace)?;
     let inventories = inventories(&hosts)?;
     let default = [ProposalArgs::default()];
@@ -156,6 +158,7 @@ pub fn configure(
     dry_run: bool,
 ) -> Result<Configuration> {
     let _lock = workspace.lock()?;
+    check_deployed(workspace)?;
     let hosts = load_hosts(workspace)?;
     let inventories: Vec<HostInventory> =
         workspace.load(INVENTORY)?.ok_or_else(|| needs(workspace, "discover"))?;
@@ -177,6 +180,35 @@ pub fn configure(
         workspace.save(MODEL, &configuration.model)?;
     }
     Ok(configuration)
+}
+
+/// Replaces the hosts of a cluster.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn save_hosts(workspace: &Workspace, hosts: &HostsFile) -> Result<()> {
+    workspace.save(HOSTS, hosts)
+}
+
+/// Returns the model of a cluster, if there is one.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn find_model(workspace: &Workspace) -> Result<Option<ClusterModel>> {
+    workspace.load(MODEL)
+}
+
+/// Refuses to change the daemons of a cluster that was adopted.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_deployed(workspace: &Workspace) -> Result<()> {
+    if !find_model(workspace)?.is_some_and(|model| model.adopted) {
+        return Ok(());
+    }
+    let message = format!("cluster '{}' was adopted: its daemons belong to another tool", workspace.name());
+    Err(Error::new(ErrorKind::Invalid, message)
+        .hint("change its hosts and drives with the tool that deployed it; 'services' and volumes work here"))
 }
 
 /// Returns the model of a cluster.
@@ -215,6 +247,7 @@ pub fn deploy(
     progress: Progress,
 ) -> Result<DeployResult> {
     let _lock = workspace.lock()?;
+    check_deployed(workspace)?;
     let model = load_model(workspace)?;
     let mut hosts = load_hosts(workspace)?;
     hosts.hosts.retain(|host| model.hosts.iter().any(|member| member.name == host.name));
@@ -253,7 +286,7 @@ pub(crate) fn deployment(workspace: &Workspace, model: ClusterModel, secrets: Se
         let root = workspace.host_root(&host.name);
         daemons.insert(host.name.clone(), HostDaemons::new(host.transport()?, root));
     }
-    Ok(Deployment::new(workspace.name(), model, secrets, daemons))
+    Ok(Deployment::new(workspace, model, secrets, daemons))
 }
 
 /// Returns the deployment of a cluster that was configured.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::ClusterModel;
 use crate::perform::Deployment;
 use crate::stages::load_deployment;
 use crate::workspace::Workspace;
+use ceph::{Error, ErrorKind, Result};
 
 /// The health of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

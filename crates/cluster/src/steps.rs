@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{ClusterModel, ModelHost};
+use crate::pools::PoolSpec;
 
 /// A kind of daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub(crate) enum DaemonKind {
     Mon,
     Mgr,
     Osd,
+    Mds,
+    Rgw,
 }
 
 impl DaemonKind {
@@ -22,7 +25,43 @@ impl DaemonKind {
             Self::Mon => "mon",
             Self::Mgr => "mgr",
             Self::Osd => "osd",
+            Self::Mds => "mds",
+            // Gateways are clients of the cluster.
+            Self::Rgw => "client",
         }
+    }
+
+    /// The program.
+    pub(crate) fn program(self) -> String {
+        match self {
+            Self::Rgw => "radosgw".into(),
+            _ => format!("ceph-{}", self.name()),
+        }
+    }
+
+    /// The argument of the program that selects the daemon.
+    pub(crate) fn argument(self) -> &'static str {
+        match self {
+            Self::Rgw => "-n",
+            _ => "-i",
+        }
+    }
+
+    /// The directory of the daemons on a host.
+    pub(crate) fn directory(self) -> &'static str {
+        if self == Self::Rgw { "rgw" } else { self.name() }
+    }
+
+    /// The identifier of the daemon that a host has one of.
+    pub(crate) fn id_on(self, host: &str) -> String {
+        if self == Self::Rgw { format!("rgw.{host}") } else { host.to_owned() }
+    }
+
+    /// The kind and identifier of a daemon, from a name such as `osd.3`.
+    pub(crate) fn parse(name: &str) -> Option<(Self, &str)> {
+        let (kind, id) = name.split_once('.')?;
+        let kinds = [Self::Mon, Self::Mgr, Self::Osd, Self::Mds, Self::Rgw];
+        kinds.into_iter().find(|known| known.name() == kind).map(|kind| (kind, id))
     }
 }
 
@@ -43,8 +82,24 @@ pub(crate) enum Action {
     Wipe { drive: String },
     /// Creates an OSD on a drive and starts it.
     Osd { drive: String },
+    /// Lets the daemons of a host start at boot.
+    Boot,
     /// Waits until the cluster is healthy.
     Healthy,
+    /// Creates a pool.
+    Pool(PoolSpec),
+    /// Prepares the pool of volumes, whose data may be in another pool.
+    VolumesPool { data: Option<String> },
+    /// Creates the user of volumes.
+    VolumesUser,
+    /// Creates and starts a metadata server.
+    MetadataServer,
+    /// Creates the file system.
+    FileSystem,
+    /// Creates the user of the file system.
+    FileSystemUser,
+    /// Creates and starts an object gateway.
+    Gateway,
 }
 
 /// A step of a deployment on one host, or on the cluster.
@@ -66,7 +121,15 @@ impl Step {
             Action::Manager => "create and start the manager".into(),
             Action::Wipe { drive } => format!("erase {drive}"),
             Action::Osd { drive } => format!("create and start an OSD on {drive}"),
+            Action::Boot => "start the daemons at boot".into(),
             Action::Healthy => "wait for HEALTH_OK".into(),
+            Action::Pool(pool) => format!("create pool {} ({})", pool.name, pool.redundancy),
+            Action::VolumesPool { .. } => "prepare pool rbd for volumes".into(),
+            Action::VolumesUser => "create the user of volumes".into(),
+            Action::MetadataServer => "create and start the metadata server".into(),
+            Action::FileSystem => "create the file system".into(),
+            Action::FileSystemUser => "create the user of the file system".into(),
+            Action::Gateway => "create and start the object gateway".into(),
         }
     }
 
@@ -118,6 +181,7 @@ pub(crate) fn plan(model: &ClusterModel, wipe: impl Fn(&str) -> bool) -> Vec<Pha
         Phase { steps: members.iter().map(|host| step(host, Action::Restart)).collect(), serial: true },
         phase(model.with_role("mgr").map(|host| step(host, Action::Manager)).collect()),
         phase(storage),
+        phase(members.iter().map(|host| step(host, Action::Boot)).collect()),
         cluster(Action::Healthy),
     ]
 }
@@ -159,6 +223,8 @@ mod tests {
             "b: create and start an OSD on /dev/x",
             "b: erase /dev/y",
             "b: create and start an OSD on /dev/y",
+            "a: start the daemons at boot",
+            "b: start the daemons at boot",
             "-: wait for HEALTH_OK",
         ];
         assert_eq!(names, expected);

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::thread;
 
-use crate::error::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, Result};
 
 /// The way to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]

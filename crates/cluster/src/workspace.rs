@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::is_name;
+use ceph::{Error, ErrorKind, Result};
 
 /// Directory of all clusters.
 pub const CLUSTERS_DIR: &str = "/var/lib/gabion/clusters";

@@ -1,7 +1,7 @@
 //! Erasure code over GF(2^8) and checksums, scalar and SIMD.
 //!
-//! Owns the k+m code (the definition of the parity bytes), CRC-32C, and the fastest available
-//! implementations of both. Always true: every implementation produces the same bytes as the scalar
+//! Owns the k+m code (the definition of the parity bytes), CRC-32C, MD5 of several streams, and the
+//! fastest available implementations of all. Always true: every implementation produces the same bytes as the scalar
 //! one. Must not know about I/O, drives, pools or the layout of records: its input and output are
 //! slices of bytes.
 //!
@@ -42,6 +42,7 @@ mod error;
 mod field;
 mod implementation;
 mod matrix;
+mod md5;
 #[cfg(target_arch = "x86_64")]
 mod passes;
 mod polynomial;
@@ -57,6 +58,7 @@ pub use column_set::{ColumnSet, Columns};
 pub use decoder::Decoder;
 pub use error::CodeError;
 pub use implementation::{Implementation, implementations};
+pub use md5::{MD5_LANES, Md5Stream, md5_update_many};
 pub use record::Source;
 pub use zero::is_zero;
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use reactor::Remote;
 
 use crate::iscsi::ChapAccount;
+use crate::nvme::DhChapSecrets;
 use crate::{ExportError, Volume};
 
 /// A future of the control path. Frontends change state rarely, so that one allocation per call
@@ -104,6 +105,8 @@ pub struct NetworkConfig {
     pub hosts: Vec<String>,
     /// The credentials that iSCSI initiators need; none if absent.
     pub chap: Option<ChapAccount>,
+    /// The secrets that NVMe hosts need; none if absent.
+    pub dhchap: Option<DhChapSecrets>,
 }
 
 /// The state of a running export.

@@ -85,6 +85,8 @@ fn from_cluster(error: &cluster::Error) -> Error {
         cluster::ErrorKind::NotFound => ErrorKind::NotFound,
         cluster::ErrorKind::Exists => ErrorKind::Exists,
         cluster::ErrorKind::Busy | cluster::ErrorKind::Unsafe => ErrorKind::Busy,
+        cluster::ErrorKind::NoSpace => ErrorKind::NoSpace,
+        cluster::ErrorKind::ReadOnly => ErrorKind::Invalid,
         cluster::ErrorKind::Unreachable => ErrorKind::Unreachable,
         cluster::ErrorKind::Io => ErrorKind::Io,
     };

@@ -6,6 +6,7 @@
 
 mod child_daemon;
 mod cli;
+mod cluster_tour;
 mod commands;
 mod contexts;
 mod failure;

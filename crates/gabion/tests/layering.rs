@@ -17,10 +17,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
     ("export", &["codec", "reactor"]),
-    ("server", &["api", "engine", "export", "format", "object", "reactor", "s3"]),
+    ("server", &["api", "ceph", "engine", "export", "format", "object", "reactor", "s3"]),
     ("bench", &["codec", "engine", "export", "format", "reactor", "s3-client"]),
     ("vm", &[]),
-    ("cluster", &[]),
+    ("ceph", &["reactor"]),
+    ("cluster", &["ceph"]),
     ("csi", &["api"]),
     ("fuzz", &[]),
     // The NBD client of `export` copies images.

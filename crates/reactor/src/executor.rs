@@ -40,6 +40,12 @@ struct Inner {
     adaptive_poll: Cell<AdaptivePoll>,
     /// Time of the last work; see [`Reactor::mark_busy`].
     busy_at: Cell<Instant>,
+    /// Time of the creation, for [`Reactor::busy_time`].
+    created: Instant,
+    /// Time without work, up to `idle_until`.
+    idle: Cell<Duration>,
+    /// Time up to which an idle reactor has counted its time without work.
+    idle_until: Cell<Instant>,
     /// Number of live [`UnpolledSleep`](crate::UnpolledSleep)s.
     unpolled_sleeps: Cell<usize>,
 }
@@ -52,7 +58,7 @@ impl Reactor {
     /// Returns an executor on this thread that sleeps in `driver` and reads time from `clock`.
     pub fn new(driver: Rc<dyn Driver>, clock: Rc<dyn Clock>) -> Self {
         let shared = Shared::new(driver.wake_handle());
-        let busy_at = Cell::new(clock.now());
+        let created = clock.now();
         let inner = Inner {
             shared,
             driver,
@@ -60,7 +66,10 @@ impl Reactor {
             timers: RefCell::default(),
             alive: RefCell::default(),
             adaptive_poll: Cell::new(AdaptivePoll::new(Duration::ZERO)),
-            busy_at,
+            busy_at: Cell::new(created),
+            created,
+            idle: Cell::new(Duration::ZERO),
+            idle_until: Cell::new(created),
             unpolled_sleeps: Cell::new(0),
         };
         Self { inner: Rc::new(inner) }
@@ -220,7 +229,10 @@ impl Reactor {
         // `mark_busy` stored the maximum: the idle time starts now.
         if self.inner.busy_at.get() > now {
             self.inner.busy_at.set(now);
+        } else {
+            self.count_idle(self.inner.idle_until.get(), now);
         }
+        self.inner.idle_until.set(now);
         now.since(self.inner.busy_at.get()) < adaptive_poll.poll_time()
     }
 
@@ -241,19 +253,33 @@ impl Reactor {
         let shared = &self.inner.shared;
         if shared.fall_asleep() && !main_woken.load(Ordering::Acquire) {
             let until = self.inner.timers.borrow().next_due();
+            let asleep_at = self.now();
             self.inner.driver.sleep(until);
+            let now = self.now();
+            self.count_idle(asleep_at, now);
+            self.inner.idle_until.set(now);
             if self.inner.unpolled_sleeps.get() == 0 {
-                self.record_pause();
+                self.record_pause(now);
             }
         }
         shared.wake_up();
     }
 
-    /// Updates the polling policy after a sleep.
-    fn record_pause(&self) {
+    fn count_idle(&self, from: Instant, to: Instant) {
+        self.inner.idle.set(self.inner.idle.get() + to.since(from));
+    }
+
+    /// Returns the time since the creation in which the reactor worked: neither slept nor polled in
+    /// vain. Only grows.
+    pub fn busy_time(&self) -> Duration {
+        self.now().since(self.inner.created).saturating_sub(self.inner.idle.get())
+    }
+
+    /// Updates the polling policy after a sleep that ended now.
+    fn record_pause(&self, now: Instant) {
         let mut adaptive_poll = self.inner.adaptive_poll.get();
         if !adaptive_poll.is_disabled() {
-            adaptive_poll.record_pause(self.now().since(self.inner.busy_at.get()));
+            adaptive_poll.record_pause(now.since(self.inner.busy_at.get()));
             self.inner.adaptive_poll.set(adaptive_poll);
         }
     }

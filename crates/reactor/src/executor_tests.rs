@@ -256,6 +256,20 @@ fn an_idle_reactor_polls_then_sleeps() {
 }
 
 #[test]
+fn sleep_and_vain_polls_are_not_busy_time() {
+    for poll in [0, 1000] {
+        let (fake, reactor) = FakeDriver::new(10);
+        reactor.set_poll_before_sleep(Duration::from_nanos(poll));
+        reactor.run(reactor.sleep(Duration::from_secs(1)));
+        let idle = reactor.busy_time();
+        assert!(idle < Duration::from_nanos(300), "{idle:?} of {} ns", fake.now.get());
+        reactor.run(async { fake.now.set(fake.now.get() + 5000) });
+        let busy = reactor.busy_time() - idle;
+        assert!((5000..5300).contains(&busy.as_nanos()), "{busy:?}");
+    }
+}
+
+#[test]
 fn an_unpolled_sleep_does_not_poll() {
     let (fake, reactor) = FakeDriver::new(10);
     reactor.set_poll_before_sleep(Duration::from_nanos(1000));

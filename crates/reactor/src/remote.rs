@@ -155,6 +155,11 @@ impl<T: 'static> Handle<T> {
         objects::unregister(self.key);
     }
 
+    /// True if both handles name the same object.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+
     /// Returns the reactor of the object.
     pub fn remote(&self) -> &Remote {
         &self.remote

@@ -19,9 +19,12 @@ use tokio::task::JoinSet;
 use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
+use crate::clusters::Clusters;
 use crate::config::Config;
+use crate::consoles::Consoles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
+use crate::host_objects::HostObjects;
 use crate::http::{self, ApiSocket, CertificateFiles, CertificateStore, RemoteSockets};
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
@@ -34,6 +37,8 @@ use crate::pools::Pools;
 use crate::reactors::Reactors;
 use crate::services::Services;
 use crate::state::State;
+use crate::volumes::Volumes;
+use crate::watchdog;
 use api::types::{self, OperationKind, OperationState};
 
 /// Time for which the daemon retries at start if another daemon holds the socket or the state
@@ -42,27 +47,28 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP.
+/// Runs the daemon on this thread until SIGTERM, SIGINT or SIGHUP. `host` has the objects that the
+/// console also shows.
 ///
 /// # Errors
 /// When the daemon cannot start, or a pool cannot be closed cleanly.
-pub fn serve(config: &Config) -> Result<()> {
+pub fn serve(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     panics::install();
     capacity::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start the daemon: {error}")))?;
-    runtime.block_on(run(config))
+    runtime.block_on(run(config, host))
 }
 
-async fn run(config: &Config) -> Result<()> {
+async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     // First, so that a signal during a slow start is not lost.
     let mut signals = Signals::listen()?;
     let (access, directory) = (config.socket_access()?, config.directory_access()?);
     let (socket, listener) = retry_while_busy(|| ApiSocket::bind(&config.socket, access, directory)).await?;
     let metrics_listeners = http::bind_tcp(&config.metrics_listen, "metrics", "--metrics-listen").await?;
     let remote = RemoteSockets::bind(&config.api_listen).await?;
-    let (services, state_lock) = start(config, remote.addresses()).await?;
+    let (services, state_lock) = start(config, remote.addresses(), host).await?;
     let (stop, stopped) = watch::channel(false);
     for address in http::bound_addresses(&metrics_listeners) {
         tracing::info!(%address, "serving metrics");
@@ -83,6 +89,9 @@ async fn run(config: &Config) -> Result<()> {
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
     let live = tokio::spawn(live_status::run(services.clone()));
+    let exports = services.exports.clone();
+    let clusters = tokio::spawn(async move { exports.activate_clusters().await });
+    let watchdog = tokio::spawn(watchdog::run(services.reactors.clone()));
 
     let name = signals.next().await;
     tracing::info!(signal = name, "shutting down");
@@ -110,13 +119,19 @@ async fn run(config: &Config) -> Result<()> {
     }
     watch.abort();
     live.abort();
+    clusters.abort();
+    watchdog.abort();
     let closed = shut_down(&services).await;
     drop(state_lock);
     tracing::info!("stopped");
     closed
 }
 
-async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Services>, Arc<State>)> {
+async fn start(
+    config: &Config,
+    api_listen: Vec<SocketAddr>,
+    host: Arc<dyn HostObjects>,
+) -> Result<(Arc<Services>, Arc<State>)> {
     let state = Arc::new(retry_while_busy(|| State::open(&config.state_dir)).await?);
     let access = AccessControl::open(&config.state_dir)?;
     let certificate = if api_listen.is_empty() { None } else { Some(open_certificate(config)?) };
@@ -127,7 +142,8 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
     })?;
     let reactors = Arc::new(reactors);
     let pools = Pools::new(config, reactors.clone(), state.clone());
-    let exports = Exports::start(config, &reactors, pools.clone(), state.clone()).await;
+    let volumes = Volumes::new(pools.clone(), Clusters::new(config));
+    let exports = Exports::start(config, &reactors, volumes.clone(), state.clone()).await;
     let exports = exports.inspect_err(|_| reactors.stop())?;
     let objects = ObjectServices::new(pools.clone(), state.clone()).inspect_err(|_| reactors.stop())?;
     let version = crate::version();
@@ -144,6 +160,7 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
     let images = Arc::new(ImageOperations::new(pools.clone(), reactors.clone(), state.clone(), runtime));
     let services = Services {
         pools,
+        volumes,
         exports,
         objects,
         images,
@@ -151,6 +168,8 @@ async fn start(config: &Config, api_listen: Vec<SocketAddr>) -> Result<(Arc<Serv
         reactors,
         access,
         live: LiveUpdates::default(),
+        host,
+        consoles: Consoles::default(),
         api_listen,
         certificate,
         // Core numbers always fit: the kernel's limit is far below 2^32.
@@ -253,6 +272,7 @@ fn is_running(operation: types::Operation) -> bool {
 /// Shuts down exports, pools and reactors, in this order.
 async fn shut_down(services: &Arc<Services>) -> Result<()> {
     services.exports.shut_down().await;
+    services.volumes.shut_down().await;
     services.objects.shut_down().await;
     let mut closing = JoinSet::new();
     for name in services.pools.open_names() {

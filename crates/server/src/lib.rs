@@ -8,13 +8,16 @@
 mod access;
 mod blocking;
 mod capacity;
+mod clusters;
 pub mod config;
+mod consoles;
 mod daemon;
 mod drives;
 mod error;
 mod exports;
 #[cfg(test)]
 mod fuzz;
+mod host_objects;
 mod http;
 mod identify;
 pub mod image;
@@ -36,7 +39,10 @@ mod services;
 mod state;
 mod unix_time;
 mod version;
+mod volumes;
+mod watchdog;
 
 pub use daemon::serve;
 pub use error::{Error, ErrorKind, Result};
+pub use host_objects::HostObjects;
 pub use version::version;

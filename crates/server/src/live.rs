@@ -2,14 +2,15 @@
 //!
 //! Invariant: a slow client skips snapshots and delays nobody.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use axum::body::Bytes;
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A snapshot as JSON.
-pub(crate) type Snapshot = Option<Arc<str>>;
+/// A snapshot as a server-sent event, whose memory all clients share.
+pub(crate) type Snapshot = Option<Bytes>;
 
 /// The source of live status.
 pub(crate) struct LiveUpdates {
@@ -51,7 +52,7 @@ impl LiveUpdates {
     }
 
     /// Sends a snapshot to all receivers.
-    pub(crate) fn publish(&self, snapshot: Arc<str>) {
+    pub(crate) fn publish(&self, snapshot: Bytes) {
         if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
             sender.send_replace(Some(snapshot));
         }

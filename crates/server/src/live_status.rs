@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::types::{Export, ExportIo, LiveStatus};
+use axum::body::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::IoSums;
@@ -15,6 +16,8 @@ use crate::unix_time::unix_time;
 
 /// Interval of snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Most ended operations in a snapshot.
+const OPERATIONS_MAX: usize = 20;
 
 /// Collects and publishes snapshots until the task is aborted.
 pub(crate) async fn run(services: Arc<Services>) {
@@ -29,7 +32,8 @@ pub(crate) async fn run(services: Arc<Services>) {
     }
 }
 
-async fn collect(services: &Services) -> Result<Arc<str>> {
+/// Returns the event of the current status.
+async fn collect(services: &Services) -> Result<Bytes> {
     let with_io = services.exports.list_with_io();
     let io = with_io.iter().map(|(export, sums)| io_of(export, sums)).collect();
     let status = LiveStatus {
@@ -37,11 +41,11 @@ async fn collect(services: &Services) -> Result<Arc<str>> {
         pools: services.pools.list().await?,
         exports: with_io.into_iter().map(|(export, _)| export).collect(),
         io,
-        operations: services.operations.list(),
+        operations: services.operations.recent(OPERATIONS_MAX),
     };
     let text = serde_json::to_string(&status)
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot encode the status: {error}")))?;
-    Ok(text.into())
+    Ok(format!("event: status\ndata: {text}\n\n").into())
 }
 
 fn io_of(export: &Export, [read, write, flush, discard]: &[IoSums; 4]) -> ExportIo {
@@ -53,6 +57,10 @@ fn io_of(export: &Export, [read, write, flush, discard]: &[IoSums; 4]) -> Export
         write_operations: write.operations,
         read_bytes: read.bytes,
         write_bytes: write.bytes,
+        read_timed: read.buckets.iter().sum(),
+        read_nanos: read.nanos,
+        write_timed: write.buckets.iter().sum(),
+        write_nanos: write.nanos,
         errors: read.errors + write.errors + flush.errors + discard.errors,
     }
 }

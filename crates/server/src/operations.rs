@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
-use api::types::{ImageCopy, Operation, OperationKind, OperationState};
+use api::types::{ImageCopy, Operation, OperationKind, OperationState, OperationStep};
 
+/// Most steps in the log of an operation.
+const LOG_MAX: usize = 100;
 /// Number of ended operations that stay readable.
 const ENDED_MAX: usize = 200;
 
@@ -120,6 +122,7 @@ impl Operations {
             target: target.to_owned(),
             state: OperationState::Running,
             step: "starting".into(),
+            log: vec![OperationStep { seconds: 0.0, step: "starting".into() }],
             done: None,
             total: None,
             cancellable: false,
@@ -139,6 +142,19 @@ impl Operations {
     /// Returns the running operations and the last ended ones, oldest first.
     pub(crate) fn list(&self) -> Vec<Operation> {
         self.lock().entries.values().map(OperationEntry::now).collect()
+    }
+
+    /// Returns the running operations and the last `ended` ones that have ended, oldest first.
+    pub(crate) fn recent(&self, ended: usize) -> Vec<Operation> {
+        let mut all = self.list();
+        let has_ended = |operation: &Operation| operation.state != OperationState::Running;
+        let mut excess = all.iter().filter(|operation| has_ended(operation)).count().saturating_sub(ended);
+        all.retain(|operation| {
+            let drop = excess > 0 && has_ended(operation);
+            excess -= usize::from(drop);
+            !drop
+        });
+        all
     }
 
     /// Returns an operation.
@@ -194,7 +210,7 @@ impl Operations {
         }
         self.change(id, |entry| {
             entry.cancelled = true;
-            entry.shown.step = "cancelling".into();
+            entry.begin_step("cancelling".into());
         });
         self.get(id)
     }
@@ -233,6 +249,16 @@ impl Entries {
 }
 
 impl OperationEntry {
+    /// Sets the current step and adds it to the log.
+    fn begin_step(&mut self, step: String) {
+        let log = &mut self.shown.log;
+        if log.len() >= LOG_MAX {
+            log.remove(0);
+        }
+        log.push(OperationStep { seconds: self.started.elapsed().as_secs_f64(), step: step.clone() });
+        self.shown.step = step;
+    }
+
     fn now(&self) -> Operation {
         let mut shown = self.shown.clone();
         if shown.state == OperationState::Running {
@@ -248,7 +274,7 @@ impl Progress {
         let step = step.into();
         tracing::debug!(operation = self.id, step);
         self.operations.change(self.id, |entry| {
-            entry.shown.step = step;
+            entry.begin_step(step);
             (entry.shown.done, entry.shown.total) = (None, None);
         });
     }
@@ -372,6 +398,8 @@ mod tests {
             seen = operations.wait(started.id, seen.revision, Duration::from_secs(10)).await.unwrap();
         }
         assert_eq!((seen.step.as_str(), seen.done, seen.total), ("reading", Some(1), Some(2)));
+        let steps: Vec<_> = seen.log.iter().map(|step| step.step.as_str()).collect();
+        assert_eq!(steps, ["starting", "reading"]);
         let same = operations.wait(started.id, seen.revision, Duration::ZERO).await.unwrap();
         assert_eq!((same.revision, same.state), (seen.revision, OperationState::Running));
         resume.send(()).unwrap();

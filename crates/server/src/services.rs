@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::access::AccessControl;
+use crate::consoles::Consoles;
 use crate::exports::Exports;
+use crate::host_objects::HostObjects;
 use crate::http::CertificateStore;
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
@@ -14,11 +16,13 @@ use crate::objects::ObjectServices;
 use crate::operations::Operations;
 use crate::pools::Pools;
 use crate::reactors::Reactors;
+use crate::volumes::Volumes;
 use api::types;
 
 /// The parts of the daemon that the API handlers use.
 pub(crate) struct Services {
     pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
     pub(crate) exports: Arc<Exports>,
     pub(crate) objects: Arc<ObjectServices>,
     pub(crate) images: Arc<ImageOperations>,
@@ -26,6 +30,9 @@ pub(crate) struct Services {
     pub(crate) reactors: Arc<Reactors>,
     pub(crate) access: AccessControl,
     pub(crate) live: LiveUpdates,
+    /// Objects of this host that the daemon does not own.
+    pub(crate) host: Arc<dyn HostObjects>,
+    pub(crate) consoles: Consoles,
     /// The addresses for HTTPS, and their certificate.
     pub(crate) api_listen: Vec<SocketAddr>,
     pub(crate) certificate: Option<Arc<CertificateStore>>,

@@ -258,23 +258,30 @@ fn damage_under_load_is_healed_despite_a_lost_drive() {
     check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
 
-/// A scrub whose last checkpoint fails for lack of space ends once there is space, although an idle
-/// pool makes no other checkpoint.
+/// A scrub whose last checkpoint fails for lack of space ends once there is space. A paused repair
+/// has nothing to do, so an idle pool makes no other checkpoint: the scrub tries again alone.
 #[test]
 fn a_scrub_of_an_idle_pool_ends_after_its_host_was_full() {
     const MINUTES: Duration = Duration::from_secs(600);
-    let machine = machine(&Setup::small("4+1", 6), 1);
-    with_pool(&machine, async |pool| drop(fill(pool, "v", 1500, 9).await));
-    // A new opening assumes no space on the host for its free zones.
-    let set_full = |full| machine.disks.iter().for_each(|disk| disk.set_host_full(full));
-    set_full(true);
-    assert!(damage(&machine.disks[2], &Random::new(7), 9) > 0);
-    with_pool(&machine, async |pool| {
-        assert!(pool.start_scrub().await.unwrap());
-        Reactor::current().sleep(MINUTES).await;
-        assert!(pool.status().await.unwrap().scrub.running, "a scrub ended before its repairs are durable");
-        set_full(false);
-        Reactor::current().sleep(MINUTES).await;
-        assert!(!pool.status().await.unwrap().scrub.running, "the scrub does not end");
-    });
+    for paused in [false, true] {
+        let machine = machine(&Setup::small("4+1", 6), 1);
+        with_pool(&machine, async |pool| drop(fill(pool, "v", 1500, 9).await));
+        // A new opening assumes no space on the host for its free zones.
+        let set_full = |full| machine.disks.iter().for_each(|disk| disk.set_host_full(full));
+        set_full(true);
+        assert!(damage(&machine.disks[2], &Random::new(7), 9) > 0);
+        with_pool(&machine, async |pool| {
+            pool.set_repair_limits(RepairLimits { paused, ..pool.repair_limits() }).await.unwrap();
+            assert!(pool.start_scrub().await.unwrap());
+            Reactor::current().sleep(MINUTES).await;
+            let scrub = pool.status().await.unwrap().scrub;
+            assert!(scrub.running, "a scrub ended before its repairs are durable: {scrub:?}");
+            assert!(scrub.unhealed > 0, "nothing waits for repair: {scrub:?}");
+            set_full(false);
+            Reactor::current().sleep(MINUTES).await;
+            let scrub = pool.status().await.unwrap().scrub;
+            assert!(!scrub.running, "the scrub does not end, repair paused: {paused}");
+            assert_eq!(scrub.unhealed > 0, paused, "{scrub:?}");
+        });
+    }
 }

@@ -8,9 +8,9 @@ use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
     CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSnapshot, CreateToken,
     CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export,
-    ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, OpenPool, Operation, OperationQuery,
-    Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service, StartS3, Token, Volume,
-    VolumeDiff, VolumeUsage,
+    ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool,
+    Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service,
+    StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -225,6 +225,11 @@ impl Client {
     /// Lists the buckets of a pool.
     pub async fn list_buckets(&self, pool: &str) -> Result<Vec<Bucket>> {
         self.call(&paths::LIST_BUCKETS, &[pool], &(), &()).await
+    }
+
+    /// Lists objects of a bucket.
+    pub async fn list_objects(&self, name: &VolumeName, query: &ObjectQuery) -> Result<ObjectPage> {
+        self.call(&paths::LIST_OBJECTS, &[&name.pool, &name.volume], query, &()).await
     }
 
     /// Returns a bucket.

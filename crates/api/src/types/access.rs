@@ -133,6 +133,16 @@ pub struct AuditRecord {
     pub path: String,
     /// Status of the response: below 400 for success.
     pub status: u16,
+    /// Names and settings in the body of the request, without secrets: `name=fast scheme=4+1`.
+    #[serde(default)]
+    pub detail: Option<String>,
+    /// Number of the operation that the request started.
+    #[serde(default)]
+    pub operation: Option<u64>,
+    /// Result of the operation, in a second record at its end: `succeeded`, or `failed` and the
+    /// reason.
+    #[serde(default)]
+    pub result: Option<String>,
 }
 
 /// The records of the audit log that a request asks for.

@@ -110,6 +110,21 @@ pub struct NetworkOptions {
     /// Credentials that iSCSI initiators need. No authentication if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapOptions>,
+    /// Secrets by which NVMe hosts authenticate themselves. No authentication if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap: Option<DhChapOptions>,
+}
+
+/// Secrets of NVMe hosts and of their subsystem (DH-HMAC-CHAP), in the form `DHHC-1:NN:BASE64:`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DhChapOptions {
+    /// Secret by which hosts authenticate themselves. Never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Secret by which the subsystem authenticates itself, if a host asks for it. Never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_secret: Option<String>,
 }
 
 /// Credentials of an iSCSI initiator (CHAP).

@@ -23,6 +23,18 @@ pub struct ExportIo {
     pub read_bytes: u64,
     /// Bytes of successful writes.
     pub write_bytes: u64,
+    /// Reads that were timed, one of 16, and their total latency in nanoseconds.
+    #[serde(default)]
+    pub read_timed: u64,
+    /// See `read_timed`.
+    #[serde(default)]
+    pub read_nanos: u64,
+    /// Writes that were timed, one of 16, and their total latency in nanoseconds.
+    #[serde(default)]
+    pub write_timed: u64,
+    /// See `write_timed`.
+    #[serde(default)]
+    pub write_nanos: u64,
     /// Requests of all kinds that failed.
     pub errors: u64,
 }

@@ -9,6 +9,7 @@ mod daemon;
 mod drive;
 mod event;
 mod export;
+mod host;
 mod image;
 mod live;
 mod objects;
@@ -28,14 +29,17 @@ pub use drive::{
 };
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{
-    ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol,
+    ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
+    Protocol,
 };
+pub use host::{BenchmarkRun, HostMachine, MachineConsole, MachineInput};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
 pub use objects::{
-    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, EtagKind, S3Service, S3State, StartS3,
+    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, EtagKind, ObjectPage, ObjectQuery,
+    ObjectSummary, S3Service, S3State, StartS3,
 };
-pub use operation::{Operation, OperationKind, OperationQuery, OperationState};
+pub use operation::{Operation, OperationKind, OperationQuery, OperationState, OperationStep};
 pub use pool::{
     ChangeRebuild, ClosePool, CreatePool, FileDrives, Health, LostRange, OpenPool, OpenReport, Pool,
     PoolCounters, PoolSpace, PoolState, Problem, Rebuild, RebuildState, RecentLatency, WriteWaits,

@@ -1,7 +1,7 @@
 //! S3: services of pools, buckets and access keys.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// State of S3 on a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -85,6 +85,49 @@ pub struct ChangeBucket {
     pub quota: Option<u64>,
     /// Computation of the ETags of new objects.
     pub etag: Option<EtagKind>,
+}
+
+/// An object of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ObjectSummary {
+    /// Key of the object.
+    pub key: String,
+    /// Size of its body in bytes.
+    pub size: u64,
+    /// Time of its creation.
+    pub modified: u64,
+    /// ETag, without quotes.
+    pub etag: String,
+}
+
+/// A part of a list of objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ObjectPage {
+    /// The objects, by key.
+    pub objects: Vec<ObjectSummary>,
+    /// Keys with the delimiter after the prefix, up to the delimiter: the folders.
+    pub prefixes: Vec<String>,
+    /// Value of `after` for the next part; absent at the end.
+    pub next: Option<String>,
+}
+
+/// The objects that a request asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ObjectQuery {
+    /// Only keys that begin with this.
+    #[serde(default)]
+    pub prefix: Option<String>,
+    /// Summarises keys that have this text after the prefix, such as `/`.
+    #[serde(default)]
+    pub delimiter: Option<String>,
+    /// Only keys after this one.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Number of keys: up to 1,000, and 1,000 if absent.
+    #[serde(default)]
+    pub limit: Option<usize>,
 }
 
 /// Request to create an access key.

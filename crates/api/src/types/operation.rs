@@ -63,6 +63,15 @@ pub enum OperationState {
     Cancelled,
 }
 
+/// A step of an operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationStep {
+    /// Time from the start of the operation to the start of the step.
+    pub seconds: f64,
+    /// Description of the step.
+    pub step: String,
+}
+
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
@@ -76,6 +85,9 @@ pub struct Operation {
     pub state: OperationState,
     /// Description of the current step.
     pub step: String,
+    /// The steps so far with the current one: up to 100, the newest.
+    #[serde(default)]
+    pub log: Vec<OperationStep>,
     /// Progress of the step, in units that its description names.
     pub done: Option<u64>,
     /// Value of `done` at the end of the step.

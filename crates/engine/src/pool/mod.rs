@@ -297,6 +297,8 @@ mod extents_tests;
 #[cfg(test)]
 mod journal_tests;
 #[cfg(test)]
+mod numbers_tests;
+#[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
 mod spread_tests;

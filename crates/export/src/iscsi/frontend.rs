@@ -134,6 +134,9 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
         if let Some(unit) = network.unit.filter(|unit| *unit > UNITS.into()) {
             return Err(invalid(format!("a logical unit number is 0 to {UNITS}, not {unit}")));
         }
+        if network.dhchap.is_some() {
+            return Err(invalid("iSCSI has no secrets for DH-HMAC-CHAP; they belong to NVMe/TCP".into()));
+        }
         if let Some(account) = &network.chap {
             check_account(account)?;
         }

@@ -67,7 +67,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             && command.byte(40) == feature::RESERVATION_PERSISTENCE
             && self.identity.subsystem.is_some();
         let answer = if command.opcode() == FABRICS {
-            self.execute_fabrics(&command)
+            self.execute_fabrics(&command).await
         } else if sets_persistence {
             let set = self.set_persistence(command.namespace(), command.word(11) & 1 != 0).await;
             set.map(|()| AdminResult::Result(0))
@@ -93,10 +93,10 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    fn execute_fabrics(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
+    async fn execute_fabrics(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         match (command.fabrics_type(), self.identity.is_admin()) {
             (fabrics::PROPERTY_GET, true) => self.property_get(command),
-            (fabrics::PROPERTY_SET, true) => self.property_set(command),
+            (fabrics::PROPERTY_SET, true) => self.property_set(command).await,
             (fabrics::DISCONNECT, false) => {
                 self.disconnected.raise();
                 DONE
@@ -116,13 +116,18 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
-    fn property_set(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
+    async fn property_set(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
         if command.byte(40) & 7 != 0 {
             return Err(NvmeStatus::INVALID_FIELD);
         }
         match self.identity.controller.set_property(command.word(11), command.long(48)) {
             PropertyChange::Refused => Err(NvmeStatus::INVALID_FIELD),
-            PropertyChange::Accepted | PropertyChange::Reset => DONE,
+            PropertyChange::Accepted => DONE,
+            PropertyChange::Reset => {
+                // The host may use its data buffers for other purposes, or repeat its commands.
+                self.identity.fence_reset().await;
+                DONE
+            }
         }
     }
 

@@ -75,7 +75,8 @@ impl<S: VolumeSource> NvmeSession<S> {
 
     /// Begins a fused compare and write.
     pub(super) fn execute_fused(self: &Rc<Self>, compare: ReadyRequest, write: ReadyRequest) {
-        self.run_command(self.clone().compare_and_write(compare, write));
+        let session = self.clone();
+        self.run_command(async move || session.compare_and_write(compare, write).await);
     }
 
     async fn compare_and_write(self: Rc<Self>, compare: ReadyRequest, write: ReadyRequest) {

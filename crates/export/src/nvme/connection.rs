@@ -26,7 +26,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     let (peer, stream) = (stream.peer(), Rc::new(stream));
     let mut reader = PduReader::new(stream.clone(), TRANSFER_MAX as usize);
     let opened = open_in_time(&stream, &mut reader, address, shared, admitted).await;
-    let OpenedQueue { identity, encoder } = match opened {
+    let OpenedQueue { identity, encoder, commands } = match opened {
         Ok(opened) => opened,
         Err(end) => {
             if let Some(suppressed) = admitted.admission().log_quota() {
@@ -39,7 +39,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
         }
     };
     admitted.establish();
-    let session = NvmeSession::new(identity, encoder, shared);
+    let session = NvmeSession::new(identity, encoder, commands, shared);
     let (name, queue) = (session.identity.name().to_owned(), session.identity.id);
     let host = &session.identity.controller.host.name;
     tracing::info!(%peer, subsystem = name, queue, host, "NVMe/TCP connection opened");
@@ -56,7 +56,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
 }
 
 async fn open_in_time<S: VolumeSource>(
-    stream: &Stream,
+    stream: &Rc<Stream>,
     reader: &mut PduReader,
     address: LocalAddress,
     shared: &ServerShared<S>,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reactor::Handle;
 
+use super::authentication::DhChapSecrets;
 use super::limits::{QUEUE_ENTRIES, QUEUES};
 use super::queue_control::{NvmeEvent, QueueControl, raise};
 use super::registrant::registrant_name;
@@ -46,6 +47,8 @@ pub(super) struct Controller {
     /// The name of the host as a registrant.
     pub(super) registrant: String,
     pub(super) notices: Arc<ReservationNotices>,
+    /// The secrets by which the host authenticates itself on each queue.
+    pub(super) secrets: Option<DhChapSecrets>,
     configuration: AtomicU32,
     /// Keep alive time in ms; 0 for none.
     keep_alive: AtomicU32,
@@ -84,12 +87,13 @@ pub(super) enum PropertyChange {
 }
 
 impl Controller {
-    pub(super) fn new(id: u16, host: NvmeHost, keep_alive: u32) -> Self {
+    pub(super) fn new(id: u16, host: NvmeHost, keep_alive: u32, secrets: Option<DhChapSecrets>) -> Self {
         Self {
             id,
             registrant: registrant_name(host.id),
             host,
             notices: Arc::default(),
+            secrets,
             configuration: AtomicU32::new(0),
             keep_alive: AtomicU32::new(keep_alive),
             active: AtomicBool::new(true),
@@ -128,6 +132,12 @@ impl Controller {
     /// Removes a queue whose connection has ended.
     pub(super) fn remove_queue(&self, id: u16) {
         self.queues().all.remove(&id);
+    }
+
+    /// True if the queue is connected, and the controller has not ended.
+    pub(super) fn has_queue(&self, control: &Handle<QueueControl>) -> bool {
+        let queues = self.queues();
+        !queues.ended && queues.all.values().any(|queue| queue.is_same(control))
     }
 
     /// The queues that are connected.

@@ -10,7 +10,7 @@ use reactor::{Handle, Reactor};
 use super::limits::{NAMESPACES, NvmeLimits};
 use super::server::NvmeServer;
 use super::shared::ServerShared;
-use super::target::{DISCOVERY_NAME, NvmeNamespace, NvmeTarget, Subsystem};
+use super::target::{DISCOVERY_NAME, NamespaceRefusal, NvmeNamespace, NvmeTarget, Subsystem};
 use super::wire::is_name;
 use crate::context::{call_object, check_no_queues};
 use crate::listen::ListenLabel;
@@ -87,6 +87,11 @@ fn default_name(identity: [u8; 16]) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid.join("-"))
 }
 
+fn other_secrets(subsystem: &str) -> ExportError {
+    invalid(format!("another export of subsystem {subsystem} has other secrets for the same hosts"))
+        .hint("give the same secrets, name other hosts with --host, or use another subsystem")
+}
+
 /// The URIs of a namespace's subsystem.
 fn uris(addresses: &[SocketAddr], target: Option<&str>) -> Vec<String> {
     target.map(|target| network_uris("nvme+tcp", addresses, target)).unwrap_or_default()
@@ -114,6 +119,9 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
         }
         if network.chap.is_some() {
             return Err(invalid("NVMe/TCP has no CHAP accounts; they belong to iSCSI".into()));
+        }
+        if let Some(secrets) = &network.dhchap {
+            secrets.check()?;
         }
         if network.target.as_deref() == Some(DISCOVERY_NAME) {
             return Err(invalid(format!("'{DISCOVERY_NAME}' is the name of the discovery service")));
@@ -167,12 +175,19 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
                 source,
                 read_only,
                 hosts: network.hosts.clone(),
+                secrets: network.dhchap.clone(),
                 listen: addresses.clone(),
                 leases: leases.clone(),
             };
-            let Some(served) = self.target.add(&subsystem, namespace) else {
-                release_all(&self.listeners, &addresses).await;
-                return Err(taken());
+            let served = match self.target.add(&subsystem, namespace) {
+                Ok(served) => served,
+                Err(refusal) => {
+                    release_all(&self.listeners, &addresses).await;
+                    return Err(match refusal {
+                        NamespaceRefusal::Taken => taken(),
+                        NamespaceRefusal::Secrets => other_secrets(&subsystem),
+                    });
+                }
             };
             let export = NvmeExport {
                 target: self.target.clone(),

@@ -1,12 +1,15 @@
-//! The opening of a connection: parameters of the transport, then the connect command.
+//! The opening of a connection: parameters of the transport, the connect command, and the
+//! authentication of the host, if it is required.
 //!
 //! Always true: no other command is executed before the queue is connected; the data of the connect
 //! command is in its capsule, so that no memory is requested for a host that is not admitted yet.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use reactor::{Buffer, Stream};
 
+use super::authenticate::{QueueAuthentication, REQUIRED};
 use super::disconnect::QueueCloseReason;
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::{HostPdu, PduReader};
@@ -27,11 +30,13 @@ const CONNECT: u8 = 0x01;
 pub(super) struct OpenedQueue<S> {
     pub(super) identity: QueueIdentity<S>,
     pub(super) encoder: PduEncoder,
+    /// Commands that the queue has received.
+    pub(super) commands: u32,
 }
 
 /// Opens a connection: receives the parameters and the connect command, and answers both.
 pub(super) async fn open_queue<S>(
-    stream: &Stream,
+    stream: &Rc<Stream>,
     reader: &mut PduReader,
     target: &Arc<NvmeTarget<S>>,
     address: LocalAddress,
@@ -43,19 +48,29 @@ pub(super) async fn open_queue<S>(
         return Err(FatalError::Sequence.into());
     };
     let connected = match receive_request(reader, &command, &frame).await? {
-        Ok(request) => QueueIdentity::connect(target, &request, address),
+        Ok(request) => QueueIdentity::connect(target, &request, address, stream),
         Err(refusal) => Err(refusal),
     };
+    if let Ok(identity) = &connected {
+        // A write of a lost connection must not take place after one of this connection.
+        identity.fence_earlier().await;
+    }
     let (status, result) = match &connected {
-        Ok(identity) => (NvmeStatus::SUCCESS, u64::from(identity.controller.id)),
+        Ok(identity) => {
+            let authentication = if identity.keys.is_some() { REQUIRED } else { 0 };
+            (NvmeStatus::SUCCESS, u64::from(identity.controller.id) | authentication)
+        }
         Err(refusal) => (refusal.status, refusal.result),
     };
     let completion = NvmeCompletion { command: command.id(), status, result, head: 1 };
     send_head(stream, &encoder.response(&completion.encode(), &[])).await?;
-    match connected {
-        Ok(identity) => Ok(OpenedQueue { identity, encoder }),
-        Err(refusal) => Err(QueueCloseReason::Refused(refusal.reason)),
+    let identity = connected.map_err(|refusal| QueueCloseReason::Refused(refusal.reason))?;
+    let mut commands = 1;
+    if let Some(keys) = &identity.keys {
+        let queue = QueueAuthentication { stream, reader, encoder, entries: identity.entries, commands };
+        commands = queue.run(keys, &identity.controller.host.name, identity.name()).await?;
     }
+    Ok(OpenedQueue { identity, encoder, commands })
 }
 
 async fn receive_request(
@@ -96,6 +111,6 @@ pub(super) async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), QueueClose
     Ok(())
 }
 
-async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueCloseReason> {
+pub(super) async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueCloseReason> {
     send(stream, head.as_bytes()).await
 }

@@ -48,14 +48,18 @@ impl<S: VolumeSource> NvmeSession<S> {
     pub(super) fn execute_io(self: &Rc<Self>, request: ReadyRequest) {
         let (session, ReadyRequest { command, charge, data }) = (self.clone(), request);
         match command.opcode() {
-            opcode::READ => self.run_command(session.read(command, charge)),
-            opcode::WRITE => self.run_command(session.write(command, data, charge)),
-            opcode::FLUSH => self.run_command(session.flush(command, charge)),
-            opcode::WRITE_ZEROES => self.run_command(session.write_zeroes(command, charge)),
-            opcode::DATASET_MANAGEMENT => self.run_command(session.manage_dataset(command, data, charge)),
-            opcode::COMPARE => self.run_command(session.compare(command, data, charge)),
-            opcode::VERIFY => self.run_command(session.verify(command, charge)),
-            opcode::COPY => self.run_command(session.copy(command, data, charge)),
+            opcode::READ => self.run_command(async move || session.read(command, charge).await),
+            opcode::WRITE => self.run_command(async move || session.write(command, data, charge).await),
+            opcode::FLUSH => self.run_command(async move || session.flush(command, charge).await),
+            opcode::WRITE_ZEROES => {
+                self.run_command(async move || session.write_zeroes(command, charge).await);
+            }
+            opcode::DATASET_MANAGEMENT => {
+                self.run_command(async move || session.manage_dataset(command, data, charge).await);
+            }
+            opcode::COMPARE => self.run_command(async move || session.compare(command, data, charge).await),
+            opcode::VERIFY => self.run_command(async move || session.verify(command, charge).await),
+            opcode::COPY => self.run_command(async move || session.copy(command, data, charge).await),
             opcode::RESERVATION_REGISTER | opcode::RESERVATION_ACQUIRE | opcode::RESERVATION_RELEASE => {
                 // Not a command that a preemption waits for: it may be that preemption.
                 self.spawn(session.change_reservation(command, data, charge));
@@ -66,10 +70,11 @@ impl<S: VolumeSource> NvmeSession<S> {
     }
 
     /// Begins a command on a volume.
-    pub(super) fn run_command(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+    pub(super) fn run_command(self: &Rc<Self>, work: impl AsyncFnOnce() + 'static) {
         let running = self.identity.control.running();
+        // A future that is created within another one is not moved.
         self.spawn(async move {
-            work.await;
+            work().await;
             drop(running);
         });
     }

@@ -16,6 +16,9 @@ pub(super) const CAPSULE_DATA: u32 = 16 << 10;
 /// fixes it.
 pub(super) const ADMIN_CAPSULE_DATA: u32 = 8 << 10;
 
+/// The most commands of a queue until its host has authenticated itself.
+pub(super) const AUTHENTICATION_COMMANDS: u32 = 16;
+
 /// Entries of an I/O queue.
 pub(super) const QUEUE_ENTRIES: u16 = 128;
 /// The most I/O queues of a controller.

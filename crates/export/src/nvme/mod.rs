@@ -12,6 +12,8 @@
 //! Specification 1.4, NVMe over Fabrics 1.1, NVMe TCP Transport Specification 1.0.
 
 mod admin;
+mod authenticate;
+mod authentication;
 mod compare;
 mod connection;
 mod controller;
@@ -43,5 +45,6 @@ mod target;
 mod transfers;
 mod wire;
 
+pub use authentication::DhChapSecrets;
 pub use frontend::{NvmeConfig, NvmeFrontend};
 pub use limits::NvmeLimits;

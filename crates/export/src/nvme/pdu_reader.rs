@@ -13,6 +13,9 @@ use super::wire::{
 };
 use crate::transport::{Payload, RecvBuffer};
 
+/// The most bytes of a header after the command: digest and padding.
+const HEADER_REST: usize = 256;
+
 /// A PDU of a host. Its data follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostPdu {
@@ -48,6 +51,11 @@ impl PduReader {
     /// The header of the current PDU.
     pub(super) fn header(&self) -> &[u8] {
         &self.header
+    }
+
+    /// True if the header of the next PDU is available without a wait.
+    pub(super) fn has_header(&self) -> bool {
+        self.recv.has(COMMON_LEN + COMMAND_BYTES + HEADER_REST)
     }
 
     /// Receives the header of the next PDU. Dropped early, it loses nothing as long as no byte of

@@ -5,13 +5,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use reactor::{Handle, Notify, Reactor};
+use reactor::{Handle, Notify, Reactor, Stream};
 
 use super::limits::EVENT_REQUESTS;
 use crate::Stop;
+use crate::context::call_object;
 
 /// An event that a controller reports to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,24 +133,55 @@ pub(super) struct QueueControl {
     pub(super) reason: Cell<Option<&'static str>>,
     /// For the admin queue.
     pub(super) events: EventQueue,
+    /// The connection.
+    stream: Weak<Stream>,
     /// Held by each I/O command that has begun since the last [`QueueControl::commands_ended`].
     running: RefCell<Rc<()>>,
+    /// The marks of commands that began before, as far as they have not ended.
+    earlier: RefCell<Vec<Weak<()>>>,
 }
 
 impl QueueControl {
+    /// The controls of a queue on this connection.
+    pub(super) fn new(stream: &Rc<Stream>) -> Self {
+        Self { stream: Rc::downgrade(stream), ..Self::default() }
+    }
+
     /// The mark that a command holds while it is in execution.
     pub(super) fn running(&self) -> Rc<()> {
         self.running.borrow().clone()
     }
 
+    /// True if no further command begins: the connection is being closed.
+    pub(super) fn is_ending(&self) -> bool {
+        self.stop.is_raised()
+    }
+
     /// Waits until the commands have ended that have begun before.
     pub(super) async fn commands_ended(&self) {
-        /// Pause between two checks. Commands end soon, and only preemptions wait here.
+        /// Pause between two checks. Commands end soon, and only preemptions and hosts that connect
+        /// again wait here.
         const PAUSE: Duration = Duration::from_millis(1);
-        let earlier = Rc::downgrade(&self.running.take());
-        while earlier.strong_count() > 0 {
+        let begun = self.running.take();
+        let marks = {
+            let mut earlier = self.earlier.borrow_mut();
+            earlier.retain(|mark| mark.strong_count() > 0);
+            earlier.push(Rc::downgrade(&begun));
+            earlier.clone()
+        };
+        drop(begun);
+        while marks.iter().any(|mark| mark.strong_count() > 0) {
             Reactor::current().sleep(PAUSE).await;
         }
+    }
+
+    /// Waits until the commands have ended that have begun before. If the host has closed the
+    /// connection, no further command begins, even if it was sent before the close.
+    pub(super) async fn fence(&self) {
+        if self.stream.upgrade().is_none_or(|stream| stream.has_peer_closed()) {
+            self.end("the host closed the connection");
+        }
+        self.commands_ended().await;
     }
 
     /// Closes the connection for this reason.
@@ -171,4 +203,13 @@ pub(super) fn raise(admin: &Handle<QueueControl>, event: NvmeEvent) {
     };
     // A reactor that has shut down has closed its connections.
     let _ = admin.remote().post(raise);
+}
+
+/// Fences queues, each on its reactor.
+pub(super) async fn fence_all(queues: &[Handle<QueueControl>]) {
+    for queue in queues {
+        let fence = |control: Rc<QueueControl>| async move { control.fence().await };
+        // A queue that is no longer registered has no commands.
+        let _ = call_object(queue, fence).await;
+    }
 }

@@ -1,18 +1,20 @@
 //! A connected queue: its controller, and the subsystem that it serves.
 //!
 //! Always true: at the latest when the value is dropped, the queue is removed from its controller,
-//! and the controller of an admin queue ends.
+//! and the controller of an admin queue ends; a queue whose commands may be in execution is known to
+//! its subsystem. The value lives as long as its commands.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Handle, Reactor};
+use reactor::{Handle, Reactor, Stream};
 
+use super::authentication::DhChapKeys;
 use super::controller::{Controller, NvmeHost, QueueRefusal};
 use super::limits::QUEUE_ENTRIES;
-use super::queue_control::QueueControl;
+use super::queue_control::{QueueControl, fence_all};
 use super::target::{DISCOVERY_NAME, NvmeTarget, Subsystem};
 use super::wire::{ANY_CONTROLLER, ConnectField, ConnectRequest, NvmeStatus};
 use crate::transport::LocalAddress;
@@ -24,6 +26,8 @@ pub(super) struct QueueIdentity<S> {
     pub(super) subsystem: Option<Arc<Subsystem<S>>>,
     pub(super) controller: Arc<Controller>,
     pub(super) control: Rc<QueueControl>,
+    /// The keys by which the host must authenticate itself before it uses the queue.
+    pub(super) keys: Option<DhChapKeys>,
     handle: Handle<QueueControl>,
     disconnected: Cell<bool>,
     /// The id: 0 for the admin queue.
@@ -53,6 +57,7 @@ impl<S> QueueIdentity<S> {
         target: &Arc<NvmeTarget<S>>,
         request: &ConnectRequest,
         address: LocalAddress,
+        stream: &Rc<Stream>,
     ) -> Result<Self, ConnectRefusal> {
         let parameters = |field, reason| refusal(NvmeStatus::CONNECT_PARAMETERS, field, reason);
         if request.entries > QUEUE_ENTRIES.into() {
@@ -68,24 +73,19 @@ impl<S> QueueIdentity<S> {
                 own.ok_or_else(|| parameters(ConnectField::CONTROLLER, "there is no such controller"))?
             }
         };
-        let control = Rc::new(QueueControl::default());
-        let handle = Handle::register(&Reactor::current(), control.clone());
-        if let Err(reason) = controller.add_queue(request.queue, handle.clone()) {
-            handle.unregister();
-            return Err(match reason {
-                QueueRefusal::Id => parameters(ConnectField::QUEUE, "the queue id is in use or too large"),
-                QueueRefusal::NotReady => ConnectRefusal {
-                    status: NvmeStatus::SEQUENCE,
-                    result: 0,
-                    reason: "the controller is not enabled",
-                },
-            });
-        }
+        let added = add_queue(owner, &controller, request, stream).inspect_err(|_| {
+            if request.queue == 0 {
+                owner.remove_controller(&controller);
+            }
+        });
+        let AddedQueue { control, handle, keys } = added?;
+        owner.add_queue(&controller, handle.clone());
         Ok(Self {
             target: target.clone(),
             subsystem,
             controller,
             control,
+            keys,
             handle,
             disconnected: Cell::new(false),
             id: request.queue,
@@ -105,13 +105,30 @@ impl<S> QueueIdentity<S> {
         self.subsystem.as_deref().unwrap_or(&self.target.discovery)
     }
 
-    /// Removes the queue from its controller, and ends the controller of an admin queue. A second
-    /// call does nothing.
+    /// Waits until commands have ended that the host sent over earlier connections, so that it may
+    /// repeat them. For an admin queue, these are the commands of all its queues in the subsystem;
+    /// otherwise those of connections that have ended.
+    pub(super) async fn fence_earlier(&self) {
+        let (owner, host) = (self.owner(), &self.controller.host);
+        let mut queues = if self.is_admin() { owner.queues_of(host) } else { owner.ended_queues_of(host) };
+        queues.retain(|queue| !queue.is_same(&self.handle));
+        fence_all(&queues).await;
+    }
+
+    /// Waits until the I/O commands of the controller have ended, whose queues are being closed.
+    pub(super) async fn fence_reset(&self) {
+        let mut queues = self.controller.queue_handles();
+        queues.retain(|queue| !queue.is_same(&self.handle));
+        queues.extend(self.owner().ended_queues_of(&self.controller.host));
+        fence_all(&queues).await;
+    }
+
+    /// Removes the queue from its controller, and ends the controller of an admin queue. Commands
+    /// may still be in execution. A second call does nothing.
     pub(super) fn disconnect(&self) {
         if self.disconnected.replace(true) {
             return;
         }
-        self.handle.unregister();
         self.controller.remove_queue(self.id);
         if self.is_admin() {
             self.controller.end("the admin queue was closed");
@@ -123,6 +140,44 @@ impl<S> QueueIdentity<S> {
     pub(super) fn is_admin(&self) -> bool {
         self.id == 0
     }
+}
+
+/// The parts of a queue that was added to its controller.
+struct AddedQueue {
+    control: Rc<QueueControl>,
+    handle: Handle<QueueControl>,
+    keys: Option<DhChapKeys>,
+}
+
+fn add_queue<S>(
+    owner: &Subsystem<S>,
+    controller: &Controller,
+    request: &ConnectRequest,
+    stream: &Rc<Stream>,
+) -> Result<AddedQueue, ConnectRefusal> {
+    let keys = keys_of(controller, &owner.name)?;
+    let control = Rc::new(QueueControl::new(stream));
+    let handle = Handle::register(&Reactor::current(), control.clone());
+    let Err(reason) = controller.add_queue(request.queue, handle.clone()) else {
+        return Ok(AddedQueue { control, handle, keys });
+    };
+    handle.unregister();
+    let (status, field) = (NvmeStatus::CONNECT_PARAMETERS, ConnectField::QUEUE);
+    Err(match reason {
+        QueueRefusal::Id => refusal(status, field, "the queue id is in use or too large"),
+        QueueRefusal::NotReady => ConnectRefusal {
+            status: NvmeStatus::SEQUENCE,
+            result: 0,
+            reason: "the controller is not enabled",
+        },
+    })
+}
+
+fn keys_of(controller: &Controller, subsystem: &str) -> Result<Option<DhChapKeys>, ConnectRefusal> {
+    let Some(secrets) = &controller.secrets else { return Ok(None) };
+    let keys = secrets.keys(&controller.host.name, subsystem);
+    let reason = "the secret of the export is invalid";
+    keys.map(Some).ok_or_else(|| refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, reason))
 }
 
 fn host_of(request: &ConnectRequest) -> NvmeHost {
@@ -164,5 +219,7 @@ fn new_controller<S>(
 impl<S> Drop for QueueIdentity<S> {
     fn drop(&mut self) {
         self.disconnect();
+        self.owner().forget_queue(&self.handle);
+        self.handle.unregister();
     }
 }

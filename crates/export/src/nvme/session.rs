@@ -55,12 +55,15 @@ pub(super) struct NvmeSession<S: VolumeSource> {
 }
 
 impl<S: VolumeSource> NvmeSession<S> {
+    /// Serves a queue that has received this many commands.
     pub(super) fn new(
         identity: QueueIdentity<S>,
         encoder: PduEncoder,
+        commands: u32,
         shared: &Rc<ServerShared<S>>,
     ) -> Rc<Self> {
         let (limits, requests) = (&shared.limits, 2 * identity.entries as usize);
+        let head = (commands % identity.entries) as u16;
         Rc::new(Self {
             identity,
             encoder,
@@ -70,8 +73,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             budget: Budget::new(requests, limits.payload_bytes, &shared.reserve),
             transfers: Transfers::new(Budget::new(usize::MAX, limits.window_bytes, &shared.window)),
             fused: FusedOrder::default(),
-            // The connect command was the first one.
-            head: Cell::new(1),
+            head: Cell::new(head),
             outstanding: Cell::new(0),
             disconnected: Stop::default(),
             reactor: Reactor::current(),
@@ -117,6 +119,10 @@ impl<S: VolumeSource> NvmeSession<S> {
         }
     }
 
+    fn is_cancelled(&self, stop: &Stop) -> bool {
+        self.disconnected.is_raised() || stop.is_raised() || self.identity.control.stop.is_raised()
+    }
+
     async fn grant_transfers(&self) -> Infallible {
         loop {
             let granted = self.transfers.grant().await;
@@ -141,13 +147,18 @@ impl<S: VolumeSource> NvmeSession<S> {
         let mut transferred = 0;
         let mut cancelled = pin!(self.cancelled(stop));
         loop {
-            let next = async {
-                reader.recv.settle(&self.budget).await;
-                reader.next().await
-            };
-            let pdu = match select(cancelled.as_mut(), next).await {
-                Either::Left(end) => return Err(end),
-                Either::Right(pdu) => pdu?,
+            let pdu = if reader.has_header() && !self.is_cancelled(stop) {
+                // Without the costs of a wait.
+                reader.next().await?
+            } else {
+                let next = async {
+                    reader.recv.settle(&self.budget).await;
+                    reader.next().await
+                };
+                match select(cancelled.as_mut(), next).await {
+                    Either::Left(end) => return Err(end),
+                    Either::Right(pdu) => pdu?,
+                }
             };
             transferred += match pdu {
                 HostPdu::Command { command, frame } => self.receive_command(&command, &frame, reader).await?,
@@ -315,6 +326,10 @@ impl<S: VolumeSource> NvmeSession<S> {
     }
 
     fn begin(self: &Rc<Self>, request: ReadyRequest, pair: Option<&Rc<FusedPair>>) {
+        if self.identity.control.is_ending() {
+            // The host may have been told that its earlier commands have ended.
+            return;
+        }
         if let Some(pair) = pair {
             return match pair.put(request) {
                 FusedStep::Wait => {}

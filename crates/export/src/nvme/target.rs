@@ -9,9 +9,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use reactor::Handle;
+
+use super::authentication::DhChapSecrets;
 use super::controller::{Controller, NvmeHost};
 use super::limits::CONTROLLERS;
-use super::queue_control::NvmeEvent;
+use super::queue_control::{NvmeEvent, QueueControl};
 use crate::reservation::VolumeReservations;
 
 /// An exported volume.
@@ -23,6 +26,8 @@ pub(super) struct NvmeNamespace<S> {
     pub(super) identity: [u8; 16],
     /// The hosts that may use it; all if empty.
     pub(super) hosts: Vec<String>,
+    /// The secrets by which its hosts authenticate themselves; none for no authentication.
+    pub(super) secrets: Option<DhChapSecrets>,
     /// The addresses at which it is served.
     pub(super) listen: Vec<SocketAddr>,
     /// Counts the queues that have the volume open, and identifies their leases.
@@ -33,6 +38,11 @@ pub(super) struct NvmeNamespace<S> {
 impl<S> NvmeNamespace<S> {
     fn allows(&self, host: &str) -> bool {
         self.hosts.is_empty() || self.hosts.iter().any(|allowed| allowed == host)
+    }
+
+    /// True if a host may use both namespaces.
+    fn shares_hosts(&self, other: &Self) -> bool {
+        self.hosts.is_empty() || other.hosts.is_empty() || self.hosts.iter().any(|host| other.allows(host))
     }
 }
 
@@ -48,6 +58,15 @@ struct SubsystemState<S> {
     namespaces: BTreeMap<u32, Arc<NvmeNamespace<S>>>,
     controllers: BTreeMap<u16, Arc<Controller>>,
     next_controller: u16,
+    /// All queues whose commands may be in execution, also those whose connection or controller
+    /// has ended.
+    queues: Vec<HostQueue>,
+}
+
+/// A queue whose commands may be in execution.
+struct HostQueue {
+    controller: Arc<Controller>,
+    control: Handle<QueueControl>,
 }
 
 /// The largest id of a controller.
@@ -55,8 +74,8 @@ const CONTROLLER_MAX: u16 = 0xffef;
 
 impl<S> Subsystem<S> {
     fn new(name: String) -> Self {
-        let state =
-            SubsystemState { namespaces: BTreeMap::new(), controllers: BTreeMap::new(), next_controller: 1 };
+        let (namespaces, controllers, queues) = Default::default();
+        let state = SubsystemState { namespaces, controllers, next_controller: 1, queues };
         Self { name, generation: AtomicU64::new(1), state: Mutex::new(state) }
     }
 
@@ -116,7 +135,10 @@ impl<S> Subsystem<S> {
         }
         let id = state.next_controller;
         state.next_controller = id % CONTROLLER_MAX + 1;
-        let controller = Arc::new(Controller::new(id, host, keep_alive));
+        // The same for all namespaces of a host.
+        let visible = state.namespaces.values().find(|namespace| namespace.allows(&host.name));
+        let secrets = visible.and_then(|namespace| namespace.secrets.clone());
+        let controller = Arc::new(Controller::new(id, host, keep_alive, secrets));
         state.controllers.insert(id, controller.clone());
         Some(controller)
     }
@@ -129,6 +151,32 @@ impl<S> Subsystem<S> {
     /// Removes a controller that has ended.
     pub(super) fn remove_controller(&self, controller: &Controller) {
         self.lock().controllers.remove(&controller.id);
+    }
+
+    /// Adds a queue, until [`Self::forget_queue`].
+    pub(super) fn add_queue(&self, controller: &Arc<Controller>, control: Handle<QueueControl>) {
+        self.lock().queues.push(HostQueue { controller: controller.clone(), control });
+    }
+
+    /// Removes a queue that has no command in execution.
+    pub(super) fn forget_queue(&self, control: &Handle<QueueControl>) {
+        self.lock().queues.retain(|queue| !queue.control.is_same(control));
+    }
+
+    /// The queues of a host whose commands may be in execution.
+    pub(super) fn queues_of(&self, host: &NvmeHost) -> Vec<Handle<QueueControl>> {
+        let state = self.lock();
+        let own = state.queues.iter().filter(|queue| queue.controller.host == *host);
+        own.map(|queue| queue.control.clone()).collect()
+    }
+
+    /// The queues of a host whose connection has ended, and whose commands may be in execution.
+    pub(super) fn ended_queues_of(&self, host: &NvmeHost) -> Vec<Handle<QueueControl>> {
+        let state = self.lock();
+        let own = state.queues.iter().filter(|queue| queue.controller.host == *host);
+        own.filter(|queue| !queue.controller.has_queue(&queue.control))
+            .map(|queue| queue.control.clone())
+            .collect()
     }
 
     /// The number of hosts connected, counted by their controllers.
@@ -147,6 +195,15 @@ impl<S> Subsystem<S> {
             controller.namespace_changed(namespace);
         }
     }
+}
+
+/// The reason why a namespace cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamespaceRefusal {
+    /// The id is in use.
+    Taken,
+    /// Another namespace of the same hosts has other secrets.
+    Secrets,
 }
 
 /// The subsystems by name.
@@ -193,8 +250,13 @@ impl<S> NvmeTarget<S> {
         self.find(name).is_some_and(|subsystem| subsystem.lock().namespaces.contains_key(&namespace))
     }
 
-    /// Adds a namespace to a subsystem, which is created if necessary. `None` if the id is taken.
-    pub(super) fn add(&self, name: &str, namespace: NvmeNamespace<S>) -> Option<Arc<Subsystem<S>>> {
+    /// Adds a namespace to a subsystem, which is created if necessary. Ends controllers whose hosts
+    /// have not authenticated themselves as the namespace requires it.
+    pub(super) fn add(
+        &self,
+        name: &str,
+        namespace: NvmeNamespace<S>,
+    ) -> Result<Arc<Subsystem<S>>, NamespaceRefusal> {
         let id = namespace.id;
         let subsystem = {
             let mut all = self.lock();
@@ -202,14 +264,24 @@ impl<S> NvmeTarget<S> {
                 all.entry(name.to_owned()).or_insert_with(|| Arc::new(Subsystem::new(name.to_owned())));
             let mut state = subsystem.lock();
             if state.namespaces.contains_key(&id) {
-                return None;
+                return Err(NamespaceRefusal::Taken);
             }
+            let differs = |other: &Arc<NvmeNamespace<S>>| {
+                other.secrets != namespace.secrets && other.shares_hosts(&namespace)
+            };
+            if state.namespaces.values().any(differs) {
+                return Err(NamespaceRefusal::Secrets);
+            }
+            let strangers = state.controllers.values().filter(|controller| {
+                controller.secrets != namespace.secrets && namespace.allows(&controller.host.name)
+            });
+            strangers.for_each(|controller| controller.end("the authentication has changed"));
             state.namespaces.insert(id, Arc::new(namespace));
             drop(state);
             subsystem.clone()
         };
         self.changed(&subsystem, id);
-        Some(subsystem)
+        Ok(subsystem)
     }
 
     /// Removes a namespace. Ends the controllers of a subsystem that has no other one.

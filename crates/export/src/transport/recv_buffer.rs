@@ -140,6 +140,11 @@ impl RecvBuffer {
         }
     }
 
+    /// True if the next `count` bytes are available without a wait, and no chunk is to be settled.
+    pub(crate) fn has(&self, count: usize) -> bool {
+        self.available() >= count && self.retired.is_empty()
+    }
+
     /// Returns the first `N` bytes of a message. The client may close the connection instead.
     pub(crate) async fn header<const N: usize>(&mut self) -> Result<[u8; N], RecvError> {
         if self.available() == 0 {

@@ -37,12 +37,21 @@ impl ReplyHead {
     /// # Panics
     /// If they exceed [`HEAD_MAX`].
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        let mut head = Self { bytes: [0; HEAD_MAX], len: bytes.len() };
-        match head.bytes.get_mut(..bytes.len()) {
+        let mut head = Self { bytes: [0; HEAD_MAX], len: 0 };
+        head.append(bytes);
+        head
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Panics
+    /// If they exceed [`HEAD_MAX`] together with the others.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        match self.bytes.get_mut(self.len..self.len + bytes.len()) {
             Some(place) => place.copy_from_slice(bytes),
             None => panic!("the head of a reply is longer than {HEAD_MAX} bytes"),
         }
-        head
+        self.len += bytes.len();
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

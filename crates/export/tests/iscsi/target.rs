@@ -52,6 +52,7 @@ pub(crate) fn config(listen: SocketAddr, unit: u32, options: &TargetOptions) -> 
         unit: Some(unit),
         hosts: options.hosts.iter().map(ToString::to_string).collect(),
         chap: options.account.clone(),
+        ..NetworkConfig::default()
     };
     ExportConfig { network, read_only: options.read_only, ..ExportConfig::default() }
 }

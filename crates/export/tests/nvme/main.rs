@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod atomic;
+mod authentication;
 mod commands;
 mod connections;
 mod hostile;
 mod initiator;
+mod reconnect;
 mod reservations;
 #[path = "../support/store.rs"]
 mod store;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use export::nvme::{NvmeConfig, NvmeFrontend, NvmeLimits};
+use export::nvme::{DhChapSecrets, NvmeConfig, NvmeFrontend, NvmeLimits};
 use export::{
-    ExportConfig, ExportName, Frontend, MemorySource, NetworkConfig, ReservationRegistry, ReservationStore,
-    RunningExport,
+    ExportConfig, ExportName, Frontend, MemorySource, MemoryVolume, NetworkConfig, ReservationRegistry,
+    ReservationStore, RunningExport,
 };
 use reactor::Backend;
 
@@ -33,7 +33,7 @@ pub(crate) fn config(listen: SocketAddr, unit: u32, hosts: &[&str]) -> ExportCon
         target: Some(SUBSYSTEM.into()),
         unit: Some(unit),
         hosts: hosts.iter().map(ToString::to_string).collect(),
-        chap: None,
+        ..NetworkConfig::default()
     };
     ExportConfig { network, ..ExportConfig::default() }
 }
@@ -45,18 +45,23 @@ pub(crate) fn on_each_backend(test: impl Fn(&mut Target)) {
     }
 }
 
+/// A free port of this host.
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
 /// Serves a volume as namespace 1.
 fn serve(
     thread: &ReactorThread,
     source: &Arc<MemorySource>,
     limits: NvmeLimits,
-    hosts: &[&str],
+    options: &ExportConfig,
     store: Option<Arc<dyn ReservationStore>>,
 ) -> (NvmeFrontend<MemorySource>, Arc<dyn RunningExport>, SocketAddr) {
     let of_all = NvmeConfig { listen: Vec::new(), limits, reservations: ReservationRegistry::new(store) };
     let frontend = block_on(NvmeFrontend::start(of_all, &thread.context())).unwrap();
-    let (name, any) = (ExportName::new("fast/vm01"), "127.0.0.1:0".parse().unwrap());
-    let running = block_on(frontend.start(&name, &config(any, 1, hosts), source.clone())).unwrap();
+    let name = ExportName::new("fast/vm01");
+    let running = block_on(frontend.start(&name, options, source.clone())).unwrap();
     let uri = running.listeners()[0].clone();
     let address = uri.strip_prefix("nvme+tcp://").unwrap().split('/').next().unwrap().parse().unwrap();
     (frontend, running, address)
@@ -75,16 +80,33 @@ impl Target {
         hosts: &[&str],
         store: Option<Arc<dyn ReservationStore>>,
     ) -> Self {
+        Self::with_options(backend, limits, &config(any(), 1, hosts), store)
+    }
+
+    /// Serves one namespace, whose hosts authenticate themselves.
+    pub(crate) fn with_secrets(backend: Backend, limits: NvmeLimits, secrets: DhChapSecrets) -> Self {
+        let mut options = config(any(), 1, &[]);
+        options.network.dhchap = Some(secrets);
+        Self::with_options(backend, limits, &options, None)
+    }
+
+    fn with_options(
+        backend: Backend,
+        limits: NvmeLimits,
+        options: &ExportConfig,
+        store: Option<Arc<dyn ReservationStore>>,
+    ) -> Self {
         let thread = ReactorThread::start(backend);
         let source = Arc::new(block_on(MemorySource::create(&thread.remote, SIZE, 512)).unwrap());
-        let (frontend, running, address) = serve(&thread, &source, limits, hosts, store);
+        let (frontend, running, address) = serve(&thread, &source, limits, options, store);
         Self { thread, frontend, source, running, address }
     }
 
     /// Stops the frontend, and serves the same volume with a new one, as after a restart.
     pub(crate) fn restart(&mut self, store: Arc<dyn ReservationStore>) {
         block_on(self.frontend.shut_down());
-        let served = serve(&self.thread, &self.source, NvmeLimits::default(), &[], Some(store));
+        let served =
+            serve(&self.thread, &self.source, NvmeLimits::default(), &config(any(), 1, &[]), Some(store));
         (self.frontend, self.running, self.address) = served;
     }
 
@@ -94,6 +116,23 @@ impl Target {
         let name = ExportName::new(format!("fast/vm{unit}"));
         let config = config(self.address, unit, hosts);
         block_on(self.frontend.start(&name, &config, source)).unwrap()
+    }
+
+    /// Calls a function with the volume of namespace 1.
+    pub(crate) fn with<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&MemoryVolume) -> T + Send + 'static,
+    ) -> T {
+        block_on(self.source.with(call)).unwrap()
+    }
+
+    /// Waits until a condition of the volume of namespace 1 is true.
+    pub(crate) fn until(&self, condition: impl Fn(&MemoryVolume) -> bool + Copy + Send + 'static) {
+        let end = std::time::Instant::now() + crate::support::TIMEOUT;
+        while !self.with(condition) {
+            assert!(std::time::Instant::now() < end, "a step takes too long");
+            std::thread::yield_now();
+        }
     }
 }
 

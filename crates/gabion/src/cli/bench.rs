@@ -536,6 +536,10 @@ Targets, as NAME=TARGET or TARGET:
                            reactors=N, by=nbd, by=vhost, by=fuse or by=vm (export protocol; by=vm
                            runs fio in one virtual machine per volume, with the options cpus=N,
                            memory=MIB and kernel=DIR)
+  cluster:NAME[,OPTION,...]
+                           volumes on a Ceph cluster that runs, by a daemon of its own. Options:
+                           by=nbd, by=vhost or by=fuse, size=4G (of a volume), dir=DIR (directory of
+                           the clusters)
   /dev/..., /a/file        an existing device or file
   nbd+unix:///..., nbd://  an NBD export; several URIs are joined with commas
   vhost:/a/socket          a vhost-user-blk disk, with a built-in load generator instead of fio

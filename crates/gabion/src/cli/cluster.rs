@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::cluster::{CLUSTERS_DIR, ProposalArgs};
+use ::cluster::{CLUSTERS_DIR, PoolSpec, ProposalArgs, Redundancy};
 use clap::{Args, Subcommand};
 
 /// Deploy and watch Ceph clusters: storage across many servers
@@ -17,6 +17,8 @@ pub(crate) enum ClusterCommand {
     Discover(DiscoverArgs),
     Configure(ConfigureArgs),
     Deploy(DeployArgs),
+    Services(ServicesArgs),
+    Adopt(AdoptArgs),
     Status(ClusterStatusArgs),
     /// List the clusters that were prepared on this machine
     List {
@@ -149,6 +151,53 @@ pub(crate) struct DeployArgs {
     pub(crate) dry_run: bool,
 }
 
+/// Create pools, volumes, a file system and S3 on a deployed cluster
+///
+/// Creates what is missing: the pool 'rbd' of volumes and its user; with the role mds in the
+/// policy, metadata servers and the file system 'cephfs'; with the role rgw, object gateways on
+/// port 7480. An interrupted command continues with the steps that remain.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster services prod --dry-run
+  gabion cluster services prod
+  gabion cluster services prod --volumes ec:2+2
+  gabion cluster services prod --pool backup=ec:4+2")]
+pub(crate) struct ServicesArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Redundancy of the data of new volumes, as ec:2+2 or replicated:2 [default: that of the pool
+    /// 'rbd', three copies]
+    #[arg(long, value_name = "REDUNDANCY")]
+    pub(crate) volumes: Option<Redundancy>,
+    /// Additional pool, as NAME=ec:4+2 or NAME=replicated:3, and ',APPLICATION' if it has one
+    #[arg(long = "pool", value_name = "NAME=REDUNDANCY")]
+    pub(crate) pools: Vec<PoolSpec>,
+    /// Print the steps and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Use a running cluster that another tool deployed
+///
+/// Reads the cluster and changes nothing of it. Afterwards 'status', 'services' and volumes work;
+/// hosts, drives and daemons stay with the other tool. 'remove --all' forgets the cluster and
+/// deletes none of its data.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion cluster adopt prod --conf /etc/ceph/ceph.conf --keyring /etc/ceph/ceph.client.admin.keyring")]
+pub(crate) struct AdoptArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArg,
+    /// Configuration of the cluster, with its monitors
+    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
+    pub(crate) conf: PathBuf,
+    /// Keyring with the key of client.admin
+    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.client.admin.keyring")]
+    pub(crate) keyring: PathBuf,
+}
+
 /// Show health, problems with their consequences and actions, and drives
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
@@ -189,12 +238,15 @@ pub(crate) struct RemoveArgs {
 /// Deploy a small cluster on this machine: four hosts in network namespaces, on file drives
 ///
 /// Creates the namespaces, a bridge with addresses of its own and sparse files, and runs all
-/// stages. Three monitors, two managers, and two OSDs on each host. For trying and testing: all
-/// copies are on one machine. '--remove' takes everything down.
+/// stages: three monitors, two managers, two OSDs on each host, a file system, and S3. Then exports
+/// a volume by NBD and vhost-user, writes data, kills a host and a monitor, and verifies the disk,
+/// the file system and S3 after each loss. For trying and testing: all copies are on one machine.
+/// '--remove' takes everything down.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion cluster quickstart
+  gabion cluster quickstart --deploy-only
   gabion cluster status demo
   gabion cluster quickstart --remove")]
 pub(crate) struct ClusterQuickstartArgs {
@@ -212,7 +264,13 @@ pub(crate) struct ClusterQuickstartArgs {
     /// Size of each drive; files are sparse
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     pub(crate) drive_size: api::Size,
-    /// Remove the cluster, its namespaces and its files
+    /// End with HEALTH_OK: create no services, and kill nothing
     #[arg(long)]
+    pub(crate) deploy_only: bool,
+    /// Remove everything at the end
+    #[arg(long, conflicts_with = "deploy_only")]
+    pub(crate) once: bool,
+    /// Remove the cluster, its namespaces and its files
+    #[arg(long, conflicts_with_all = ["deploy_only", "once"])]
     pub(crate) remove: bool,
 }

@@ -117,10 +117,15 @@ Examples:
   gabion export create fast/db --ublk
   mkfs.ext4 /run/gabion/ublk/fast/db && mount -o discard /run/gabion/ublk/fast/db /mnt
 
-  # A disk for another host, over the network. The printed command connects that host; it finds the
-  # disk also by 'nvme discover -t tcp -a 10.0.0.1 -s 4420'
+  # A disk for another host, over the network. The printed command connects that host; the second
+  # one, on that host, lists the disks that it may use
   gabion export create fast/vm03 --nvme-tcp --listen 10.0.0.1:4420 \\
       --host nqn.2014-08.org.nvmexpress:uuid:0d1c9fe6-4f3c-4a5b-9d7e-0f3c1b2a4d5e
+  nvme discover -t tcp -a 10.0.0.1 -s 4420
+
+  # The same for a host that authenticates itself, with 'nvme connect --dhchap-secret ...'
+  nvme gen-dhchap-key --hmac=1 > /etc/gabion/db1.secret
+  gabion export create fast/db --nvme-tcp --listen 10.0.0.1:4420 --secret /etc/gabion/db1.secret
 
   # The same over iSCSI, for a host that authenticates itself
   gabion export create fast/vm04 --iscsi --listen 10.0.0.1 --chap-user esx1 --chap-secret-file /etc/gabion/esx1.secret"
@@ -185,6 +190,14 @@ pub(crate) struct CreateExportArgs {
     /// (IQNs; on Linux in /etc/iscsi/initiatorname.iscsi) [default: all hosts]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "network")]
     pub(crate) host: Vec<String>,
+    /// File with the secret by which the hosts of --nvme-tcp authenticate themselves (DH-HMAC-CHAP),
+    /// as 'nvme gen-dhchap-key' prints it
+    #[arg(long, value_name = "FILE", requires = "nvme_tcp")]
+    pub(crate) secret: Option<PathBuf>,
+    /// File with the secret by which the subsystem authenticates itself to hosts that ask for it,
+    /// different from that of --secret
+    #[arg(long, value_name = "FILE", requires = "secret")]
+    pub(crate) controller_secret: Option<PathBuf>,
     /// User name by which initiators of --iscsi authenticate themselves (CHAP)
     #[arg(long, value_name = "NAME", requires_all = ["iscsi", "chap_secret_file"])]
     pub(crate) chap_user: Option<String>,

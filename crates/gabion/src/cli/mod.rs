@@ -29,8 +29,8 @@ pub(crate) use bench::{
     SnapshotsArgs, VhostArgs,
 };
 pub(crate) use cluster::{
-    ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs, PrepareArgs,
-    RemoveArgs,
+    AdoptArgs, ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs,
+    PrepareArgs, RemoveArgs, ServicesArgs,
 };
 pub(crate) use context::ContextCommand;
 pub(crate) use csi::CsiArgs;

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use ::cluster::{self as ceph, ClusterHealth, Configuration, QuickstartPlan, StepReport, Workspace};
+use ::cluster::{
+    self as ceph, ClusterHealth, Configuration, QuickstartPlan, ServiceOptions, StepReport, Workspace,
+};
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::{
-    ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs, Global,
-    PrepareArgs, RemoveArgs,
+    AdoptArgs, ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs,
+    Global, PrepareArgs, RemoveArgs, ServicesArgs,
 };
 use crate::failure::ExitReason;
 use crate::output;
@@ -25,6 +27,8 @@ pub(crate) fn run(global: &Global, command: ClusterCommand) -> Result<ExitReason
         ClusterCommand::Discover(arguments) => discover(global, &arguments),
         ClusterCommand::Configure(arguments) => configure(global, &arguments),
         ClusterCommand::Deploy(arguments) => deploy(global, &arguments),
+        ClusterCommand::Services(arguments) => services(global, &arguments),
+        ClusterCommand::Adopt(arguments) => adopt(global, &arguments),
         ClusterCommand::Status(arguments) => status(global, &arguments.cluster),
         ClusterCommand::List { place } => {
             let names = ceph::list(&place.dir);
@@ -105,6 +109,22 @@ fn deploy(global: &Global, arguments: &DeployArgs) -> Result<ExitReason> {
     steps_done(global, &result.steps)
 }
 
+fn services(global: &Global, arguments: &ServicesArgs) -> Result<ExitReason> {
+    let workspace = open(&arguments.cluster)?;
+    let options = ServiceOptions { volumes: arguments.volumes, pools: arguments.pools.clone() };
+    let result = ceph::services(&workspace, &options, arguments.dry_run, &progress(global))?;
+    done(global, &result, output::cluster_services)
+}
+
+fn adopt(global: &Global, arguments: &AdoptArgs) -> Result<ExitReason> {
+    let ClusterArg { name, place } = &arguments.cluster;
+    let status = ceph::adopt(&place.dir, name, &arguments.conf, &arguments.keyring)?;
+    done(global, &status, |status| {
+        let next = format!("Next: 'gabion cluster services {name}' prepares it for volumes.");
+        format!("{}\n{next}\n", output::cluster_status(status))
+    })
+}
+
 fn status(global: &Global, cluster: &ClusterArg) -> Result<ExitReason> {
     let status = ceph::status(&open(cluster)?)?;
     done(global, &status, output::cluster_status)?;
@@ -144,6 +164,13 @@ fn quickstart(global: &Global, arguments: &ClusterQuickstartArgs) -> Result<Exit
     let workspace = Workspace::open(&plan.base, &plan.name)?;
     let result = ceph::deploy(&workspace, &BTreeSet::new(), false, &progress(global))?;
     check(&result.configuration)?;
+    if !arguments.deploy_only {
+        crate::cluster_tour::run(&plan, &workspace, &progress(global))?;
+    }
+    if arguments.once {
+        let steps = plan.remove(&progress(global))?;
+        return steps_done(global, &steps);
+    }
     let status = ceph::status(&workspace)?;
     done(global, &status, |status| {
         let name = &status.name;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use api::VolumeName;
-use api::types::{ChapOptions, CreateExport, DeleteExportQuery, NetworkOptions, Protocol};
+use api::types::{ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, NetworkOptions, Protocol};
 
 use super::CommandContext;
 use crate::cli::{CreateExportArgs, ExportCommand};
@@ -29,7 +29,7 @@ pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<
 
 async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<ExitReason> {
     let protocol = protocol_of(&arguments);
-    let chap = chap_of(&arguments)?;
+    let (chap, dhchap) = (chap_of(&arguments)?, dhchap_of(&arguments)?);
     let CreateExportArgs { name, read_only, shared, queues, reactors, listen, .. } = arguments;
     let CreateExportArgs { subsystem, namespace, target, lun, host, .. } = arguments;
     let VolumeName { pool, volume } = name;
@@ -39,6 +39,7 @@ async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<Exi
         unit: namespace.or(lun),
         hosts: host,
         chap,
+        dhchap,
     };
     let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network };
     let created = ctx.client.create_export(&request).await?;
@@ -69,6 +70,13 @@ fn chap_of(arguments: &CreateExportArgs) -> Result<Option<ChapOptions>> {
         target_user: arguments.chap_target_user.clone(),
         target_secret: read_secret(arguments.chap_target_secret_file.as_deref())?,
     }))
+}
+
+/// The secrets of an NVMe export.
+fn dhchap_of(arguments: &CreateExportArgs) -> Result<Option<DhChapOptions>> {
+    let Some(secret) = read_secret(arguments.secret.as_deref())? else { return Ok(None) };
+    let controller_secret = read_secret(arguments.controller_secret.as_deref())?;
+    Ok(Some(DhChapOptions { secret: Some(secret), controller_secret }))
 }
 
 /// Reads a secret, without the end of its line.

@@ -16,6 +16,7 @@ mod csi;
 mod drive;
 mod events;
 mod export;
+mod host_objects;
 mod identify;
 mod image;
 pub(crate) mod lab;

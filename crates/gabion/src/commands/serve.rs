@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::{Error, ErrorKind};
 use server::config::{Config, ConfigError, LogFormat};
 use tracing_subscriber::EnvFilter;
 
+use super::host_objects::HostDirectories;
 use crate::cli::{Global, ServeArgs};
 use crate::failure::{ExitReason, Usage};
 
@@ -22,7 +24,8 @@ pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<ExitReason> 
         return Ok(ExitReason::Success);
     }
     start_log(&config)?;
-    server::serve(&config).map_err(api::Error::from)?;
+    let host = HostDirectories::new(config.state_dir.clone(), crate::suites::default_results_dir());
+    server::serve(&config, Arc::new(host)).map_err(api::Error::from)?;
     Ok(ExitReason::Success)
 }
 

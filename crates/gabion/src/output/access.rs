@@ -26,12 +26,16 @@ pub(crate) fn audit(records: &[AuditRecord]) -> String {
         return "no requests have changed anything".into();
     }
     let row = |record: &AuditRecord| {
-        let AuditRecord { time, client, address, role, method, path, status } = record.clone();
+        let AuditRecord { time, client, address, role, method, path, status, detail, operation, result } =
+            record.clone();
         let role = role.map_or("-".to_owned(), |role| role.to_string());
         let address = address.unwrap_or_else(|| "-".to_owned());
-        vec![utc(time), client, role, address, method, path, status.to_string()]
+        let operation = operation.map(|number| format!("operation {number}"));
+        let detail: Vec<String> = [detail, operation, result].into_iter().flatten().collect();
+        vec![utc(time), client, role, address, method, path, status.to_string(), detail.join(" ")]
     };
-    table(&["TIME", "CLIENT", "ROLE", "ADDRESS", "METHOD", "PATH", ">STATUS"], records.iter().map(row))
+    let head = ["TIME", "CLIENT", "ROLE", "ADDRESS", "METHOD", "PATH", ">STATUS", "DETAIL"];
+    table(&head, records.iter().map(row))
 }
 
 /// Formats contexts as a table; the current one has a star.

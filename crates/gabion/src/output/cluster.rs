@@ -1,7 +1,8 @@
 //! Formatting of clusters.
 
 use ::cluster::{
-    ClusterStatus, Configuration, Discovery, HostInventory, ModelHost, OsdStatus, StepOutcome, StepReport,
+    ClusterStatus, Configuration, Discovery, HostInventory, ModelHost, OsdStatus, ServiceAddress,
+    ServicesResult, StepOutcome, StepReport,
 };
 use api::Size;
 
@@ -17,6 +18,15 @@ pub(crate) fn cluster_step(report: &StepReport) -> String {
         StepOutcome::Failed => format!("failed: {}", report.error.as_deref().unwrap_or("unknown reason")),
     };
     format!("{:<10} {:<52} {outcome}", report.host, report.step)
+}
+
+/// Formats the end of the stage `services`, with the addresses of the services.
+pub(crate) fn cluster_services(result: &ServicesResult) -> String {
+    let mut text = cluster_steps_done(&result.steps);
+    for ServiceAddress { service, address } in &result.services {
+        text.push_str(&format!("\n{service:<12} {address}"));
+    }
+    text
 }
 
 /// Formats the end of a stage.

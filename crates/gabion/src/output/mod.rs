@@ -35,7 +35,9 @@ pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_result;
 pub(crate) use bench_vhost::{line, line_header, shares};
-pub(crate) use cluster::{cluster_status, cluster_step, cluster_steps_done, configuration, discovery};
+pub(crate) use cluster::{
+    cluster_services, cluster_status, cluster_step, cluster_steps_done, configuration, discovery,
+};
 pub(crate) use drive::{check_report, drives, identified};
 pub(crate) use event::{event, events};
 pub(crate) use export::{created_export, exports};

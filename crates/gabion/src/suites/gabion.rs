@@ -271,7 +271,7 @@ fn start_machines(
 }
 
 /// Returns the load target of an export.
-fn target(export: &Export, directory: &Path) -> Result<Target> {
+pub(super) fn target(export: &Export, directory: &Path) -> Result<Target> {
     match export.protocol {
         Protocol::Nbd => {
             let (pool, volume, socket) = (&export.pool, &export.volume, directory.join("nbd.sock"));

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how anything is measured; the crate `bench` does that.
 
+mod cluster;
 mod execute;
 mod format;
 mod gabion;
@@ -44,6 +45,11 @@ fn results_dir(arguments: &ResultsArgs) -> PathBuf {
     if let Some(directory) = &arguments.results {
         return directory.clone();
     }
+    default_results_dir()
+}
+
+/// Returns the directory of runs if none is named.
+pub(crate) fn default_results_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/var/lib/gabion/bench".into();
     }

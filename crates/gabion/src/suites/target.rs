@@ -5,6 +5,7 @@ use bench::peers::{PEERS, Peer};
 use bench::run::TargetSpec;
 use bench::system::{ExternalSystem, System};
 
+use super::cluster::ClusterTarget;
 use super::gabion::Gabion;
 use crate::failure::Usage;
 
@@ -110,6 +111,7 @@ pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn Syste
     let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
     match kind {
         "gabion" => Ok(Box::new(Gabion::parse(&target.name, rest, overwrite)?)),
+        "cluster" => Ok(Box::new(ClusterTarget::parse(&target.name, rest)?)),
         _ => match Peer::find(kind) {
             Some(peer) => Ok(peer.open(&target.name, rest, overwrite)?),
             None => Ok(Box::new(ExternalSystem::parse(&target.name, spec)?)),
@@ -156,6 +158,10 @@ mod tests {
             ("gabion:fill=0", "fill"),
             ("gabion:by=pigeon", "by=pigeon"),
             ("gabion:cpus=2", "by=vm"),
+            ("cluster", "name of a cluster"),
+            ("cluster:by=nbd", "name of a cluster"),
+            ("cluster:prod,by=pigeon", "'by=pigeon'"),
+            ("cluster:prod,dir=/nonexistent", "no cluster 'prod'"),
             ("gabion:by=vm,kernel=/nonexistent", "gabion: "),
             ("btrfs:speed=9", "fill (used share"),
             ("nbdkit:fill=9", "known options: none"),

@@ -43,10 +43,13 @@ impl Https {
         roots.add(CertificateDer::from_pem_slice(&text).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = builder.unwrap().with_root_certificates(roots).with_no_client_auth();
+        // A resumed session has no certificate to verify.
+        config.resumption = rustls::client::Resumption::disabled();
         Self {
             address: line["address"].as_str().unwrap().parse().unwrap(),
             fingerprint: line["fingerprint"].as_str().unwrap().to_owned(),
-            config: Arc::new(builder.unwrap().with_root_certificates(roots).with_no_client_auth()),
+            config: Arc::new(config),
         }
     }
 
@@ -90,13 +93,35 @@ impl Https {
         Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
+    /// Returns true if the server's certificate is the one of this client.
+    pub(crate) fn try_connect(&self) -> bool {
+        let mut stream = self.connect(None);
+        stream.conn.complete_io(&mut stream.sock).is_ok()
+    }
+
+    /// Sends a request without a body. `None` if the connection is closed.
+    pub(crate) fn try_send_from(
+        &self,
+        from: IpAddr,
+        method: &str,
+        path: &str,
+        headers: &[&str],
+    ) -> Option<u16> {
+        let mut stream = self.connect(Some(from));
+        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        response.split(' ').nth(1)?.parse().ok()
+    }
+
     /// Sends a request with a token.
     pub(crate) fn with_token(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
         self.send(method, path, &[&format!("authorization: Bearer {token}")], body)
     }
 }
 
-fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&stream, &SocketAddr::new(from, 0)).unwrap();

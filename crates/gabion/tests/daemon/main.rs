@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod access;
+mod atomic_writes;
 mod bad_input;
+mod clusters;
 mod commands;
 mod concurrent_operations;
 mod config;
@@ -19,6 +21,7 @@ mod file_systems;
 mod front_end;
 mod fuse;
 mod harness;
+mod host_objects;
 mod https;
 mod images;
 #[path = "../../../export/tests/nvme/initiator.rs"]
@@ -38,6 +41,8 @@ mod objects;
 mod pools;
 mod random_operations;
 mod remote;
+mod remote_limits;
+mod remote_service;
 mod restart;
 mod salvage;
 mod snapshots;

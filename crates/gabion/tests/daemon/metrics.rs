@@ -196,6 +196,9 @@ fn metrics_are_valid_open_metrics_and_match_the_pool() {
         parsed.one("gabion_drive_size_bytes", &["drive=\"4\""]),
         pool["drives"][4]["size"].as_f64().unwrap()
     );
+    let busy = parsed.one("gabion_reactor_busy_seconds_total", &["reactor=\"0\""]);
+    let uptime = parsed.one("gabion_uptime_seconds", &[]);
+    assert!(0.0 < busy && busy < uptime + 1.0, "{busy} of {uptime} s");
     daemon.ok(&["drive", "fail", "fast", "0", "--yes"]);
     let degraded = Parsed::strict(&scrape(&home));
     assert_eq!(degraded.one("gabion_drive_state", &["drive=\"0\"", "state=\"failed\""]), 1.0);

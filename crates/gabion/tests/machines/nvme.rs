@@ -14,6 +14,11 @@ live() { cat /sys/class/nvme/*/state 2> /dev/null | grep -c live || true; }
 written() { read -r _ _ _ _ _ _ sectors _ < /sys/block/nvme0n1/stat; echo "$sectors"; }
 disconnect() { for each in /sys/class/nvme/*/delete_controller; do echo 1 > $each; done; }"#;
 
+/// Secrets that `nvme gen-dhchap-key` has printed; the second one with `--hmac=2`.
+const HOST_SECRET: &str = "DHHC-1:00:nR2ru2ZHCXqG3XAyaz0/+gB089FRFL0o838kvct0gfv9vUN3:";
+const CONTROLLER_SECRET: &str =
+    "DHHC-1:02:IxTl16N0lf/MJtvczU2MMsG+I1M5B73zk87LplvAcS4qEhYTDZgw7IXaL9eLMCAIxQ8/0Q==:";
+
 #[test]
 fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
     let home = DaemonHome::new();
@@ -36,6 +41,7 @@ fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
          load /mnt/long '--bs=1m --size=16m --rw=read --verify_only=1' &&
          load /mnt/killed '--bs=4k --size=6m --rw=read --verify_only=1' && umount /mnt && disconnect");
     digests_are_verified(guest);
+    the_host_authenticates_itself(guest);
     let log = guest.sh("cat /tmp/log");
     assert!(!log.contains("panicked") && !log.contains("violation"), "{log}");
 }
@@ -83,4 +89,28 @@ fn digests_are_verified(guest: &mut GabionGuest<'_>) {
     guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
     guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
          load /dev/nvme0n1 '--bs=64k --size=8m --rw=read --verify_only=1' && disconnect");
+}
+
+/// Both directions, without a secret, and with a wrong one.
+fn the_host_authenticates_itself(guest: &mut GabionGuest<'_>) {
+    let (host, controller) = (HOST_SECRET, CONTROLLER_SECRET);
+    guest.sh(&format!(
+        "echo '{host}' > /tmp/host.secret && echo '{controller}' > /tmp/controller.secret &&
+         gabion export delete fast/db > /tmp/made &&
+         gabion export create fast/db --nvme-tcp --listen 127.0.0.1 --subsystem $nqn --host $host \\
+             --secret /tmp/host.secret --controller-secret /tmp/controller.secret > /tmp/made &&
+         gabion export list --json > /tmp/exports && ! grep -q DHHC /tmp/exports"
+    ));
+    for wrong in [String::new(), format!(",dhchap_secret={controller}")] {
+        guest.sh(&format!("! connect 127.0.0.1 {wrong} 2> /tmp/refused && [ $(live) = 0 ]"));
+    }
+    for right in [
+        format!(",dhchap_secret={host}"),
+        format!(",dhchap_secret={host},dhchap_ctrl_secret={controller}"),
+    ] {
+        guest.sh(&format!("connect 127.0.0.1 {right}"));
+        guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
+        guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
+             load /dev/nvme0n1 '--bs=64k --size=8m --rw=read --verify_only=1' && disconnect");
+    }
 }

@@ -1,8 +1,8 @@
 //! Runs the commands of README.md and docs/ as they are printed, and compares their output.
 //!
 //! Each page runs in one shell, in namespaces of its own: /run, /var and the other directories
-//! that commands write to are private and empty. Outputs are compared in shape: numbers, units,
-//! times and ids may differ.
+//! that commands write to are private and empty, and no other host is reachable. Outputs are
+//! compared in shape: numbers, units, times and ids may differ.
 //!
 //! HTML comments in a page control its run:
 //! - `<!-- setup: COMMANDS -->` runs shell commands that the page does not print.
@@ -30,7 +30,7 @@ const OPERATIONS: [&str; 6] =
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/configuration.md", "docs/api.md"];
 
 /// Commands that run in another form: `(page, printed, run)`.
-const SUBSTITUTES: [(&str, &str, &str); 10] = [
+const SUBSTITUTES: [(&str, &str, &str); 12] = [
     ("README.md", "./run build && install target/release/gabion", "test -x"),
     // The rebuild takes a moment.
     (
@@ -49,6 +49,8 @@ const SUBSTITUTES: [(&str, &str, &str); 10] = [
     ("docs/getting-started.md", "--size 1G", "--size 32M"),
     ("docs/getting-started.md", "/run/user/1000/gabion-", "/run/gabion/"),
     ("docs/getting-started.md", "/run/user/1000", "/run/gabion"),
+    ("docs/remote.md", "3A:9F:...", "$(cat fingerprint)"),
+    ("docs/remote.md", "token delete 1f6a0c52d9e3", "token delete $(gabion token list --quiet | head -n 1)"),
     ("docs/salvage.md", "/dev/nvme{0,3,4}n1", "/var/tmp/two/two-{0,2,3,4}.drive"),
     ("docs/getting-started.md", "~/.local/state/gabion", "/var/lib/gabion"),
 ];
@@ -137,6 +139,11 @@ fn metrics() {
 }
 
 #[test]
+fn remote() {
+    check("docs/remote.md");
+}
+
+#[test]
 fn exports() {
     check("docs/exports.md");
 }
@@ -149,7 +156,8 @@ fn salvage() {
 /// Every other page has no commands, or says why they are not run.
 #[test]
 fn no_page_is_left_out() {
-    let tested = ["getting-started", "drives", "volumes", "exports", "objects", "metrics", "salvage"];
+    let tested =
+        ["getting-started", "drives", "volumes", "exports", "objects", "metrics", "remote", "salvage"];
     for (path, text) in project::files() {
         let name = path.to_string_lossy().into_owned();
         let is_page = name.starts_with("docs/") && name.ends_with(".md");

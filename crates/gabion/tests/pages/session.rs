@@ -30,6 +30,11 @@ impl Session {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let mut script = String::new();
+        // A network and a host name of its own, so that pages use fixed addresses and ports.
+        // First, because the mounts below hide the directory.
+        let hosts = directory.path().join("hosts");
+        std::fs::copy("/etc/hosts", &hosts).unwrap();
+        script += &format!("mount --bind {} /etc/hosts && ip link set lo up || exit\n", hosts.display());
         for (index, private) in PRIVATE.iter().enumerate() {
             let source = directory.path().join(index.to_string());
             std::fs::create_dir(&source).unwrap();
@@ -68,7 +73,8 @@ impl Session {
         let script = self.directory.path().join("script");
         std::fs::write(&script, &self.script).unwrap();
         let mut shell = Command::new("timeout");
-        shell.args(["--kill-after", "1", LIMIT, "unshare", "--mount", "--pid", "--fork", "--kill-child"]);
+        shell.args(["--kill-after", "1", LIMIT, "unshare", "--mount", "--net", "--uts", "--pid"]);
+        shell.args(["--fork", "--kill-child"]);
         shell.args(["--mount-proc", "bash"]).arg(&script);
         shell.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("LANG", "C.UTF-8");
         shell.env("HOME", "/var/tmp/home").env("USER", "root").env("GABION_CONFIG", "/dev/null");

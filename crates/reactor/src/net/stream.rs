@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -24,6 +24,9 @@ use crate::{Io, IoError, Platform, Reactor, Span};
 
 /// Pause before retrying to connect to a Unix listener with a full backlog.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
+
+/// The time limit of a poll that does not wait.
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Idle time after which the kernel sends keepalive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -143,6 +146,14 @@ impl Stream {
     /// If the connection is already closed.
     pub fn shutdown(&self) -> Result<(), IoError> {
         Ok(rustix::net::shutdown(&self.connection.0, Shutdown::Write)?)
+    }
+
+    /// Returns true if the peer has ended the stream in its sending direction, or the connection has
+    /// failed. Bytes that it sent before may still be unread.
+    pub fn has_peer_closed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.connection.0, PollFlags::RDHUP)];
+        // An interrupted call has found nothing.
+        rustix::event::poll(&mut polled, Some(&NO_WAIT)).is_ok_and(|ready| ready > 0)
     }
 
     /// Returns the peer.

@@ -6,35 +6,48 @@ export interface Identity { name: string; role: Role; csrf_token?: string | null
 export interface Problem { message: string; action: string }
 export interface Drive {
   pool: string; index: number | null; path: string; size: number | null; used: number | null; state: string;
-  read_errors: number | null; checksum_errors: number | null; failing: boolean | null;
+  read_errors: number | null; checksum_errors: number | null; last_error: number | null; failing: boolean | null;
 }
 export interface Space { capacity: number; free: number; stored: number; provisioned: number; volumes: number }
 export interface Pool {
   name: string; state: string; activity: string | null; health: string; problems: Problem[]; scheme: string | null;
   space: Space | null; drives: Drive[]; error: { message: string } | null;
-  rebuild: { state: string; remaining: number; percent: number; seconds_left: number | null } | null;
+  rebuild: { state: string; remaining: number; percent: number; seconds_left: number | null; paused: boolean; rate_limit: number; bytes_per_second: number } | null;
   scrub: { current: object | null; percent: number; last: { finished: number | null; damaged: number; lost: number } | null } | null;
   counters: { write_amplification: number | null } | null;
 }
 export interface Volume {
   pool: string; name: string; snapshot: boolean; origin: string | null; size: number; stored: number; created: number;
-  deleting: boolean; exported: boolean;
+  deleting: boolean; exported: boolean; qos: Qos;
 }
+export interface Qos { iops: number | null; bandwidth: number | null; burst_ms: number; weight: number; thick: boolean }
 export interface Export {
   id: string; pool: string; volume: string; protocol: string; read_only: boolean; state: string; reason: string | null;
   uris: string[]; connections: number;
 }
 export interface ExportIo {
   pool: string; volume: string; id: string; read_operations: number; write_operations: number; read_bytes: number;
-  write_bytes: number; errors: number;
+  write_bytes: number; errors: number; read_timed: number; read_nanos: number; write_timed: number; write_nanos: number;
 }
 export interface Operation {
   id: number; kind: string; target: string; state: string; step: string; done: number | null; total: number | null;
-  seconds: number; error: { message: string; hint?: string } | null;
+  seconds: number; error: { message: string; hint?: string } | null; cancellable: boolean;
+  log: { seconds: number; step: string }[];
 }
+export interface HostMachine { name: string; started: number | null; cpus: number; memory: number; disks: string[] }
+export interface BenchmarkRun { id: string; targets: string[]; results: number; command: string }
+export interface S3Service { pool: string; listen: string; region: string; state: string; reason: string | null }
+export interface Bucket {
+  name: string; created: number; objects: number; versions: number; bytes: number; quota: number | null; owner: string;
+  versioning: string;
+}
+export interface ObjectPage {
+  objects: { key: string; size: number; modified: number; etag: string }[]; prefixes: string[]; next: string | null;
+}
+export interface AccessKey { access_key: string; created: number; user: string; secret: string | null; expires: number | null }
 export interface PoolEvent { number: number; time: number; kind: string; severity: string; message: string; pool?: string }
 export interface Token { id: string; name: string; role: Role; created: number; expires: number | null; last_used: number | null }
-export interface AuditRecord { time: number; client: string; address: string | null; role: Role | null; method: string; path: string; status: number }
+export interface AuditRecord { time: number; client: string; address: string | null; role: Role | null; method: string; path: string; status: number; detail: string | null; operation: number | null; result: string | null }
 export interface LiveStatus { time: number; pools: Pool[]; exports: Export[]; io: ExportIo[]; operations: Operation[] }
 
 export class ApiError extends Error {
@@ -51,7 +64,8 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
   if (method !== "GET" && csrf) headers["x-csrf-token"] = csrf;
   const response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
   const text = await response.text();
-  const value = text ? JSON.parse(text) : undefined;
+  let value;
+  try { value = text ? JSON.parse(text) : undefined; } catch { throw new ApiError("the response is not JSON", response.status); }
   if (response.ok) return value as T;
   if (response.status === 401) identity.value = null;
   const error = value?.error;
@@ -61,7 +75,8 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
 export const enc = encodeURIComponent;
 
 export async function whoAmI(): Promise<void> {
-  try { identity.value = await call<Identity>("GET", "/v1/access/self"); } catch { identity.value = null; }
+  // While the daemon does not respond, the session may still be valid.
+  try { identity.value = await call<Identity>("GET", "/v1/access/self"); } catch (error) { if (error instanceof ApiError || identity.value === undefined) identity.value = null; }
 }
 
 export function may(role: Role): boolean {

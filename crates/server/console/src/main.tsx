@@ -4,13 +4,23 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, identity, may, whoAmI, type Identity } from "./api";
 import { connect, connected, disconnect, live } from "./live";
-import { Audit, Drives, Events, Exports, Health, Pools, Operations, Tokens, Volumes } from "./pages";
+import { Audit, Tokens } from "./pages/access";
+import { Drives } from "./pages/drives";
+import { Events } from "./pages/events";
+import { Exports } from "./pages/exports";
+import { Health } from "./pages/health";
+import { Machines } from "./pages/machines";
+import { Objects } from "./pages/objects";
+import { Operations } from "./pages/operations";
+import { Pools } from "./pages/pools";
+import { Runs } from "./pages/runs";
+import { Volumes } from "./pages/volumes";
 import { Dialog, Notice, notice, question } from "./ui";
 import "./style.css";
 
 const PAGES = [
   ["health", "Health", Health], ["pools", "Pools", Pools], ["drives", "Drives", Drives], ["volumes", "Volumes", Volumes],
-  ["exports", "Exports", Exports], ["operations", "Operations", Operations], ["events", "Events", Events],
+  ["exports", "Exports", Exports], ["objects", "Objects", Objects], ["machines", "Machines", Machines], ["operations", "Operations", Operations], ["events", "Events", Events], ["runs", "Runs", Runs],
 ] as const;
 const ADMIN_PAGES = [["tokens", "Tokens", Tokens], ["audit", "Audit", Audit]] as const;
 

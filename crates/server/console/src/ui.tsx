@@ -7,10 +7,14 @@ import { words } from "./format";
 
 export const notice = signal<{ text: string; hint?: string | undefined; bad: boolean } | null>(null);
 
+/** Changes after each request, so that pages read their data again. */
+export const changes = signal(0);
+
 /** Runs a request and shows its result. Returns true if it succeeded. */
 export async function attempt(what: string, work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
+    changes.value += 1;
     notice.value = { text: what, bad: false };
     return true;
   } catch (error) {
@@ -50,7 +54,7 @@ export function Table({ head, children, label, empty }: { head: string[]; childr
   );
 }
 
-export interface Field { name: string; label: string; value?: string; placeholder?: string; options?: [string, string][]; optional?: boolean }
+export interface Field { name: string; label: string; value?: string; placeholder?: string; options?: [string, string][]; optional?: boolean; checkbox?: boolean }
 export interface Question {
   title: string; fields?: Field[]; button: string; text?: ComponentChildren;
   /** Data that is destroyed; the user has to type `name`. */
@@ -85,7 +89,9 @@ export function Dialog() {
       <form onSubmit={submit}>
         <h2 id="dialog-title">{asked.title}</h2>
         {asked.text}
-        {asked.fields?.map((field) => (
+        {asked.fields?.map((field) => field.checkbox ? (
+          <label key={field.name} class="check"><input type="checkbox" name={field.name} defaultChecked={field.value === "on"} />{field.label}</label>
+        ) : (
           <label key={field.name}>{field.label}
             {field.options
               ? <select name={field.name}>{field.options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select>

@@ -1,85 +1,250 @@
-// Drives the console in Chromium against a daemon, and takes screenshots: node test/console.mjs DIRECTORY URL.
-// The directory has the files admin.token and viewer.token. See './run console-test'.
+// Drives the console in Chromium against a daemon that it starts, and takes screenshots:
+// node test/console.mjs GABION DIRECTORY. See './run console-test'.
+import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
-import { readFileSync } from "node:fs";
-const dir = process.argv[2];
-const token = readFileSync(dir + "/admin.token", "utf8").trim();
-const viewer = readFileSync(dir + "/viewer.token", "utf8").trim();
+import { execFileSync, spawn } from "node:child_process";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+
+const [gabion, dir] = process.argv.slice(2);
+const freePort = () => new Promise((resolve) => {
+  const server = createServer().listen(0, "127.0.0.1", () => { const { port } = server.address(); server.close(() => resolve(port)); });
+});
+const port = await freePort();
+const s3Port = await freePort();
+const url = `https://127.0.0.1:${port}/`;
+const env = {
+  ...process.env, GABION_CONFIG: "/dev/null", GABION_SOCKET: `${dir}/gabion.sock`, GABION_STATE_DIR: `${dir}/state`, GABION_NBD_SOCKET: `${dir}/nbd.sock`,
+  GABION_VHOST_DIRECTORY: `${dir}/vhost`, GABION_FUSE_DIRECTORY: `${dir}/fuse`, GABION_UBLK_DIRECTORY: `${dir}/ublk`, GABION_API_LISTEN: `127.0.0.1:${port}`,
+};
+const run = (...words) => execFileSync(gabion, words, { env, encoding: "utf8" });
+async function start() {
+  const daemon = spawn(gabion, ["serve"], { env, stdio: ["ignore", "ignore", "pipe"] });
+  const ready = new Promise((resolve, reject) => {
+    daemon.stderr.on("data", (text) => { appendFileSync(`${dir}/log`, text); if (String(text).includes(" ready ")) resolve(); });
+    daemon.on("exit", (code) => reject(new Error(`the daemon ended with ${code}`)));
+  });
+  await ready;
+  return daemon;
+}
+const stop = (daemon) => new Promise((resolve) => { daemon.removeAllListeners("exit"); daemon.on("exit", resolve); daemon.kill("SIGTERM"); });
+
 const failures = [];
 const check = (what, holds) => { if (!holds) failures.push(what); };
+let daemon = await start();
+const token = (role) => run("token", "create", role, "--role", role).trim();
+const tokens = { admin: token("admin"), operator: token("operator"), viewer: token("viewer") };
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 } });
 const page = await context.newPage();
-page.setDefaultTimeout(15000);
+page.setDefaultTimeout(20000);
 page.on("pageerror", (error) => failures.push(`script: ${error.message}`));
-// A violation of the content security policy is an error in the browser's console; the status 401 before the login is too.
-page.on("console", (message) => { if (message.type() === "error" && !message.text().includes("401")) failures.push(message.text()); });
-await page.goto(process.argv[3]);
-await page.getByLabel("Token").fill(token);
-await page.screenshot({ path: dir + "/login.png" });
-await page.getByRole("button", { name: "Log in" }).click();
-await page.getByRole("heading", { name: "Health" }).waitFor();
-await page.getByRole("link", { name: "Pools" }).click();
-await page.getByRole("button", { name: "Create a pool" }).click();
-await page.getByLabel("Name", { exact: true }).fill("fast");
-await page.getByLabel("Or a directory for file drives").fill(dir + "/drives");
-await page.getByLabel("Number of file drives").fill("5");
-await page.getByLabel("Size of each file drive").fill("256M");
-await page.screenshot({ path: dir + "/create.png" });
-await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-await page.getByRole("row", { name: /fast.*healthy/ }).waitFor();
-await page.keyboard.press("4");
-await page.getByRole("button", { name: "Create a volume" }).click();
-await page.getByLabel("Name").fill("vm01");
-await page.getByLabel("Size").fill("1G");
-await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-const row = page.getByRole("row", { name: /fast\/vm01 / });
-await row.first().waitFor();
-await row.first().getByRole("button", { name: "Snapshot" }).click();
-await page.getByLabel("Name of the snapshot").fill("before");
-await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-await page.getByRole("row", { name: /vm01@before/ }).waitFor();
-await page.getByRole("row", { name: /fast\/vm01 / }).first().getByRole("button", { name: "Export" }).click();
-await page.getByRole("dialog").getByRole("button", { name: "Export" }).click();
-await page.getByRole("row", { name: /exported/ }).first().waitFor();
-await page.screenshot({ path: dir + "/volumes.png" });
-await page.keyboard.press("3");
-await page.getByRole("row", { name: /fast-2.drive/ }).getByRole("button", { name: "Fail" }).click();
-const fail = page.getByRole("dialog").getByRole("button", { name: "Fail the drive" });
-check("a destructive button is locked before the name is typed", await fail.isDisabled());
-await page.screenshot({ path: dir + "/fail.png" });
-await page.getByLabel(/to confirm/).fill(dir + "/drives/fast-2.drive");
-await fail.click();
-await page.getByRole("row", { name: /fast-2.drive failed/ }).waitFor();
-await page.screenshot({ path: dir + "/drives.png" });
-await page.getByRole("row", { name: /fast-2.drive/ }).getByRole("button", { name: "Return" }).click();
-await page.getByRole("row", { name: /fast-2.drive online/ }).waitFor();
-await page.keyboard.press("1");
-await page.getByText("No problems in 1 pool.").waitFor();
-await page.screenshot({ path: dir + "/health.png" });
-for (const name of ["Exports", "Operations", "Events", "Tokens", "Audit"]) {
-  await page.getByRole("link", { name }).click();
-  await page.waitForTimeout(700);
-  await page.screenshot({ path: `${dir}/${name.toLowerCase()}.png` });
+// A violation of the content security policy is an error in the browser's console. A request without a session, and those while
+// the daemon is restarted, are errors as well.
+let restarting = false;
+page.on("console", (message) => { if (message.type() === "error" && !restarting && !message.text().includes("401")) failures.push(message.text()); });
+
+const dialog = page.getByRole("dialog");
+const press = (name) => dialog.getByRole("button", { name, exact: true }).click();
+const closed = () => dialog.waitFor({ state: "detached" });
+const open = (name) => page.getByRole("link", { name, exact: true }).click();
+const shot = (name) => page.screenshot({ path: `${dir}/${name}.png`, fullPage: true });
+async function accessible(what) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  for (const one of violations) failures.push(`axe, ${what}: ${one.id}: ${one.help}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }
-await page.emulateMedia({ colorScheme: "dark" });
-await page.keyboard.press("1"); await page.waitForTimeout(300);
-await page.screenshot({ path: dir + "/health-dark.png" });
-await page.keyboard.press("4"); await page.waitForTimeout(700);
-await page.screenshot({ path: dir + "/volumes-dark.png" });
-await page.setViewportSize({ width: 390, height: 800 });
-await page.screenshot({ path: dir + "/volumes-phone.png" });
-await page.keyboard.press("1"); await page.waitForTimeout(300);
-await page.screenshot({ path: dir + "/health-phone.png" });
-check("the page fits a phone", await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
-await page.setViewportSize({ width: 1280, height: 800 });
-await page.getByRole("button", { name: "Log out" }).click();
-await page.getByLabel("Token").fill(viewer);
-await page.getByRole("button", { name: "Log in" }).click();
-await page.getByRole("link", { name: "Volumes" }).click();
-await page.getByRole("row", { name: /vm01@before/ }).waitFor();
-check("a viewer has no buttons that change something", (await page.getByRole("main").getByRole("button").count()) === 0);
-check("a viewer has no page of tokens", (await page.getByRole("link", { name: "Tokens" }).count()) === 0);
+async function login(role) {
+  await page.getByLabel("Token").fill(tokens[role]);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Health" }).waitFor();
+}
+
+try {
+  await page.goto(url);
+  await accessible("login");
+  await page.getByLabel("Token").fill("gabion_0_wrong");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("alert").waitFor();
+  await shot("login");
+  await login("admin");
+
+  // A pool on files, a volume, a snapshot, a clone, an export.
+  await open("Pools");
+  await page.getByRole("button", { name: "Create a pool" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("fast");
+  await page.getByLabel("Or a directory for file drives").fill(`${dir}/drives`);
+  await page.getByLabel("Size of each file drive").fill("many");
+  await press("Create");
+  await dialog.getByText("is not a size").waitFor();
+  await page.getByLabel("Size of each file drive").fill("256M");
+  await accessible("a dialog");
+  await shot("dialog");
+  await press("Create");
+  await page.getByRole("row", { name: /fast.*healthy/ }).waitFor();
+  await page.keyboard.press("4");
+  await page.getByRole("button", { name: "Create a volume" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("vm01");
+  await page.getByLabel("Size", { exact: true }).fill("1G");
+  await press("Create");
+  await closed();
+  const volume = (name) => page.getByRole("row", { name: new RegExp(`fast/${name} `) }).first();
+  await volume("vm01").getByRole("button", { name: "Snapshot" }).click();
+  await page.getByLabel("Name of the snapshot").fill("before");
+  await press("Create");
+  await closed();
+  await volume("vm01@before").getByRole("button", { name: "Clone" }).click();
+  await page.getByLabel("Name of the new volume").fill("vm02");
+  await press("Create");
+  await closed();
+  await volume("vm02").waitFor();
+  const names = await page.getByRole("rowheader").allInnerTexts();
+  check("the tree has the snapshot below its volume and the clone below the snapshot", names.map((name) => name.split("\n")[0]).join() === "fast/vm01,fast/vm01@before,fast/vm02");
+  await volume("vm01").getByRole("button", { name: "Limits" }).click();
+  await page.getByLabel("Operations per second").fill("5000");
+  await press("Set");
+  await closed();
+  await page.getByRole("row", { name: /vm01.*5000 operations/ }).waitFor();
+  await volume("vm01").getByRole("button", { name: "Export" }).click();
+  await press("Export");
+  await closed();
+  await page.getByRole("row", { name: /vm01 (?!.*not exported).*exported/ }).waitFor();
+  // A load for the charts.
+  const load = spawn("nbdcopy", ["--", `nbd+unix:///fast%2Fvm01?socket=${dir}/nbd.sock`, "null:"], { stdio: "ignore" });
+  load.on("error", () => undefined);
+
+  // Objects.
+  await open("Objects");
+  await page.getByRole("button", { name: "Start S3 on a pool" }).click();
+  await page.getByLabel("Address and port for clients").fill(`127.0.0.1:${s3Port}`);
+  await press("Start");
+  await closed();
+  await page.getByRole("button", { name: "Create a bucket" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("backups");
+  await press("Create");
+  await closed();
+  await page.getByRole("button", { name: "Create an access key" }).click();
+  await press("Create");
+  await dialog.getByText("Copy the secret now").waitFor();
+  const [key, secret] = await dialog.locator("code").allInnerTexts();
+  await press("Done");
+  writeFileSync(`${dir}/object.txt`, "some data\n");
+  for (const name of ["readme.txt", "2026/monday.img", "2026/tuesday.img"]) {
+    execFileSync("curl", ["--silent", "--fail", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", `${key}:${secret}`, "--upload-file", `${dir}/object.txt`, `http://127.0.0.1:${s3Port}/backups/${name}`]);
+  }
+  await page.getByRole("row", { name: /backups 3/ }).waitFor();
+  await shot("objects");
+  await page.getByRole("row", { name: /backups/ }).getByRole("button", { name: "Browse" }).click();
+  await page.getByRole("button", { name: "2026/" }).click();
+  await page.getByRole("row", { name: /tuesday.img/ }).waitFor();
+  check("the folder has two objects", (await page.getByRole("rowheader").count()) === 2);
+  await accessible("the object browser");
+  await shot("browser");
+
+  // A failed drive: the problem, the replacement and the rebuild.
+  await open("Drives");
+  await page.getByRole("row", { name: /fast-2.drive/ }).getByRole("button", { name: "Fail" }).click();
+  const fail = dialog.getByRole("button", { name: "Fail the drive" });
+  check("a destructive button is locked before the name is typed", await fail.isDisabled());
+  await accessible("a destructive dialog");
+  await shot("fail");
+  await page.getByLabel(/to confirm/).fill(`${dir}/drives/fast-2.drive`);
+  await fail.click();
+  await page.getByRole("row", { name: /fast-2.drive failed/ }).waitFor();
+  await open("Health");
+  await page.getByText("To solve it").first().waitFor();
+  await accessible("health with problems");
+  await shot("problems");
+  await page.getByRole("link", { name: "Show the drives" }).first().click();
+  execFileSync("truncate", ["--size", "256M", `${dir}/new.drive`]);
+  await page.getByRole("row", { name: /fast-2.drive/ }).getByRole("button", { name: "Replace" }).click();
+  await page.getByLabel("New drive").fill(`${dir}/new.drive`);
+  await press("Replace");
+  await page.getByRole("row", { name: /new.drive online/ }).waitFor();
+  await page.keyboard.press("1");
+  await page.getByText("No problems in 1 pool.").waitFor();
+
+  // The serial console of a machine, for which this process stands.
+  run("volume", "create", "fast/boot", "--size", "64M");
+  run("vm", "create", "web", "--boot", "fast/boot", "--accelerator", "tcg");
+  const machine = `${dir}/state/machines/web`;
+  const begun = Number(readFileSync("/proc/self/stat", "utf8").split(") ").at(-1).split(" ")[19]);
+  const placement = { cpus: [], rest: "", node: null, why: "a test" };
+  writeFileSync(`${machine}/running.json`, JSON.stringify({ pid: process.pid, begun, since: 1700000000, accelerator: "tcg", instead: null, placement }));
+  let typed = "";
+  const serial = createServer((socket) => {
+    socket.write("\x1b[2J\r\nWelcome to web\r\nlogin: ");
+    socket.on("data", (data) => { typed += data; socket.write(String(data).replace("\r", "\r\nPassword: ")); });
+    socket.on("error", () => undefined);
+  }).listen(`${machine}/console.sock`);
+  await open("Machines");
+  await page.getByRole("row", { name: /web running/ }).getByRole("button", { name: "Console" }).click();
+  const terminal = page.getByRole("textbox", { name: "Serial console of web" });
+  await terminal.getByText("login:").waitFor();
+  await page.keyboard.type("ada");
+  await page.keyboard.press("Enter");
+  await terminal.getByText("Password:").waitFor();
+  check(`the machine gets the keys: ${JSON.stringify(typed)}`, typed === "ada\r");
+  await accessible("a serial console");
+  await shot("console");
+  await page.getByRole("button", { name: "Close console" }).click();
+  serial.close();
+
+  // Each page: axe, light, dark, phone width.
+  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs", "Tokens", "Audit"];
+  for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.setViewportSize({ width, height: 800 });
+    for (const name of pages) {
+      await open(name);
+      await page.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
+      await page.getByText("Loading").waitFor({ state: "detached" });
+      const kind = width < 500 ? "phone" : scheme;
+      await accessible(`${name}, ${kind}`);
+      await shot(`${name.toLowerCase()}-${kind}`);
+      check(`${name} fits a phone`, await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1280, height: 800 });
+
+  // The keyboard alone: the skip link, a dialog, its end.
+  await page.reload();
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  await page.keyboard.press("4");
+  await volume("vm01").waitFor();
+  await volume("vm01").getByRole("button", { name: "Resize" }).focus();
+  await page.keyboard.press("Enter");
+  await dialog.waitFor();
+  await page.keyboard.press("Escape");
+  await closed();
+  check("the focus returns to the button", (await page.evaluate(() => document.activeElement?.textContent)) === "Resize");
+
+  // A restart of the daemon: the page reconnects without a login.
+  restarting = true;
+  load.kill();
+  await stop(daemon);
+  await page.getByText("reconnecting").waitFor();
+  daemon = await start();
+  await page.getByText("live", { exact: true }).waitFor({ timeout: 30000 });
+  await page.getByRole("row", { name: /fast\/vm01 / }).first().waitFor();
+  restarting = false;
+
+  // A viewer.
+  await page.getByRole("button", { name: "Log out" }).click();
+  await login("viewer");
+  for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs"]) {
+    await open(name);
+    await page.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
+    await page.getByText("Loading").waitFor({ state: "detached" });
+    const buttons = await page.getByRole("main").getByRole("button").allInnerTexts();
+    check(`a viewer has no buttons on ${name}: ${buttons}`, buttons.every((text) => text === "Browse"));
+  }
+  check("a viewer has no page of tokens", (await page.getByRole("link", { name: "Tokens" }).count()) === 0);
+} catch (error) {
+  await shot("failure").catch(() => undefined);
+  failures.push(String(error));
+}
 await browser.close();
+await stop(daemon);
 failures.forEach((failure) => console.error(`failed: ${failure}`));
 process.exit(failures.length === 0 ? 0 : 1);

@@ -38,7 +38,8 @@ impl Failures {
 #[derive(Default)]
 pub(super) struct AttemptLimiter(Mutex<BTreeMap<u128, Failures>>);
 
-fn key(sender: IpAddr) -> u128 {
+/// Returns the number of a sender: its IPv4 address, or its IPv6 network of 64 bits.
+pub(crate) fn sender_key(sender: IpAddr) -> u128 {
     match sender.to_canonical() {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits() & !u128::from(u64::MAX),
@@ -52,7 +53,7 @@ impl AttemptLimiter {
     /// `TooManyAttempts` with the time to wait.
     pub(super) fn check(&self, sender: IpAddr, now: Instant) -> Result<()> {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(failed) = failures.get(&key(sender)) else { return Ok(()) };
+        let Some(failed) = failures.get(&sender_key(sender)) else { return Ok(()) };
         let wait = (failed.last + failed.delay()).saturating_duration_since(now);
         if wait.is_zero() {
             return Ok(());
@@ -65,7 +66,7 @@ impl AttemptLimiter {
     /// Notes a failed attempt.
     pub(super) fn failed(&self, sender: IpAddr, now: Instant) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key(sender);
+        let key = sender_key(sender);
         if failures.len() >= SENDERS_MAX && !failures.contains_key(&key) {
             failures.retain(|_, failed| now.saturating_duration_since(failed.last) < MEMORY);
         }
@@ -84,7 +85,7 @@ impl AttemptLimiter {
 
     /// Forgets the failed attempts of a sender that has authenticated.
     pub(super) fn succeeded(&self, sender: IpAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(sender));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&sender_key(sender));
     }
 }
 

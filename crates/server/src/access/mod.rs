@@ -19,9 +19,10 @@ use api::types::{AuditRecord, CreateToken, CreatedToken, Identity, Role, Token};
 use crate::error::{Error, ErrorKind, Result};
 use crate::unix_time::unix_time;
 use attempts::AttemptLimiter;
+pub(crate) use attempts::sender_key;
 use audit::AuditLog;
 pub(crate) use sessions::SESSION_TIME;
-use sessions::Sessions;
+use sessions::{Sessions, csrf_token};
 use tokens::TokenStore;
 
 /// Access to the API by remote clients, and the audit log of all clients.
@@ -47,7 +48,7 @@ impl AccessControl {
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         Ok(Self {
             tokens: TokenStore::open(state_dir)?,
-            sessions: Sessions::default(),
+            sessions: Sessions::open(state_dir),
             attempts: AttemptLimiter::default(),
             audit: AuditLog::open(state_dir)?,
         })
@@ -76,10 +77,10 @@ impl AccessControl {
     pub(crate) fn by_cookie(&self, cookie: &str, sender: IpAddr) -> Result<Identity> {
         let now = Instant::now();
         self.attempts.check(sender, now)?;
-        let session = self.sessions.find(cookie, now);
+        let session = self.sessions.find(cookie, unix_time());
         let found = session.and_then(|session| {
             let token = self.tokens.valid(&session.token, unix_time())?;
-            Some(Identity { name: token.name, role: token.role, csrf_token: Some(session.csrf_token) })
+            Some(Identity { name: token.name, role: token.role, csrf_token: Some(csrf_token(cookie)) })
         });
         // A browser whose session has ended sends its cookie several times: that is no attack.
         found.ok_or_else(|| unauthenticated("the session has ended"))
@@ -92,13 +93,17 @@ impl AccessControl {
     pub(crate) fn begin_session(&self, secret: &str, sender: IpAddr) -> Result<NewSession> {
         let identity = self.by_token(secret, sender)?;
         let token = tokens::id_of(secret).unwrap_or_default();
-        let (cookie, csrf_token) = self.sessions.begin(token, Instant::now())?;
-        Ok(NewSession { identity: Identity { csrf_token: Some(csrf_token), ..identity }, cookie })
+        let cookie = self.sessions.begin(token, unix_time())?;
+        let identity = Identity { csrf_token: Some(csrf_token(&cookie)), ..identity };
+        Ok(NewSession { identity, cookie })
     }
 
     /// Ends a session.
-    pub(crate) fn end_session(&self, cookie: &str) {
-        self.sessions.end(cookie);
+    ///
+    /// # Errors
+    /// When its end cannot be stored.
+    pub(crate) fn end_session(&self, cookie: &str) -> Result<()> {
+        self.sessions.end(cookie)
     }
 
     /// Returns the tokens.

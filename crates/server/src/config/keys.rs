@@ -104,6 +104,16 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "daemon",
+        name: "clusters_directory",
+        value: "DIR",
+        help: "Directory of the clusters that 'gabion cluster' has deployed or adopted, whose volumes the daemon serves. The \
+               daemon's user needs to read ceph.conf and gabion.keyring of a cluster.",
+        example: "/tmp/elsewhere/clusters",
+        set: |config, text| set(&mut config.clusters_directory, path(text)),
+        show: |config| shown_path(&config.clusters_directory),
+    },
+    Key {
+        section: "daemon",
         name: "socket_group",
         value: "GROUP",
         help: "Group of the host, by name or number, that may use the Unix socket of the API, with all rights of an \

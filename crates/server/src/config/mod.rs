@@ -44,6 +44,7 @@ pub enum LogFormat {
 pub struct Config {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
+    pub clusters_directory: PathBuf,
     pub socket_group: Option<String>,
     pub export_group: Option<String>,
     pub log_level: String,
@@ -94,6 +95,7 @@ impl Config {
             fuse_directory: places.runtime.join(places.fuse_name),
             ublk_directory: places.runtime.join(places.ublk_name),
             state_dir: places.state,
+            clusters_directory: PathBuf::from("/var/lib/gabion/clusters"),
             socket_group: None,
             export_group: None,
             api_listen: Vec::new(),

@@ -15,8 +15,8 @@ use export::ublk::{UblkConfig, UblkFrontend};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{Frontend, FrontendContext, ReactorSet, ReservationRegistry};
 
-use super::pool_volume::PoolVolume;
 use super::reservations::StoredInState;
+use super::served::ServedSource;
 use super::{ExportKey, convert};
 use crate::capacity::{iscsi_limits, nbd_limits, nvme_limits};
 use crate::config::Config;
@@ -27,7 +27,7 @@ use api::types::Protocol;
 
 /// The frontends by protocol.
 pub(super) struct Frontends {
-    table: Vec<(Protocol, Box<dyn Frontend<PoolVolume>>)>,
+    table: Vec<(Protocol, Box<dyn Frontend<ServedSource>>)>,
     nbd_addresses: (Option<PathBuf>, Vec<SocketAddr>),
 }
 
@@ -72,7 +72,7 @@ impl Frontends {
         let owner = std::fs::canonicalize(&config.state_dir).unwrap_or_else(|_| config.state_dir.clone());
         let ublk = UblkConfig { directory: config.ublk_directory.clone(), owner };
         let fuse = config.fuse_directory.clone();
-        let table: Vec<(Protocol, Box<dyn Frontend<PoolVolume>>)> = vec![
+        let table: Vec<(Protocol, Box<dyn Frontend<ServedSource>>)> = vec![
             (Protocol::Nbd, Box::new(nbd)),
             (Protocol::VhostUser, Box::new(VhostFrontend::new(vhost, context.clone()))),
             (Protocol::Fuse, Box::new(FuseFrontend::new(fuse, context.clone()))),
@@ -89,7 +89,7 @@ impl Frontends {
     }
 
     /// The frontend of a protocol.
-    pub(super) fn get(&self, protocol: Protocol) -> &dyn Frontend<PoolVolume> {
+    pub(super) fn get(&self, protocol: Protocol) -> &dyn Frontend<ServedSource> {
         match self.table.iter().find(|(served, _)| *served == protocol) {
             Some((_, frontend)) => &**frontend,
             None => unreachable!("protocol {protocol} has no frontend"),

@@ -7,31 +7,44 @@
 mod frontends;
 mod io_counters;
 mod pool_volume;
+mod rbd_volume;
 mod reservations;
+mod served;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use export::iscsi::ChapAccount;
+use export::nvme::DhChapSecrets;
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pools::{OBJECTS_VOLUME, Pools};
+use crate::pools::OBJECTS_VOLUME;
 use crate::reactors::Reactors;
 use crate::request::shown;
 use crate::state::{ExportRecord, State};
-use api::types::{ChapOptions, CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions};
+use crate::volumes::Volumes;
+use api::types::{
+    ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
+};
 use frontends::Frontends;
 pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
 use pool_volume::PoolVolume;
 pub(crate) use pool_volume::ReactorVolume;
+use rbd_volume::RbdSource;
+use served::ServedSource;
 use table::{ExportEntry, ExportKey, Table, check_coexistence, new_key};
+
+/// Interval between attempts to start the exports of a cluster that does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The exports of the daemon.
 pub(crate) struct Exports {
     table: Table,
-    pools: Arc<Pools>,
+    volumes: Arc<Volumes>,
     state: Arc<State>,
     frontends: Frontends,
     /// Held while an export is created, deleted, started or stopped: one change at a time.
@@ -46,7 +59,7 @@ impl Exports {
     pub(crate) async fn start(
         config: &Config,
         reactors: &Arc<Reactors>,
-        pools: Arc<Pools>,
+        volumes: Arc<Volumes>,
         state: Arc<State>,
     ) -> Result<Arc<Self>> {
         let table = Table::default();
@@ -58,7 +71,7 @@ impl Exports {
         }
         let frontends = Frontends::start(config, reactors, &keys, &state).await?;
         let changing = tokio::sync::Mutex::default();
-        Ok(Arc::new(Self { table, pools, state, frontends, changing }))
+        Ok(Arc::new(Self { table, volumes, state, frontends, changing }))
     }
 
     /// The exports.
@@ -119,8 +132,7 @@ impl Exports {
         let config = ExportConfig { read_only, queues, reactors, network: from_options(network) };
         let _changing = self.changing.lock().await;
         let counters = Arc::<ExportCounters>::default();
-        let source = self.pools.open_volume(&pool, &volume).await?;
-        let source = PoolVolume { volume: source, counters: counters.clone() };
+        let source = self.open(&pool, &volume, read_only, &counters).await?;
         let others = self.table.of_volume(&pool, &volume);
         check_coexistence(&others, &format!("{pool}/{volume}"), read_only, shared)?;
         let key = new_key(&others, &pool, &volume, protocol);
@@ -139,11 +151,50 @@ impl Exports {
         Ok(export)
     }
 
+    /// Opens a volume of a pool or cluster.
+    async fn open(
+        &self,
+        pool: &str,
+        volume: &str,
+        read_only: bool,
+        counters: &Arc<ExportCounters>,
+    ) -> Result<ServedSource> {
+        let counters = counters.clone();
+        let Some(clusters) = self.volumes.cluster(pool) else {
+            let volume = self.volumes.pools().open_volume(pool, volume).await?;
+            return Ok(ServedSource::Pool(PoolVolume { volume, counters }));
+        };
+        let image = clusters.open(pool, volume, read_only).await?;
+        let snapshot = volume.split_once('@').map_or("", |(_, snapshot)| snapshot);
+        let identity = format!("{pool}/{}/{}@{snapshot}", image.pool().id(), image.id());
+        Ok(ServedSource::Cluster(RbdSource { image, identity, counters }))
+    }
+
+    /// Starts the exports of clusters, and repeats it until all of them run: a cluster may answer
+    /// later than the daemon starts.
+    pub(crate) async fn activate_clusters(&self) {
+        loop {
+            let waiting = |(key, entry): &(ExportKey, ExportEntry)| {
+                entry.running.is_err() && self.volumes.cluster(&key.pool).is_some()
+            };
+            let mut clusters: Vec<String> =
+                self.table.all().into_iter().filter(waiting).map(|(key, _)| key.pool).collect();
+            clusters.dedup();
+            if clusters.is_empty() {
+                return;
+            }
+            for cluster in clusters {
+                self.activate(&cluster).await;
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
     async fn start_one(
         &self,
         key: &ExportKey,
         config: &ExportConfig,
-        source: PoolVolume,
+        source: ServedSource,
     ) -> Result<Arc<dyn RunningExport>> {
         let (frontend, name) = (self.frontends.get(key.protocol), key.name());
         frontend.check(&name, config).map_err(convert)?;
@@ -210,6 +261,11 @@ impl Exports {
         }
     }
 
+    /// Returns the names of the exported volumes of a pool.
+    pub(crate) fn exported_volumes(&self, pool: &str) -> BTreeSet<String> {
+        self.table.volumes(pool)
+    }
+
     /// True if a volume is exported.
     pub(crate) fn is_exported(&self, pool: &str, volume: &str) -> bool {
         !self.table.of_volume(pool, volume).is_empty()
@@ -263,11 +319,9 @@ impl Exports {
     }
 
     async fn activate_one(&self, key: &ExportKey, entry: &ExportEntry) {
-        let running = match self.pools.open_volume(&key.pool, &key.volume).await {
-            Ok(volume) => {
-                let source = PoolVolume { volume, counters: entry.counters.clone() };
-                self.start_one(key, &entry.config, source).await
-            }
+        let opened = self.open(&key.pool, &key.volume, entry.config.read_only, &entry.counters).await;
+        let running = match opened {
+            Ok(source) => self.start_one(key, &entry.config, source).await,
             Err(error) => Err(error),
         };
         if let Err(error) = &running {
@@ -342,12 +396,16 @@ fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
 
 /// The options of a network disk as the API and the state file have them.
 fn to_options(network: NetworkConfig) -> NetworkOptions {
-    let NetworkConfig { listen, target, unit, hosts, chap } = network;
+    let NetworkConfig { listen, target, unit, hosts, chap, dhchap } = network;
     let chap = chap.map(|ChapAccount { user, secret, target }| {
         let (target_user, target_secret) = target.unzip();
         ChapOptions { user, secret: Some(secret), target_user, target_secret }
     });
-    NetworkOptions { listen, target, unit, hosts, chap }
+    let dhchap = dhchap.map(|DhChapSecrets { host, controller }| DhChapOptions {
+        secret: Some(host),
+        controller_secret: controller,
+    });
+    NetworkOptions { listen, target, unit, hosts, chap, dhchap }
 }
 
 /// The options of a network disk without its secrets, for readers.
@@ -356,12 +414,15 @@ fn without_secrets(network: NetworkConfig) -> NetworkOptions {
     if let Some(chap) = &mut options.chap {
         (chap.secret, chap.target_secret) = (None, None);
     }
+    if let Some(dhchap) = &mut options.dhchap {
+        (dhchap.secret, dhchap.controller_secret) = (None, None);
+    }
     options
 }
 
 /// The options of a network disk as frontends have them.
 fn from_options(network: NetworkOptions) -> NetworkConfig {
-    let NetworkOptions { listen, target, unit, hosts, chap } = network;
+    let NetworkOptions { listen, target, unit, hosts, chap, dhchap } = network;
     let chap = chap.map(|ChapOptions { user, secret, target_user, target_secret }| ChapAccount {
         user,
         // A frontend refuses an empty secret.
@@ -369,7 +430,12 @@ fn from_options(network: NetworkOptions) -> NetworkConfig {
         target: (target_user.is_some() || target_secret.is_some())
             .then(|| (target_user.unwrap_or_default(), target_secret.unwrap_or_default())),
     });
-    NetworkConfig { listen, target, unit, hosts, chap }
+    let dhchap = dhchap.map(|DhChapOptions { secret, controller_secret }| DhChapSecrets {
+        // A frontend refuses an empty secret.
+        host: secret.unwrap_or_default(),
+        controller: controller_secret,
+    });
+    NetworkConfig { listen, target, unit, hosts, chap, dhchap }
 }
 
 fn waiting() -> Error {

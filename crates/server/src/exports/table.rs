@@ -3,7 +3,7 @@
 //! Always true: a volume's exports have different keys; [`check_coexistence`] holds for each pair
 //! of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use export::{ExportConfig, ExportName, RunningExport};
@@ -73,7 +73,14 @@ impl Table {
 
     /// The exports of a volume.
     pub(super) fn of_volume(&self, pool: &str, volume: &str) -> Vec<(ExportKey, ExportEntry)> {
-        self.all().into_iter().filter(|(key, _)| key.is_of(pool, volume)).collect()
+        let exports = self.lock();
+        let own = exports.iter().filter(|(key, _)| key.is_of(pool, volume));
+        own.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
+    /// Returns the names of the exported volumes of a pool.
+    pub(super) fn volumes(&self, pool: &str) -> BTreeSet<String> {
+        self.lock().keys().filter(|key| key.pool == pool).map(|key| key.volume.clone()).collect()
     }
 
     /// The exports of a pool.

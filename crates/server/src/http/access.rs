@@ -32,17 +32,19 @@ pub(super) async fn create_session(
     let session = services.access.begin_session(request.token.trim(), limited_address(sender))?;
     tracing::info!(client = session.identity.name, address = ?sender.address(), "session of the console began");
     let cookie = set_cookie(&session.cookie, SESSION_TIME.as_secs());
-    Ok((StatusCode::CREATED, [(SET_COOKIE, cookie)], Json(session.identity)))
+    // For the audit log.
+    let identity = Extension(Identity { csrf_token: None, ..session.identity.clone() });
+    Ok((StatusCode::CREATED, [(SET_COOKIE, cookie)], identity, Json(session.identity)))
 }
 
 pub(super) async fn delete_session(
     State(services): State<Arc<Services>>,
     headers: HeaderMap,
-) -> impl IntoResponse {
+) -> Result<impl IntoResponse> {
     if let Some(cookie) = cookie(&headers) {
-        services.access.end_session(cookie);
+        services.access.end_session(cookie)?;
     }
-    (StatusCode::NO_CONTENT, [(SET_COOKIE, set_cookie("", 0))])
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, set_cookie("", 0))]))
 }
 
 fn set_cookie(value: &str, seconds: u64) -> String {

@@ -8,21 +8,21 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use api::paths;
-use api::types::{AuditRecord, Identity, Role};
+use api::types::{Identity, Role};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::audit::{AuditNote, AuditedRequest};
 use super::sender::Sender;
 use crate::access::{check_role, unauthenticated};
 use crate::error::{Error, ErrorKind, Result};
 use crate::services::Services;
-use crate::unix_time::unix_time;
 
-/// Name of the cookie of a session.
-pub(super) const SESSION_COOKIE: &str = "gabion_session";
+/// Name of the cookie of a session. Browsers accept the prefix only from this host over HTTPS.
+pub(super) const SESSION_COOKIE: &str = "__Host-gabion_session";
 /// Header that proves that a request was sent by the console's own page.
 const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -42,17 +42,13 @@ pub(super) async fn authenticate(
     if let Some(identity) = &identity {
         request.extensions_mut().insert(identity.clone());
     }
+    let note = AuditNote::default();
+    request.extensions_mut().insert(note.clone());
     let response = next.run(request).await;
-    if let Some(identity) = identity.filter(|_| !is_safe(&method)) {
-        services.access.record(&AuditRecord {
-            time: unix_time(),
-            client: identity.name,
-            address: sender.address().map(|address| address.to_string()),
-            role: Some(identity.role),
-            method: method.to_string(),
-            path: crate::request::shown(&path),
-            status: response.status().as_u16(),
-        });
+    // The beginning of a session has an identity only in its response.
+    let identity = identity.or_else(|| response.extensions().get::<Identity>().cloned());
+    if let Some(identity) = identity.filter(|_| is_audited(&method, &path)) {
+        AuditedRequest { method, path, sender, note }.record(&services, identity, &response);
     }
     protect(response)
 }
@@ -63,6 +59,13 @@ fn protect(mut response: Response) -> Response {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Returns true for requests that may change something. The input of a console follows its opening,
+/// which is recorded.
+fn is_audited(method: &Method, path: &str) -> bool {
+    let is_input = path.starts_with("/v1/machines/") && path.ends_with("/input");
+    !is_safe(method) && !is_input
 }
 
 fn is_safe(method: &Method) -> bool {
@@ -157,7 +160,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         assert_eq!((bearer(&headers), cookie(&headers)), (None, None));
         headers.insert(AUTHORIZATION, HeaderValue::from_static("bearer  abc"));
-        headers.append(COOKIE, HeaderValue::from_static("a=b; gabion_session=xyz"));
+        headers.append(COOKIE, HeaderValue::from_static("a=b; __Host-gabion_session=xyz"));
         assert_eq!((bearer(&headers), cookie(&headers)), (Some("abc"), Some("xyz")));
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Basic abc"));
         assert_eq!(bearer(&headers), None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::types::ErrorResponse;
+use api::types::{ErrorResponse, Identity};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -12,10 +12,14 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use super::audit::AuditNote;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Largest body of a request, in bytes.
 pub(super) const BODY_MAX: usize = 2 << 20;
+
+/// Largest body of a request without an identity, which only the beginning of a session permits.
+const PUBLIC_BODY_MAX: usize = 4 << 10;
 
 /// Bytes and time for reading and discarding a body that is too large. A client that still writes
 /// when the connection is closed reports a broken pipe instead of the response.
@@ -29,7 +33,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let note = request.extensions().get::<AuditNote>().cloned();
         let bytes = read(request).await?;
+        if let Some(note) = note {
+            note.set(&bytes);
+        }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text)
             .map(Self)
@@ -40,21 +48,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 /// Reads the body of a request.
 async fn read(request: Request) -> Result<Vec<u8>> {
     let (parts, mut body) = request.into_parts();
+    let is_known = parts.extensions.get::<Identity>().is_some();
+    let most = if is_known { BODY_MAX } else { PUBLIC_BODY_MAX };
     let declared =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: u64| length > BODY_MAX as u64) {
+    if declared.is_some_and(|length: u64| length > most as u64) {
         // A client that expects 100 Continue has not sent the body yet.
-        if !parts.headers.contains_key(header::EXPECT) {
+        if is_known && !parts.headers.contains_key(header::EXPECT) {
             discard(body, 0).await;
         }
-        return Err(too_large());
+        return Err(too_large(most));
     }
     let mut bytes = Vec::new();
     while let Some(data) = next_data(&mut body).await? {
         bytes.extend_from_slice(&data);
-        if bytes.len() > BODY_MAX {
-            discard(body, bytes.len() as u64).await;
-            return Err(too_large());
+        if bytes.len() > most {
+            if is_known {
+                discard(body, bytes.len() as u64).await;
+            }
+            return Err(too_large(most));
         }
     }
     Ok(bytes)
@@ -82,8 +94,8 @@ async fn discard(mut body: Body, mut read: u64) {
     let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
 }
 
-fn too_large() -> Error {
-    let message = format!("the request body is larger than {}", api::Size(BODY_MAX as u64));
+fn too_large(most: usize) -> Error {
+    let message = format!("the request body is larger than {}", api::Size(most as u64));
     Error::new(ErrorKind::TooLarge, message).hint("GET /v1/openapi.json describes the API")
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -24,7 +24,7 @@ const RETRY: &str = "retry: 1000\n\n";
 
 pub(super) async fn stream(State(services): State<Arc<Services>>) -> Result<impl IntoResponse> {
     let snapshots = services.live.subscribe()?;
-    let (sender, channel) = Channel::<axum::body::Bytes>::new(1);
+    let (sender, channel) = Channel::<Bytes>::new(1);
     tokio::spawn(async move {
         // An error of the time limit or of the client is the end in both cases.
         let _ = tokio::time::timeout(STREAM_TIME, send(snapshots, sender)).await;
@@ -33,14 +33,14 @@ pub(super) async fn stream(State(services): State<Arc<Services>>) -> Result<impl
 }
 
 /// Sends snapshots until the client disconnects or the daemon shuts down.
-async fn send(mut snapshots: watch::Receiver<Snapshot>, mut sender: BodySender<axum::body::Bytes>) {
-    let mut next = RETRY.to_owned();
+async fn send(mut snapshots: watch::Receiver<Snapshot>, mut sender: BodySender<Bytes>) {
+    let mut next = Bytes::from_static(RETRY.as_bytes());
     loop {
-        if sender.send_data(next.into()).await.is_err() || snapshots.changed().await.is_err() {
+        if sender.send_data(next).await.is_err() || snapshots.changed().await.is_err() {
             return;
         }
         let snapshot = snapshots.borrow_and_update().clone();
         // A comment stands for no snapshot, and shows whether the client is still there.
-        next = snapshot.map_or(":\n\n".to_owned(), |json| format!("event: status\ndata: {json}\n\n"));
+        next = snapshot.unwrap_or(Bytes::from_static(b":\n\n"));
     }
 }

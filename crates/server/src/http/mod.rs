@@ -5,6 +5,7 @@
 //! [`api::types::ErrorResponse`]. Must not know the implementation of any operation.
 
 mod access;
+mod audit;
 mod authentication;
 mod bind;
 mod certificate;
@@ -15,11 +16,13 @@ mod events;
 mod exports;
 mod extract;
 mod fallback;
+mod host;
 mod images;
 mod live;
 mod metrics;
 mod objects;
 mod operations;
+mod places;
 mod pools;
 mod scrub;
 mod sender;
@@ -108,9 +111,14 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::CREATE_BUCKET, objects::create_bucket)
         .on(&paths::CHANGE_BUCKET, objects::change_bucket)
         .on(&paths::DELETE_BUCKET, objects::delete_bucket)
+        .on(&paths::LIST_OBJECTS, objects::objects)
         .on(&paths::LIST_KEYS, objects::keys)
         .on(&paths::CREATE_KEY, objects::create_key)
         .on(&paths::DELETE_KEY, objects::delete_key)
+        .on(&paths::LIST_MACHINES, host::machines)
+        .on(&paths::OPEN_CONSOLE, host::open_console)
+        .on(&paths::SEND_INPUT, host::console_input)
+        .on(&paths::LIST_RUNS, host::runs)
         .on(&paths::GET_IDENTITY, access::identity)
         .on(&paths::CREATE_SESSION, access::create_session)
         .on(&paths::DELETE_SESSION, access::delete_session)
@@ -120,6 +128,8 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_AUDIT, access::audit)
         .0
         .route(paths::OPENAPI, require_role(get(daemon::openapi), Role::Viewer))
+        .route(host::CONSOLE_OUTPUT, require_role(get(host::console_output), Role::Operator))
+        .route(host::REPORT, require_role(get(host::report), Role::Viewer))
         .route(paths::LIVE, require_role(get(live::stream), Role::Viewer))
         .route(metrics::METRICS, require_role(get(metrics::render), Role::Viewer))
         .fallback(no_route)

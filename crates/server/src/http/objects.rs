@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use api::types::{AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, S3Service, StartS3};
+use api::types::{
+    AccessKey, Bucket, ChangeBucket, CreateBucket, CreateKey, ObjectPage, ObjectQuery, S3Service, StartS3,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::extract::{JsonBody, PathParameters};
+use super::extract::{JsonBody, PathParameters, QueryParameters};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::services::Services;
@@ -45,6 +47,14 @@ pub(super) async fn bucket(
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
 ) -> Result<Json<Bucket>> {
     Ok(Json(services.objects.bucket(&pool, &bucket).await?))
+}
+
+pub(super) async fn objects(
+    State(services): State<Arc<Services>>,
+    PathParameters((pool, bucket)): PathParameters<(String, String)>,
+    QueryParameters(query): QueryParameters<ObjectQuery>,
+) -> Result<Json<ObjectPage>> {
+    Ok(Json(services.objects.objects(&pool, &bucket, query).await?))
 }
 
 pub(super) async fn create_bucket(

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use api::types::{ChangeRebuild, ClosePool, CreatePool, OpenPool, Operation, OperationKind, Pool};
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 
+use super::audit::StartedOperation;
 use super::extract::{JsonBody, PathParameters};
 use crate::error::Result;
 use crate::services::Services;
 
 /// Response to a request that starts an operation.
-pub(super) type Started = (StatusCode, Json<Operation>);
+pub(super) type Started = (StatusCode, Extension<StartedOperation>, Json<Operation>);
 
 pub(super) fn started(operation: Operation) -> Started {
-    (StatusCode::ACCEPTED, Json(operation))
+    (StatusCode::ACCEPTED, Extension(StartedOperation(operation.id)), Json(operation))
 }
 
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Result<Json<Vec<Pool>>> {

@@ -18,7 +18,7 @@ pub(super) async fn create(
     JsonBody(request): JsonBody<CreateSnapshot>,
 ) -> Result<(StatusCode, Json<Volume>)> {
     let name = format!("{volume}@{}", request.name);
-    Ok((StatusCode::CREATED, Json(services.pools.create_snapshot(&pool, &name).await?)))
+    Ok((StatusCode::CREATED, Json(services.volumes.create_snapshot(&pool, &name).await?)))
 }
 
 pub(super) async fn clone(
@@ -26,7 +26,7 @@ pub(super) async fn clone(
     PathParameters((pool, snapshot)): PathParameters<(String, String)>,
     JsonBody(request): JsonBody<CloneSnapshot>,
 ) -> Result<(StatusCode, Json<Volume>)> {
-    let cloned = services.pools.clone_snapshot(&pool, &snapshot, &request.name).await?;
+    let cloned = services.volumes.clone_snapshot(&pool, &snapshot, &request.name).await?;
     Ok((StatusCode::CREATED, Json(cloned)))
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn rollback(
         return Err(Error::new(ErrorKind::Busy, message)
             .hint("stop its clients and delete the export; or use --force if no client uses the volume"));
     }
-    let rolled_back = services.pools.roll_back(&pool, &snapshot).await?;
+    let rolled_back = services.volumes.roll_back(&pool, &snapshot).await?;
     services.exports.resized(&pool, &volume).await;
     Ok(Json(with_exports(&services, rolled_back)))
 }
@@ -51,7 +51,7 @@ pub(super) async fn usage(
     State(services): State<Arc<Services>>,
     PathParameters((pool, volume)): PathParameters<(String, String)>,
 ) -> Result<Json<VolumeUsage>> {
-    Ok(Json(services.pools.usage(&pool, &volume).await?))
+    Ok(Json(services.volumes.usage(&pool, &volume).await?))
 }
 
 pub(super) async fn diff(
@@ -59,5 +59,5 @@ pub(super) async fn diff(
     PathParameters((pool, volume)): PathParameters<(String, String)>,
     QueryParameters(DiffQuery { from, offset }): QueryParameters<DiffQuery>,
 ) -> Result<Json<VolumeDiff>> {
-    Ok(Json(services.pools.diff(&pool, &from, &volume, offset).await?))
+    Ok(Json(services.volumes.diff(&pool, &from, &volume, offset).await?))
 }

@@ -1,7 +1,7 @@
 //! HTTPS listeners.
 //!
 //! Invariants: a client that does not complete the TLS handshake occupies a place for ten seconds
-//! at most and delays no other client; the number of connections is bounded.
+//! at most and delays no other client; the number of connections is bounded by [`super::places`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,10 +20,9 @@ use tokio_rustls::server::TlsStream;
 
 use super::bind::{bind_tcp, bound_addresses};
 use super::certificate::CertificateStore;
+use super::places::{CONNECTIONS_MAX, IDLE_MAX, IdleLimit, SenderPlace, SenderPlaces};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Most connections of all remote clients, those in the handshake included.
-const CONNECTIONS_MAX: usize = 1000;
 /// Longest time of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
@@ -60,7 +59,7 @@ impl RemoteSockets {
         let mut config = config.with_no_client_auth().with_cert_resolver(certificate.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS_MAX)), senders: Arc::default() };
         let reloaded = certificate.clone();
         tokio::spawn(async move {
             loop {
@@ -73,6 +72,13 @@ impl RemoteSockets {
     }
 }
 
+/// The places of all listeners.
+#[derive(Clone)]
+struct Places {
+    all: Arc<Semaphore>,
+    senders: Arc<SenderPlaces>,
+}
+
 /// A listener that returns connections after the TLS handshake.
 pub(crate) struct TlsListener {
     accepted: mpsc::Receiver<(TlsConnection, SocketAddr)>,
@@ -80,7 +86,7 @@ pub(crate) struct TlsListener {
 }
 
 impl TlsListener {
-    fn new(listener: TcpListener, acceptor: TlsAcceptor, places: Arc<Semaphore>) -> Self {
+    fn new(listener: TcpListener, acceptor: TlsAcceptor, places: Places) -> Self {
         let (sender, accepted) = mpsc::channel(1);
         let address = listener.local_addr();
         tokio::spawn(accept_all(listener, acceptor, places, sender));
@@ -92,12 +98,12 @@ impl TlsListener {
 async fn accept_all(
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    places: Arc<Semaphore>,
+    places: Places,
     sender: mpsc::Sender<(TlsConnection, SocketAddr)>,
 ) {
     loop {
         // The semaphore is never closed.
-        let Ok(permit) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = places.all.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = sender.closed() => return,
@@ -110,12 +116,18 @@ async fn accept_all(
                 continue;
             }
         };
+        let Some(place) = places.senders.take(address.ip()) else {
+            tracing::debug!(%address, "too many connections of this sender");
+            continue;
+        };
         let (handshake, sender) = (acceptor.accept(stream), sender.clone());
         tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
                 Ok(Ok(stream)) => {
+                    let idle = IdleLimit::start(IDLE_MAX);
+                    let connection = TlsConnection { stream, idle, _permit: permit, _place: place };
                     // An error means that the server is shutting down.
-                    let _ = sender.send((TlsConnection { stream, _permit: permit }, address)).await;
+                    let _ = sender.send((connection, address)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
                 Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
@@ -144,7 +156,9 @@ impl Listener for TlsListener {
 /// A TLS connection that holds one of the places for connections.
 pub(crate) struct TlsConnection {
     stream: TlsStream<TcpStream>,
+    idle: IdleLimit,
     _permit: OwnedSemaphorePermit,
+    _place: SenderPlace,
 }
 
 impl AsyncRead for TlsConnection {
@@ -153,13 +167,15 @@ impl AsyncRead for TlsConnection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.idle.check(cx, read)
     }
 }
 
 impl AsyncWrite for TlsConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.idle.check(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -16,15 +16,18 @@ pub(super) async fn list(
     State(services): State<Arc<Services>>,
     PathParameters(pool): PathParameters<String>,
 ) -> Result<Json<Vec<Volume>>> {
-    let volumes = services.pools.volumes(&pool).await?;
-    Ok(Json(volumes.into_iter().map(|volume| with_exports(&services, volume)).collect()))
+    let volumes = services.volumes.list(&pool).await?;
+    // One look for all: a pool can have thousands of volumes.
+    let exported = services.exports.exported_volumes(&pool);
+    let shown = |volume: Volume| Volume { exported: exported.contains(&volume.name), ..volume };
+    Ok(Json(volumes.into_iter().map(shown).collect()))
 }
 
 pub(super) async fn get(
     State(services): State<Arc<Services>>,
     PathParameters((pool, volume)): PathParameters<(String, String)>,
 ) -> Result<Json<Volume>> {
-    let found = services.pools.volume(&pool, &volume).await?;
+    let found = services.volumes.get(&pool, &volume).await?;
     Ok(Json(with_exports(&services, found)))
 }
 
@@ -33,7 +36,7 @@ pub(super) async fn create(
     PathParameters(pool): PathParameters<String>,
     JsonBody(request): JsonBody<CreateVolume>,
 ) -> Result<(StatusCode, Json<Volume>)> {
-    Ok((StatusCode::CREATED, Json(services.pools.create_volume(&pool, request).await?)))
+    Ok((StatusCode::CREATED, Json(services.volumes.create(&pool, request).await?)))
 }
 
 pub(super) async fn resize(
@@ -41,7 +44,7 @@ pub(super) async fn resize(
     PathParameters((pool, volume)): PathParameters<(String, String)>,
     JsonBody(request): JsonBody<ResizeVolume>,
 ) -> Result<Json<Volume>> {
-    let resized = services.pools.resize_volume(&pool, &volume, request).await?;
+    let resized = services.volumes.resize(&pool, &volume, request).await?;
     services.exports.resized(&pool, &volume).await;
     Ok(Json(with_exports(&services, resized)))
 }
@@ -51,7 +54,7 @@ pub(super) async fn set_qos(
     PathParameters((pool, volume)): PathParameters<(String, String)>,
     JsonBody(request): JsonBody<QosLimits>,
 ) -> Result<Json<Volume>> {
-    let changed = services.pools.set_qos(&pool, &volume, request).await?;
+    let changed = services.volumes.set_qos(&pool, &volume, request).await?;
     Ok(Json(with_exports(&services, changed)))
 }
 
@@ -60,9 +63,9 @@ pub(super) async fn delete(
     PathParameters((pool, volume)): PathParameters<(String, String)>,
 ) -> Result<Started> {
     services.exports.check_volume_unused(&pool, &volume)?;
-    services.pools.volume(&pool, &volume).await?;
-    let (pools, target) = (services.pools.clone(), format!("{pool}/{volume}"));
-    let delete = |progress| async move { pools.delete_volume(&pool, &volume, &progress).await };
+    services.volumes.get(&pool, &volume).await?;
+    let (volumes, target) = (services.volumes.clone(), format!("{pool}/{volume}"));
+    let delete = |progress| async move { volumes.delete(&pool, &volume, &progress).await };
     services.operations.start(OperationKind::VolumeDelete, &target, delete).map(started)
 }
 

@@ -11,6 +11,7 @@ mod volumes;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::registry::Unit;
+use reactor::Reactor;
 
 use self::family::{MetricFamily, Samples};
 use crate::error::{Error, ErrorKind, Result};
@@ -64,6 +65,7 @@ async fn collect(services: &Services) -> Result<Vec<MetricFamily>> {
         volumes.extend(services.pools.volumes(&pool).await);
     }
     let mut all = daemon(services);
+    all.push(reactors(services).await);
     all.extend(process::families());
     all.extend(pools::families(&shown));
     all.extend(volumes::of_volumes(&volumes));
@@ -100,6 +102,22 @@ fn daemon(services: &Services) -> Vec<MetricFamily> {
             services.started.elapsed().as_secs_f64(),
         ),
     ]
+}
+
+/// Returns the time in which each reactor worked. A reactor that is shutting down is absent.
+async fn reactors(services: &Services) -> MetricFamily {
+    let mut samples = Vec::new();
+    for (number, reactor) in services.reactors.all().iter().enumerate() {
+        if let Ok(busy) = reactor.call(|| std::future::ready(Reactor::current().busy_time())).await {
+            samples.push((vec![("reactor", number.to_string())], busy.as_secs_f64()));
+        }
+    }
+    MetricFamily {
+        name: "gabion_reactor_busy",
+        help: "Time in which the reactor worked, without sleep and polls in vain",
+        unit: Some(Unit::Seconds),
+        samples: Samples::Counter(samples),
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use object::{
-    BucketInfo, Change, ObjectError, ObjectErrorKind, ObjectStore, StoreOptions, Versioning, VolumeStore,
+    BucketInfo, Change, ListQuery, ObjectError, ObjectErrorKind, ObjectInfo, ObjectStore, StoreOptions,
+    Versioning, VolumeStore,
 };
 use s3::{S3Options, S3Server};
 
@@ -21,13 +22,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::request::shown;
 use crate::state::{S3Record, State};
-use api::types::{Bucket, ChangeBucket, CreateVolume, EtagKind, S3Service, S3State, StartS3};
+use api::types::{
+    Bucket, ChangeBucket, CreateVolume, EtagKind, ObjectPage, ObjectQuery, ObjectSummary, S3Service, S3State,
+    StartS3,
+};
 use blocks::PoolBlocks;
 pub(crate) use keys::KeyFile;
 
 /// The size of the hidden volume: addresses, not space.
 const VOLUME_SIZE: u64 = 1 << 46;
 const VOLUME_SECTOR: u32 = 4096;
+/// Most objects of one answer.
+const OBJECTS_MAX: usize = 1000;
 /// The region of clients that the user does not choose.
 const REGION: &str = "us-east-1";
 
@@ -250,6 +256,31 @@ impl ObjectServices {
         let (running, name) = (self.store(pool)?, name.to_owned());
         let bucket = blocking(move || running.store.bucket(&name)).await?.map_err(convert)?;
         Ok(to_wire(bucket))
+    }
+
+    /// Lists objects of a bucket by key.
+    ///
+    /// # Errors
+    /// When S3 does not run on the pool, or the bucket does not exist.
+    pub(crate) async fn objects(&self, pool: &str, bucket: &str, query: ObjectQuery) -> Result<ObjectPage> {
+        let running = self.store(pool)?;
+        let query = ListQuery {
+            bucket: bucket.to_owned(),
+            prefix: query.prefix.unwrap_or_default(),
+            delimiter: query.delimiter.unwrap_or_default(),
+            after: query.after.unwrap_or_default(),
+            after_version: None,
+            limit: query.limit.unwrap_or(OBJECTS_MAX).clamp(1, OBJECTS_MAX),
+        };
+        let page = blocking(move || running.store.list(&query)).await?.map_err(convert)?;
+        let summary = |object: ObjectInfo| ObjectSummary {
+            key: object.key,
+            size: object.size,
+            modified: object.modified_ms / 1000,
+            etag: object.etag,
+        };
+        let objects = page.entries.into_iter().map(summary).collect();
+        Ok(ObjectPage { objects, prefixes: page.prefixes, next: page.next })
     }
 
     /// Creates a bucket.

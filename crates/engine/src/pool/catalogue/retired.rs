@@ -35,3 +35,7 @@ impl RetiredIds {
         Some(free)
     }
 }
+
+#[cfg(test)]
+#[path = "retired_tests.rs"]
+mod tests;

@@ -37,7 +37,7 @@ pub(in crate::nvme) fn text_at(bytes: &[u8], at: usize, length: usize) -> Option
 
 /// A message under construction: zeros, and fields at fixed places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::nvme) struct FieldWriter(Vec<u8>);
+pub(in crate::nvme) struct FieldWriter<B = Vec<u8>>(B);
 
 impl FieldWriter {
     /// Starts a message of `length` zero bytes.
@@ -45,13 +45,30 @@ impl FieldWriter {
         Self(vec![0; length])
     }
 
+    pub(in crate::nvme) fn finish(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl<const N: usize> FieldWriter<[u8; N]> {
+    /// Starts a message of `N` zero bytes, without an allocation.
+    pub(in crate::nvme) fn fixed() -> Self {
+        Self([0; N])
+    }
+
+    pub(in crate::nvme) fn bytes(&self) -> &[u8; N] {
+        &self.0
+    }
+}
+
+impl<B: AsMut<[u8]>> FieldWriter<B> {
     /// Sets the bytes at `at`.
     ///
     /// # Panics
     /// If they do not fit.
     pub(in crate::nvme) fn put(&mut self, at: usize, bytes: impl AsRef<[u8]>) -> &mut Self {
         let bytes = bytes.as_ref();
-        match self.0.get_mut(at..at + bytes.len()) {
+        match self.0.as_mut().get_mut(at..at + bytes.len()) {
             Some(place) => place.copy_from_slice(bytes),
             None => panic!("{} bytes at {at} exceed the message", bytes.len()),
         }
@@ -79,9 +96,5 @@ impl FieldWriter {
         let mut field = text.as_bytes().to_vec();
         field.resize(length, fill);
         self.put(at, field)
-    }
-
-    pub(in crate::nvme) fn finish(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0)
     }
 }

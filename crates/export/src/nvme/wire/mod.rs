@@ -3,6 +3,7 @@
 //! Owns encoding and decoding. Always true: decoders accept any bytes, and allocate no more than
 //! the message itself. Must not know connections or volumes.
 
+mod authentication;
 mod bytes;
 mod command;
 mod connect;
@@ -13,6 +14,7 @@ mod logs;
 mod pdu;
 mod status;
 
+pub(in crate::nvme) use authentication::{AuthenticationFailure, ControllerMessage, HostMessage};
 pub(in crate::nvme) use bytes::{u16_at, u32_at, u64_at};
 pub(in crate::nvme) use command::{COMMAND_BYTES, DataLocation, Fuse, LogicalBlocks, NvmeCommand};
 pub(in crate::nvme) use connect::{ANY_CONTROLLER, CONNECT_BYTES, ConnectField, ConnectRequest, is_name};

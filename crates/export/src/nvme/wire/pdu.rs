@@ -239,6 +239,9 @@ pub(in crate::nvme) fn terminate_status(bytes: &[u8; SHORT_LEN - COMMON_LEN]) ->
     (u16_at(bytes, 0), u32_at(bytes, 2))
 }
 
+/// The header of most PDUs of a controller.
+type ShortHeader = FieldWriter<[u8; SHORT_LEN]>;
+
 /// Encodes the PDUs of a controller on an open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvme) struct PduEncoder {
@@ -293,21 +296,21 @@ impl PduEncoder {
         self.seal(pdu, &[])
     }
 
-    fn short(&self, kind: u8, flags: u8, after: u32) -> FieldWriter {
-        let mut pdu = FieldWriter::new(SHORT_LEN);
+    fn short(&self, kind: u8, flags: u8, after: u32) -> ShortHeader {
+        let mut pdu = ShortHeader::fixed();
         let digest = if self.digests.header { flag::HEADER_DIGEST } else { 0 };
         pdu.u8(0, kind).u8(1, flags | digest).u8(2, SHORT_LEN as u8);
         pdu.u32(4, self.header_len() as u32 + after);
         pdu
     }
 
-    fn seal(&self, mut pdu: FieldWriter, before: &[u8]) -> ReplyHead {
-        let header = pdu.finish();
-        let mut head = [before, &header].concat();
+    fn seal(&self, pdu: ShortHeader, before: &[u8]) -> ReplyHead {
+        let mut head = ReplyHead::new(before);
+        head.append(pdu.bytes());
         if self.digests.header {
-            head.extend(codec::crc32c(&header).to_le_bytes());
+            head.append(&codec::crc32c(pdu.bytes()).to_le_bytes());
         }
-        ReplyHead::new(&head)
+        head
     }
 }
 

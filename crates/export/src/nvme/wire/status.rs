@@ -40,6 +40,7 @@ impl NvmeStatus {
     pub(in crate::nvme) const CONNECT_UNAVAILABLE: Self = Self(0x182);
     pub(in crate::nvme) const CONNECT_PARAMETERS: Self = Self(0x182 | FINAL);
     pub(in crate::nvme) const CONNECT_HOST: Self = Self(0x184 | FINAL);
+    pub(in crate::nvme) const AUTHENTICATION_REQUIRED: Self = Self(0x191 | FINAL);
     pub(in crate::nvme) const COPY_SIZE: Self = Self(0x183 | FINAL);
     pub(in crate::nvme) const WRITE_FAULT: Self = Self(0x280);
     pub(in crate::nvme) const UNREADABLE: Self = Self(0x281 | FINAL);

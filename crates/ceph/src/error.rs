@@ -1,4 +1,4 @@
-//! Errors of cluster operations: a kind, a message, and a hint for the user.
+//! Errors of operations on clusters: a kind, a message, and a hint for the user.
 
 use std::fmt;
 use std::path::Path;
@@ -16,6 +16,10 @@ pub enum ErrorKind {
     Busy,
     /// The operation would put data at risk.
     Unsafe,
+    /// The cluster has no space for new data.
+    NoSpace,
+    /// The image refuses writes, or another client has its lock.
+    ReadOnly,
     /// A host or the cluster does not answer.
     Unreachable,
     /// A file, program or host failed.
@@ -46,7 +50,7 @@ impl Error {
     }
 
     /// Returns an error of a file or directory.
-    pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
+    pub fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::Io, format!("{}: {error}", path.display()))
     }
 

@@ -3,32 +3,32 @@
 //! Contains unsafe code: calls of `librados`, whose handles are usable from any thread.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::library::{self, CommandFn, RadosLibrary, RadosT};
 use crate::error::{Error, ErrorKind, Result};
+use crate::library::{self, CommandFn, IoContext, RadosLibrary, RadosT};
 
 /// The way to a cluster.
 #[derive(Clone)]
-pub(crate) struct RadosOptions {
+pub struct RadosOptions {
     /// Name of the cluster, for messages.
-    pub(crate) cluster: String,
+    pub cluster: String,
     /// Addresses of the monitors, as in `mon_host`.
-    pub(crate) monitors: String,
+    pub monitors: String,
     /// Name of the user, such as `admin`.
-    pub(crate) user: String,
+    pub user: String,
     /// Secret of the user.
-    pub(crate) secret: String,
+    pub secret: String,
     /// Limit for connecting and for monitor commands, in seconds.
-    pub(crate) timeout: u32,
+    pub timeout: u32,
 }
 
 /// A connection. Closed when it is dropped.
-pub(crate) struct RadosClient {
+pub struct RadosClient {
     library: &'static RadosLibrary,
     handle: RadosT,
     cluster: String,
@@ -44,7 +44,15 @@ impl RadosClient {
     ///
     /// # Errors
     /// `NotFound` without the library; `Unreachable` when no monitor answers in time.
-    pub(crate) fn connect(options: &RadosOptions) -> Result<Arc<Self>> {
+    pub fn connect(options: &RadosOptions) -> Result<Arc<Self>> {
+        Self::connect_with(options, &[])
+    }
+
+    /// As [`RadosClient::connect`], with settings of `ceph.conf`.
+    ///
+    /// # Errors
+    /// As [`RadosClient::connect`].
+    pub(crate) fn connect_with(options: &RadosOptions, settings: &[(&str, &str)]) -> Result<Arc<Self>> {
         let library = library::rados()?;
         let user = text(&format!("client.{}", options.user))?;
         let mut handle = ptr::null_mut();
@@ -62,7 +70,10 @@ impl RadosClient {
             ("err_to_stderr", "false"),
             ("log_file", ""),
             ("admin_socket", ""),
-        ] {
+        ]
+        .into_iter()
+        .chain(settings.iter().copied())
+        {
             let (key, value) = (text(key)?, text(value)?);
             // SAFETY: the handle is valid; the strings end in NUL and outlive the call.
             let code = unsafe { (library.conf_set)(client.handle, key.as_ptr(), value.as_ptr()) };
@@ -86,7 +97,7 @@ impl RadosClient {
     ///
     /// # Errors
     /// `Unreachable` without a quorum; `Io` with the monitor's message.
-    pub(crate) fn monitor(&self, command: &Value) -> Result<Vec<u8>> {
+    pub fn monitor(&self, command: &Value) -> Result<Vec<u8>> {
         self.monitor_with_input(command, b"")
     }
 
@@ -94,7 +105,7 @@ impl RadosClient {
     ///
     /// # Errors
     /// As [`RadosClient::monitor`].
-    pub(crate) fn monitor_with_input(&self, command: &Value, input: &[u8]) -> Result<Vec<u8>> {
+    pub fn monitor_with_input(&self, command: &Value, input: &[u8]) -> Result<Vec<u8>> {
         self.command(self.library.mon_command, command, input)
     }
 
@@ -102,7 +113,7 @@ impl RadosClient {
     ///
     /// # Errors
     /// As [`RadosClient::monitor`]; `Io` for another format.
-    pub(crate) fn monitor_json(&self, command: &Value) -> Result<Value> {
+    pub fn monitor_json(&self, command: &Value) -> Result<Value> {
         self.parse(command, &self.monitor(command)?)
     }
 
@@ -110,7 +121,7 @@ impl RadosClient {
     ///
     /// # Errors
     /// As [`RadosClient::monitor_json`].
-    pub(crate) fn manager_json(&self, command: &Value) -> Result<Value> {
+    pub fn manager_json(&self, command: &Value) -> Result<Value> {
         self.parse(command, &self.command(self.library.mgr_command, command, b"")?)
     }
 
@@ -162,6 +173,52 @@ impl RadosClient {
         Err(Error::new(kind, format!("cluster '{}': {} failed: {reason}", self.cluster, prefix(command))))
     }
 
+    /// Returns the addresses of this connection, by which locks name their owners.
+    pub(crate) fn addresses(&self) -> String {
+        let mut text = ptr::null_mut();
+        // SAFETY: the handle is connected; on success the text belongs to this function.
+        let code = unsafe { (self.library.addresses)(self.handle, &raw mut text) };
+        if code < 0 || text.is_null() {
+            return String::new();
+        }
+        // SAFETY: the text ends in NUL, and is freed only here.
+        unsafe {
+            let addresses = CStr::from_ptr(text).to_string_lossy().into_owned();
+            (self.library.buffer_free)(text);
+            addresses
+        }
+    }
+
+    /// Opens a pool. The caller destroys the context before the client is dropped.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such pool.
+    pub(crate) fn open_pool(&self, pool: &str) -> Result<IoContext> {
+        let name = text(pool)?;
+        let mut context = ptr::null_mut();
+        // SAFETY: the handle is connected; the name outlives the call, which sets the context.
+        let code = unsafe { (self.library.ioctx_create)(self.handle, name.as_ptr(), &raw mut context) };
+        check(code, &format!("cluster '{}': cannot open pool '{pool}'", self.cluster))?;
+        Ok(context)
+    }
+
+    /// Destroys the context of a pool, which no image uses.
+    pub(crate) fn close_pool(&self, context: IoContext) {
+        // SAFETY: a context of this client, which its owner destroys once.
+        unsafe { (self.library.ioctx_destroy)(context) };
+    }
+
+    /// Returns the number of a pool.
+    pub(crate) fn pool_id(&self, context: IoContext) -> i64 {
+        // SAFETY: a context of this client that is not destroyed.
+        unsafe { (self.library.ioctx_id)(context) }
+    }
+
+    /// The name of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
     /// Copies and frees a buffer of the library.
     fn take(&self, buffer: *mut c_char, length: usize) -> Vec<u8> {
         if buffer.is_null() {
@@ -188,21 +245,43 @@ fn prefix(command: &Value) -> String {
     format!("'{}'", command.get("prefix").and_then(Value::as_str).unwrap_or("command"))
 }
 
-fn text(value: &str) -> Result<CString> {
+/// Returns a text as C has it.
+///
+/// # Errors
+/// `Invalid` with a NUL character.
+pub(crate) fn text(value: &str) -> Result<CString> {
     CString::new(value)
         .map_err(|_| Error::new(ErrorKind::Invalid, "a text for Ceph contains a NUL character"))
 }
 
-fn check(code: c_int, what: &str) -> Result<()> {
-    if code >= 0 {
-        return Ok(());
-    }
-    let reason = std::io::Error::from_raw_os_error(-code);
+/// Returns an error for a negative result.
+///
+/// # Errors
+/// The kind of the error number; `what` is before its text.
+pub(crate) fn check(code: c_int, what: &str) -> Result<()> {
+    if code >= 0 { Ok(()) } else { Err(errno(code.into(), what)) }
+}
+
+/// The error number of a client whose connection was fenced off by the cluster.
+const FENCED: i32 = 108;
+
+/// Returns the error of a negative result of the libraries.
+pub(crate) fn errno(code: i64, what: &str) -> Error {
+    let number = i32::try_from(code.unsigned_abs()).unwrap_or(0);
+    let reason = std::io::Error::from_raw_os_error(number);
     let kind = match reason.kind() {
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,
         std::io::ErrorKind::AlreadyExists => ErrorKind::Exists,
-        std::io::ErrorKind::ResourceBusy => ErrorKind::Busy,
+        std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::DirectoryNotEmpty => ErrorKind::Busy,
+        std::io::ErrorKind::InvalidInput => ErrorKind::Invalid,
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        std::io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+        std::io::ErrorKind::TimedOut => ErrorKind::Unreachable,
         _ => ErrorKind::Io,
     };
-    Err(Error::new(kind, format!("{what}: {reason}")))
+    if number == FENCED {
+        let message = format!("{what}: the cluster has fenced this client off: another one took its lock");
+        return Error::new(kind, message).hint("restart the daemon after the other user has stopped");
+    }
+    Error::new(kind, format!("{what}: {reason}"))
 }

@@ -1,0 +1,188 @@
+//! Performs the steps of the stage `services`.
+//!
+//! Always true: as for the steps of a deployment, the effect of a step is looked for first.
+
+use serde_json::{Value, json};
+
+use crate::daemons::HostDaemons;
+use crate::model::ModelHost;
+use crate::perform::{COMMAND_TIMEOUT, Deployment};
+use crate::pools::{PoolSpec, VOLUMES_DATA_POOL, VOLUMES_POOL};
+use crate::services::{FILE_SYSTEM, FILE_SYSTEM_POOLS, FILE_SYSTEM_USER};
+use crate::steps::{Action, DaemonKind};
+use ceph::{Error, ErrorKind, RbdPool, Result, VOLUMES_USER};
+
+/// Placement groups of a new pool; the cluster adapts their number later.
+const PLACEMENT_GROUPS: u32 = 16;
+
+impl Deployment {
+    /// Performs a step that concerns the cluster. Returns true if it changed anything.
+    ///
+    /// # Errors
+    /// The failure of the step.
+    pub(crate) fn perform_service(&self, action: &Action) -> Result<bool> {
+        match action {
+            Action::Pool(pool) => self.pool(pool),
+            Action::VolumesPool { data } => self.volumes_pool(data.as_deref()),
+            Action::VolumesUser => {
+                let osd = format!("profile rbd pool={VOLUMES_POOL}, profile rbd pool={VOLUMES_DATA_POOL}");
+                self.user(VOLUMES_USER, &["mon", "profile rbd", "osd", &osd, "mgr", "profile rbd"])
+            }
+            Action::FileSystem => self.file_system(),
+            Action::FileSystemUser => {
+                let osd = format!("allow rw tag cephfs data={FILE_SYSTEM}");
+                self.user(FILE_SYSTEM_USER, &["mon", "allow r", "mds", "allow rw", "osd", &osd])
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Returns a pool of the monitors' list.
+    fn find_pool(&self, name: &str) -> Result<Option<Value>> {
+        let list = self
+            .client()?
+            .monitor_json(&json!({"prefix": "osd pool ls", "detail": "detail", "format": "json"}))?;
+        let is_meant = |pool: &&Value| pool.get("pool_name").and_then(Value::as_str) == Some(name);
+        Ok(list.as_array().into_iter().flatten().find(is_meant).cloned())
+    }
+
+    fn pool(&self, pool: &PoolSpec) -> Result<bool> {
+        let PoolSpec { name, redundancy, application } = pool;
+        let client = self.client()?;
+        let found = self.find_pool(name)?;
+        if let Some(found) = &found {
+            if !redundancy.matches(found) {
+                let message = format!("pool '{name}' exists with another redundancy than {redundancy}");
+                return Err(Error::new(ErrorKind::Exists, message).hint(
+                    "the redundancy of a pool cannot be changed; name the existing one, or another pool",
+                ));
+            }
+            let applications = found.get("application_metadata").and_then(Value::as_object);
+            if applications.is_some_and(|applications| applications.contains_key(application)) {
+                return Ok(false);
+            }
+        } else if let Some(profile) = redundancy.profile() {
+            let parts = match redundancy {
+                crate::pools::Redundancy::Erasure { data, parity } => {
+                    [format!("k={data}"), format!("m={parity}")]
+                }
+                crate::pools::Redundancy::Replicated(_) => [String::new(), String::new()],
+            };
+            let [data, parity] = parts;
+            let values = [data, parity, "crush-failure-domain=host".into()];
+            client.monitor(
+                &json!({"prefix": "osd erasure-code-profile set", "name": profile, "profile": values}),
+            )?;
+            client.monitor(&json!({
+                "prefix": "osd pool create", "pool": name, "pg_num": PLACEMENT_GROUPS,
+                "pool_type": "erasure", "erasure_code_profile": profile,
+            }))?;
+        } else {
+            client.monitor(&json!({
+                "prefix": "osd pool create", "pool": name, "pg_num": PLACEMENT_GROUPS,
+                "pool_type": "replicated", "size": redundancy.hosts(),
+            }))?;
+        }
+        if redundancy.profile().is_some() {
+            // Without it, a pool accepts complete objects only.
+            let set =
+                json!({"prefix": "osd pool set", "pool": name, "var": "allow_ec_overwrites", "val": "true"});
+            client.monitor(&set)?;
+        }
+        client.monitor(&json!({
+            "prefix": "osd pool application enable", "pool": name, "app": application,
+            "yes_i_really_mean_it": true,
+        }))?;
+        Ok(true)
+    }
+
+    fn volumes_pool(&self, data: Option<&str>) -> Result<bool> {
+        // Both calls change nothing that is set already, and do not report it.
+        RbdPool::connect(&self.options(COMMAND_TIMEOUT), VOLUMES_POOL)?.initialise(data)?;
+        Ok(false)
+    }
+
+    /// Creates a user and writes its keyring on this machine.
+    fn user(&self, name: &str, capabilities: &[&str]) -> Result<bool> {
+        let client = self.client()?;
+        let entity = format!("client.{name}");
+        let get = json!({"prefix": "auth get", "entity": entity, "format": "json"});
+        let known = match client.monitor_json(&get) {
+            Ok(known) => known.get(0).cloned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let has_all = |known: &Value| {
+            capabilities.as_chunks::<2>().0.iter().all(|[service, allowed]| {
+                known.pointer(&format!("/caps/{service}")).and_then(Value::as_str) == Some(allowed)
+            })
+        };
+        let mut changed = false;
+        if !known.as_ref().is_some_and(has_all) {
+            let prefix = if known.is_some() { "auth caps" } else { "auth get-or-create" };
+            client.monitor(&json!({"prefix": prefix, "entity": entity, "caps": capabilities}))?;
+            changed = true;
+        }
+        let keyring = client.monitor(&json!({"prefix": "auth get", "entity": entity}))?;
+        let path = ceph::keyring_path(self.workspace.directory(), name);
+        if std::fs::read(&path).ok().as_deref() != Some(&keyring) {
+            self.workspace.write(&format!("{name}.keyring"), &keyring)?;
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    fn file_system(&self) -> Result<bool> {
+        let client = self.client()?;
+        let list = client.monitor_json(&json!({"prefix": "fs ls", "format": "json"}))?;
+        let is_own = |fs: &Value| fs.get("name").and_then(Value::as_str) == Some(FILE_SYSTEM);
+        let exists = list.as_array().into_iter().flatten().any(is_own);
+        if !exists {
+            let [metadata, data] = FILE_SYSTEM_POOLS;
+            client.monitor(
+                &json!({"prefix": "fs new", "fs_name": FILE_SYSTEM, "metadata": metadata, "data": data}),
+            )?;
+        }
+        let servers = self.model.with_role("mds").count();
+        let standby = if servers > 1 { "1" } else { "0" };
+        let set = json!({"prefix": "fs set", "fs_name": FILE_SYSTEM, "var": "standby_count_wanted", "val": standby});
+        client.monitor(&set)?;
+        Ok(!exists)
+    }
+
+    /// Creates the key of a daemon and starts it. Returns true if it did not run.
+    pub(crate) fn service_daemon(
+        &self,
+        host: &ModelHost,
+        daemons: &HostDaemons,
+        kind: DaemonKind,
+    ) -> Result<bool> {
+        let id = kind.id_on(&host.name);
+        if daemons.is_running(kind, &id)? {
+            return Ok(false);
+        }
+        let capabilities: &[&str] = match kind {
+            DaemonKind::Mds => &[
+                "mon",
+                "profile mds",
+                "osd",
+                "allow rw tag cephfs *=*",
+                "mds",
+                "allow",
+                "mgr",
+                "profile mds",
+            ],
+            _ => &["mon", "allow rw", "osd", "allow rwx", "mgr", "allow rw"],
+        };
+        let command = json!({
+            "prefix": "auth get-or-create",
+            "entity": format!("{}.{id}", kind.name()),
+            "caps": capabilities,
+        });
+        let keyring = self.client()?.monitor(&command)?;
+        let directory = kind.directory();
+        daemons.write(&format!("{directory}/{}/keyring", host.name), &String::from_utf8_lossy(&keyring))?;
+        daemons.start(kind, &id)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,35 @@
+// Charts over time. Screen readers get the text below the chart.
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { useEffect, useRef } from "preact/hooks";
+
+export interface Series { name: string; color: "--accent" | "--second"; values: (number | null)[] }
+
+const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export function Chart({ title, times, series, format }: { title: string; times: number[]; series: Series[]; format: (value: number | null) => string }) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const axis = { stroke: () => color("--soft"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+    plot.current = new uPlot({
+      width: element.clientWidth, height: 150, legend: { show: false }, cursor: { show: false },
+      scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
+      axes: [{ ...axis, space: 70 }, { ...axis, size: 70, values: (_, values) => values.map((value) => format(value)) }],
+      series: [{}, ...series.map((one) => ({ label: one.name, stroke: () => color(one.color), width: 2, points: { show: false }, spanGaps: true }))],
+    }, [times, ...series.map((one) => one.values)], element);
+    const observer = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: 150 }));
+    observer.observe(element);
+    return () => { observer.disconnect(); plot.current?.destroy(); plot.current = null; };
+  }, []);
+  useEffect(() => { plot.current?.setData([times, ...series.map((one) => one.values)]); }, [times]);
+  return (
+    <figure class="chart">
+      <div ref={place} aria-hidden="true" />
+      <figcaption>{title}: {series.map((one) => (
+        <span key={one.name} class={`key ${one.color.slice(2)}`}>{one.name} {format(one.values.at(-1) ?? null)}</span>))}</figcaption>
+    </figure>
+  );
+}

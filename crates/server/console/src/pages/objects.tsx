@@ -1,0 +1,149 @@
+// Objects: S3 services, buckets with a browser of their objects, and the access keys of users.
+import { useEffect, useState } from "preact/hooks";
+import { call, enc, may, type AccessKey, type Bucket, type ObjectPage, type S3Service } from "../api";
+import { parseSize, size, time } from "../format";
+import { Badge, Table, ask, attempt } from "../ui";
+import { openPools, poolPath, usePolled } from "./shared";
+
+type PoolBucket = Bucket & { pool: string };
+const bucketPath = (bucket: { pool: string; name: string }) => `${poolPath(bucket.pool)}/buckets/${enc(bucket.name)}`;
+
+export function Objects() {
+  const services = usePolled(() => call<S3Service[]>("GET", "/v1/s3"), "services");
+  const [open, setOpen] = useState<{ pool: string; name: string } | null>(null);
+  const active = (services ?? []).filter((service) => service.state === "active").map((service) => service.pool);
+  if (open) return <Browser bucket={open} leave={() => setOpen(null)} />;
+  return (
+    <>
+      <h1>Objects</h1>
+      <Services services={services} />
+      {active.length > 0 && <Buckets pools={active} open={setOpen} />}
+      {may("admin") && <Keys />}
+    </>
+  );
+}
+
+function Services({ services }: { services: S3Service[] | null }) {
+  const free = openPools().filter((pool) => !(services ?? []).some((service) => service.pool === pool.name));
+  const start = () => ask({
+    title: "Start S3 on a pool", button: "Start",
+    fields: [{ name: "pool", label: "Pool", options: free.map((pool) => [pool.name, pool.name]) }, { name: "listen", label: "Address and port for clients", value: "0.0.0.0:9000" }],
+    run: (values) => attempt(`S3 started on ${values.pool}`, () => call("POST", `${poolPath(values.pool ?? "")}/s3`, { listen: values.listen })),
+  });
+  const stop = (service: S3Service) => ask({
+    title: `Stop S3 on ${service.pool}`, button: "Stop", text: <p>Clients are disconnected. The objects stay.</p>,
+    run: () => attempt("S3 stopped", () => call("DELETE", `${poolPath(service.pool)}/s3`)),
+  });
+  return (
+    <section aria-labelledby="services">
+      <h2 id="services">Services</h2>
+      {may("operator") && free.length > 0 && <p><button class="primary" onClick={start}>Start S3 on a pool</button></p>}
+      <Table label="S3 services" head={["Pool", "Address", "Region", "State", "Actions"]} empty={services ? "No pool serves S3." : "Loading"}>
+        {(services ?? []).map((service) => (
+          <tr key={service.pool}><th scope="row">{service.pool}</th><td class="path">{service.listen}</td><td>{service.region}</td>
+            <td><Badge state={service.state} />{service.reason && <small>{service.reason}</small>}</td>
+            <td class="actions">{may("operator") && <button onClick={() => stop(service)}>Stop</button>}</td></tr>))}
+      </Table>
+    </section>
+  );
+}
+
+function Buckets({ pools, open }: { pools: string[]; open: (bucket: PoolBucket) => void }) {
+  const load = async () => (await Promise.all(pools.map(async (pool) => (await call<Bucket[]>("GET", `${poolPath(pool)}/buckets`)).map((bucket) => ({ ...bucket, pool }))))).flat();
+  const buckets = usePolled(load, pools.join());
+  const create = () => ask({
+    title: "Create a bucket", button: "Create",
+    fields: [{ name: "pool", label: "Pool", options: pools.map((pool) => [pool, pool]) }, { name: "name", label: "Name" }],
+    run: (values) => attempt(`Bucket ${values.name} created`, () => call("POST", `${poolPath(values.pool ?? "")}/buckets`, { name: values.name })),
+  });
+  const quota = (bucket: PoolBucket) => ask({
+    title: `Quota of ${bucket.name}`, button: "Set",
+    fields: [{ name: "quota", label: "Largest size of all versions (empty: no quota)", value: bucket.quota ? String(bucket.quota) : "", placeholder: "100G", optional: true }],
+    run: (values) => attempt(`Quota of ${bucket.name} set`, () => call("PATCH", bucketPath(bucket), { quota: values.quota ? parseSize(values.quota) : 0 })),
+  });
+  const remove = (bucket: PoolBucket) => ask({
+    title: `Delete bucket ${bucket.name}`, button: "Delete",
+    destroys: { name: bucket.name, data: <ul><li>the empty bucket {bucket.name} and its settings; a bucket with its {bucket.objects} objects is refused</li></ul> },
+    run: () => attempt(`Bucket ${bucket.name} deleted`, () => call("DELETE", bucketPath(bucket))),
+  });
+  return (
+    <section aria-labelledby="buckets">
+      <h2 id="buckets">Buckets</h2>
+      {may("operator") && <p><button class="primary" onClick={create}>Create a bucket</button></p>}
+      <Table label="Buckets" head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Versioning", "Created", "Actions"]} empty={buckets ? "No buckets." : "Loading"}>
+        {(buckets ?? []).map((bucket) => (
+          <tr key={`${bucket.pool}/${bucket.name}`}>
+            <th scope="row">{bucket.pool}/{bucket.name}</th><td class="number">{bucket.objects}</td><td class="number">{size(bucket.bytes)}</td>
+            <td class="number">{bucket.quota ? size(bucket.quota) : "none"}</td><td>{bucket.owner}</td><td>{bucket.versioning}</td><td>{time(bucket.created)}</td>
+            <td class="actions"><button onClick={() => open(bucket)}>Browse</button>
+              {may("operator") && <><button onClick={() => quota(bucket)}>Quota</button><button class="danger" onClick={() => remove(bucket)}>Delete</button></>}</td>
+          </tr>))}
+      </Table>
+    </section>
+  );
+}
+
+/** The objects of a bucket, by folders: keys up to the next slash. */
+function Browser({ bucket, leave }: { bucket: { pool: string; name: string }; leave: () => void }) {
+  const [prefix, setPrefix] = useState("");
+  const [page, setPage] = useState<ObjectPage | null>(null);
+  const [error, setError] = useState("");
+  const load = async (after: string, before: ObjectPage | null) => {
+    const query = new URLSearchParams({ prefix, delimiter: "/", after, limit: "200" });
+    try {
+      const next = await call<ObjectPage>("GET", `${bucketPath(bucket)}/objects?${query}`);
+      setPage({ ...next, objects: [...(before?.objects ?? []), ...next.objects], prefixes: [...(before?.prefixes ?? []), ...next.prefixes] });
+    } catch (failure) { setError(String(failure)); }
+  };
+  useEffect(() => { setPage(null); void load("", null); }, [prefix]);
+  const parts = prefix.split("/").slice(0, -1);
+  const to = (depth: number) => parts.slice(0, depth).map((part) => `${part}/`).join("");
+  const next = page?.next;
+  return (
+    <>
+      <h1>Bucket {bucket.name}</h1>
+      <nav class="path-bar" aria-label="Folder">
+        <button onClick={leave}>All buckets</button><button onClick={() => setPrefix("")}>{bucket.name}</button>
+        {parts.map((part, index) => <button key={index} onClick={() => setPrefix(to(index + 1))}>{part}</button>)}
+      </nav>
+      {error && <p role="alert" class="error">{error}</p>}
+      <Table label="Objects" head={["Name", ">Size", "Modified", "ETag"]} empty={page ? "No objects here." : "Loading"}>
+        {[...(page?.prefixes ?? []).map((folder) => (
+          <tr key={folder}><th scope="row"><button class="plain" onClick={() => setPrefix(folder)}>{folder.slice(prefix.length)}</button></th><td class="number">-</td><td>-</td><td>-</td></tr>)),
+        ...(page?.objects ?? []).map((object) => (
+          <tr key={object.key}><th scope="row">{object.key.slice(prefix.length)}</th><td class="number">{size(object.size)}</td><td>{time(object.modified)}</td><td class="path">{object.etag}</td></tr>))]}
+      </Table>
+      {next && <p><button onClick={() => void load(next, page)}>Show more</button></p>}
+    </>
+  );
+}
+
+function Keys() {
+  const keys = usePolled(() => call<AccessKey[]>("GET", "/v1/keys"), "keys");
+  const create = () => ask({
+    title: "Create an access key", button: "Create", fields: [{ name: "user", label: "User (empty: the administrator of all buckets)", optional: true }],
+    run: async (values) => {
+      let key: AccessKey | null = null;
+      const done = await attempt("Access key created", async () => { key = await call<AccessKey>("POST", "/v1/keys", { user: values.user || null }); });
+      const made = key as AccessKey | null;
+      // After this dialog has closed.
+      if (made) setTimeout(() => ask({ title: "The new access key", button: "Done", text: <p>Copy the secret now; it cannot be shown again:<br /><code class="secret">{made.access_key}</code><br /><code class="secret">{made.secret}</code></p>, run: async () => true }));
+      return done;
+    },
+  });
+  const remove = (key: AccessKey) => ask({
+    title: "Delete an access key", button: "Delete", destroys: { name: key.access_key, data: <ul><li>the access of {key.user} with this key</li></ul> },
+    run: () => attempt("Access key deleted", () => call("DELETE", `/v1/keys/${enc(key.access_key)}`)),
+  });
+  return (
+    <section aria-labelledby="keys">
+      <h2 id="keys">Users and access keys</h2>
+      <p><button class="primary" onClick={create}>Create an access key</button></p>
+      <Table label="Access keys" head={["User", "Access key", "Created", "Expires", "Actions"]} empty={keys ? "No access keys." : "Loading"}>
+        {(keys ?? []).map((key) => (
+          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td>{time(key.created)}</td><td>{key.expires ? time(key.expires) : "never"}</td>
+            <td class="actions"><button class="danger" onClick={() => remove(key)}>Delete</button></td></tr>))}
+      </Table>
+    </section>
+  );
+}

@@ -1,0 +1,191 @@
+//! Clusters whose images the daemon serves as volumes `CLUSTER/VOLUME`.
+//!
+//! Owns the connections to clusters and the open images. Always true: an image is opened for
+//! writing at most once in this process, because its exclusive lock belongs to one handle; the
+//! addresses of a connection are stored before it opens an image, so that the next process
+//! recognises the locks of a killed one.
+//!
+//! Must not know: exports, HTTP, how a cluster is deployed.
+
+mod connection;
+mod snapshots;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ceph::{RbdImage, RbdPool, VOLUMES_USER};
+
+use crate::blocking::blocking;
+use crate::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::private_file;
+use crate::request::shown;
+use connection::Connection;
+
+/// The pool of a cluster whose images are volumes.
+const POOL: &str = "rbd";
+/// Sector size of volumes in bytes.
+pub(crate) const SECTOR: u32 = 512;
+/// Longest name of a volume or snapshot.
+const NAME_MAX: usize = 63;
+/// Limit of waiting for images that are being closed.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+/// Number of stored addresses of earlier connections.
+const ADDRESSES_MAX: usize = 64;
+
+/// The clusters of this host.
+pub(crate) struct Clusters {
+    /// Directory of all clusters, as `gabion cluster` uses it.
+    directory: PathBuf,
+    state_dir: PathBuf,
+    connections: Mutex<BTreeMap<String, Arc<Connection>>>,
+    /// Held while a connection is made: one at a time.
+    connecting: Mutex<()>,
+}
+
+impl Clusters {
+    /// Returns the clusters, none of them connected.
+    pub(crate) fn new(config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            directory: config.clusters_directory.clone(),
+            state_dir: config.state_dir.clone(),
+            connections: Mutex::default(),
+            connecting: Mutex::default(),
+        })
+    }
+
+    /// Returns true if there is a cluster of this name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        is_name(name) && self.directory.join(name).join(ceph::CONF_FILE).is_file()
+    }
+
+    /// Returns the connection to a cluster. Blocks its thread while it connects.
+    fn connection(&self, name: &str) -> Result<Arc<Connection>> {
+        let _connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = ceph::options_of(name, &self.directory.join(name), VOLUMES_USER).map_err(convert)?;
+        let identity = format!("{} {}", options.monitors, options.secret);
+        let known = self.connections.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(known) = known.filter(|known| known.identity == identity) {
+            return Ok(known);
+        }
+        let pool = RbdPool::connect(&options, POOL).map_err(convert)?;
+        let former = self.record_addresses(name, &pool.addresses())?;
+        tracing::info!(cluster = name, addresses = pool.addresses(), "connected to a cluster");
+        let connection = Arc::new(Connection::new(pool, identity, former));
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.insert(name.to_owned(), connection.clone());
+        Ok(connection)
+    }
+
+    /// Stores the addresses of a new connection. Returns those of earlier processes: no other
+    /// process uses this state directory now, so that their locks are stale.
+    fn record_addresses(&self, name: &str, addresses: &str) -> Result<Vec<String>> {
+        let path = self.state_dir.join(format!("cluster-{name}.addresses"));
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Error::new(ErrorKind::Io, format!("{}: {error}", path.display()))),
+        };
+        let former: Vec<String> = text.lines().map(str::to_owned).collect();
+        let kept = former.iter().skip((former.len() + 1).saturating_sub(ADDRESSES_MAX));
+        let new: String =
+            kept.map(String::as_str).chain([addresses]).map(|line| format!("{line}\n")).collect();
+        private_file::replace(&path, new.as_bytes())?;
+        Ok(former)
+    }
+
+    /// Runs work with the connection to a cluster, on a thread of its own.
+    ///
+    /// # Errors
+    /// The errors of the work; `Unreachable` if no monitor answers.
+    async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        cluster: &str,
+        work: impl FnOnce(&Arc<Connection>) -> ceph::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (clusters, cluster) = (self.clone(), cluster.to_owned());
+        blocking(move || work(&clusters.connection(&cluster)?).map_err(convert)).await?
+    }
+
+    /// Waits a limited time until the images are closed, so that their locks are free.
+    pub(crate) async fn shut_down(self: &Arc<Self>) {
+        let connections =
+            std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in connections.into_values() {
+            // The end of the connection ends the threads of the library before the process exits.
+            let idle = blocking(move || connection.pool.wait_idle(CLOSE_WAIT)).await;
+            if !idle.is_ok_and(|idle| idle) {
+                tracing::warn!("images of a cluster are not closed yet; the next start breaks their locks");
+            }
+        }
+    }
+
+    /// Opens a volume or snapshot. A volume that is opened for writing is locked against other
+    /// clients of the cluster.
+    ///
+    /// # Errors
+    /// `NotFound`; `Busy` if another client writes it; `Unreachable`.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        cluster: &str,
+        name: &str,
+        read_only: bool,
+    ) -> Result<Arc<RbdImage>> {
+        let wanted = name.to_owned();
+        let opened = self.call(cluster, move |connection| connection.open(&wanted, read_only)).await;
+        opened.map_err(|error| explain(error, cluster, name))
+    }
+}
+
+/// Returns true for a name of a cluster, volume or snapshot.
+fn is_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_allowed) && !name.starts_with(['.', '-'])
+}
+
+/// Checks a new name.
+fn check_name(name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let message =
+        format!("'{}' is not a name: up to {NAME_MAX} letters, digits, '.', '_' and '-'", shown(name));
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Adds a hint to an error about a volume or snapshot.
+fn explain(error: Error, cluster: &str, name: &str) -> Error {
+    if error.kind() == ErrorKind::NotFound && error.hint_text().is_none() {
+        let noun = if name.contains('@') { "snapshot" } else { "volume" };
+        return Error::new(
+            ErrorKind::NotFound,
+            format!("cluster '{cluster}' has no {noun} '{}'", shown(name)),
+        )
+        .hint(format!("'gabion volume list {cluster} --snapshots' lists its volumes and snapshots"));
+    }
+    error
+}
+
+/// An error of the client library as the API shows it.
+pub(crate) fn convert(error: ceph::Error) -> Error {
+    use ceph::ErrorKind as Ceph;
+    let kind = match error.kind() {
+        Ceph::Invalid | Ceph::ReadOnly => ErrorKind::Invalid,
+        Ceph::NotFound => ErrorKind::NotFound,
+        Ceph::Exists => ErrorKind::Exists,
+        Ceph::Busy | Ceph::Unsafe => ErrorKind::Busy,
+        Ceph::NoSpace => ErrorKind::NoSpace,
+        Ceph::Unreachable => ErrorKind::Unreachable,
+        Ceph::Io => ErrorKind::Io,
+    };
+    let converted = Error::new(kind, error.to_string());
+    match error.hint_text() {
+        Some(hint) => converted.hint(hint),
+        None => converted,
+    }
+}
