@@ -40,7 +40,7 @@ impl Md5Stream {
 
     fn rest_len(&self) -> usize {
         // Less than a block.
-        usize::try_from(self.length % BLOCK as u64).unwrap_or(0)
+        (self.length % BLOCK as u64) as usize
     }
 
     /// Appends bytes.
@@ -86,7 +86,7 @@ impl Md5Stream {
         if let Some(into) = padding.get_mut(length - 8..length) {
             into.copy_from_slice(&bits.to_le_bytes());
         }
-        self.update(padding.get(..length).unwrap_or_default());
+        self.update(padding.split_at(length).0);
         let mut digest = [0; 16];
         for (into, word) in digest.chunks_exact_mut(4).zip(self.words) {
             into.copy_from_slice(&word.to_le_bytes());
@@ -111,7 +111,7 @@ pub fn md5_update_many(streams: &mut [(&mut Md5Stream, &[u8])]) {
         left.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
         let group = left.len().min(kernel.lanes());
         let Some(group) = left.get_mut(..group) else { break };
-        let count = group.iter().map(|(_, bytes)| bytes.len()).min().unwrap_or(0);
+        let count = group.iter().map(|(_, bytes)| bytes.len()).fold(usize::MAX, usize::min);
         kernel.hash(group, count);
         left.retain(|(_, bytes)| !bytes.is_empty());
     }
@@ -201,16 +201,19 @@ fn hash_group<const L: usize>(
     kernel: impl FnOnce(&mut [Words; L], [&[u8]; L]),
 ) {
     let mut states = [lanes::INITIAL; L];
-    let first = group.first().and_then(|(_, bytes)| bytes.get(..count)).unwrap_or_default();
-    let mut inputs = [first; L];
+    assert!(!group.is_empty() && group.len() <= L, "a group of {} streams has {L} lanes", group.len());
+    let mut inputs: [&[u8]; L] = match group.first() {
+        Some((_, first)) => [first.split_at(count).0; L],
+        None => panic!("a group has a stream"),
+    };
     for ((state, input), (words, bytes)) in states.iter_mut().zip(&mut inputs).zip(group.iter()) {
         *state = **words;
-        *input = bytes.get(..count).unwrap_or_default();
+        *input = bytes.split_at(count).0;
     }
     kernel(&mut states, inputs);
     for (state, (words, bytes)) in states.into_iter().zip(group.iter_mut()) {
         **words = state;
-        *bytes = bytes.get(count..).unwrap_or_default();
+        *bytes = bytes.split_at(count).1;
     }
 }
 

@@ -85,7 +85,8 @@ pub(super) fn hash<const L: usize>(streams: &mut [Words; L], inputs: [&[u8]; L])
             word[lane] = value;
         }
     }
-    let blocks = inputs.iter().map(|input| input.len() / BLOCK).min().unwrap_or(0);
+    const { assert!(L > 0, "a kernel has a lane") };
+    let blocks = inputs.iter().map(|input| input.len() / BLOCK).fold(usize::MAX, usize::min);
     let mut chunks = inputs.map(|input| input.chunks_exact(BLOCK));
     for _ in 0..blocks {
         let mut words = [[0; L]; 16];
