@@ -5,8 +5,9 @@ use std::fmt;
 use format::VolumeId;
 use format::limits::VOLUMES_MAX;
 
-/// The identity of a volume or snapshot, unique over the life of its pool as long as the host's clock
-/// is not set back. It does not change when the volume is resized, snapshotted or rolled back.
+/// The identity of a volume or snapshot, unique over the life of its pool as long as the clock of
+/// the host is not set back. It does not change when the volume is resized, snapshotted or rolled
+/// back.
 ///
 /// The upper 48 bits are the time of creation in seconds since 1970, the lower 16 bits are the
 /// number of the volume in the catalogue. The number of a deleted volume is given to another volume
