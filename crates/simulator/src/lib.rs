@@ -44,6 +44,8 @@ mod scrub_tests;
 #[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]
+mod space_tests;
+#[cfg(test)]
 mod stale_drive_tests;
 #[cfg(test)]
 mod tests;
