@@ -7,7 +7,8 @@ export interface Series { name: string; color: "--accent" | "--second"; values: 
 
 const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function Chart({ title, times, series, format }: { title: string; times: number[]; series: Series[]; format: (value: number | null) => string }) {
+/** `least` is the smallest value at the top of the chart. */
+export function Chart({ title, times, series, least, format }: { title: string; times: number[]; series: Series[]; least: number; format: (value: number | null) => string }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   useEffect(() => {
@@ -16,8 +17,9 @@ export function Chart({ title, times, series, format }: { title: string; times: 
     const axis = { stroke: () => color("--soft"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
     plot.current = new uPlot({
       width: element.clientWidth, height: 150, legend: { show: false }, cursor: { show: false },
-      scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-      axes: [{ ...axis, space: 70 }, { ...axis, size: 70, values: (_, values) => values.map((value) => format(value)) }],
+      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1 || 0, least)] } },
+      axes: [{ ...axis, space: 70, values: (_, values) => values.map((value) => new Date(value * 1000).toISOString().slice(11, 19)) },
+        { ...axis, size: 70, values: (_, values) => values.map((value) => (value === 0 ? "0" : format(value))) }],
       series: [{}, ...series.map((one) => ({ label: one.name, stroke: () => color(one.color), width: 2, points: { show: false }, spanGaps: true }))],
     }, [times, ...series.map((one) => one.values)], element);
     const observer = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: 150 }));

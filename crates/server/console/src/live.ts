@@ -1,4 +1,5 @@
-// Live status by server-sent events, with rates from the difference of two states, and their history.
+// Live status by server-sent events, with rates from the difference of two states, and their
+// history.
 import { signal } from "@preact/signals";
 import { identity, whoAmI, type ExportIo, type LiveStatus } from "./api";
 

@@ -1,4 +1,5 @@
-// The text of a serial console: lines with carriage return, backspace, and the erasing of lines. Other control sequences are skipped.
+// The text of a serial console: lines with carriage return, backspace, and the erasing of lines.
+// Other control sequences are skipped.
 const LINES = 1000;
 
 export class Screen {

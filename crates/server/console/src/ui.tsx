@@ -35,7 +35,7 @@ export function Notice() {
   );
 }
 
-const GOOD = ["healthy", "online", "active", "open", "succeeded", "info", "idle"];
+const GOOD = ["healthy", "running", "online", "active", "open", "succeeded", "info", "idle"];
 const BAD = ["failed", "data_lost", "unavailable", "missing", "error", "lost"];
 export function Badge({ state }: { state: string }) {
   const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "warn";

@@ -56,7 +56,7 @@ async function accessible(what) {
 async function login(role) {
   await page.getByLabel("Token").fill(tokens[role]);
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("heading", { name: "Health" }).waitFor();
+  await page.getByRole("heading", { name: "Health", level: 1 }).waitFor();
 }
 
 try {
@@ -196,7 +196,7 @@ try {
     await page.setViewportSize({ width, height: 800 });
     for (const name of pages) {
       await open(name);
-      await page.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
+      await page.getByRole("heading", { name: new RegExp(`${name}$`, "i"), level: 1 }).waitFor();
       await page.getByText("Loading").waitFor({ state: "detached" });
       const kind = width < 500 ? "phone" : scheme;
       await accessible(`${name}, ${kind}`);
@@ -234,7 +234,7 @@ try {
   await login("viewer");
   for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs"]) {
     await open(name);
-    await page.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
+    await page.getByRole("heading", { name: new RegExp(`${name}$`, "i"), level: 1 }).waitFor();
     await page.getByText("Loading").waitFor({ state: "detached" });
     const buttons = await page.getByRole("main").getByRole("button").allInnerTexts();
     check(`a viewer has no buttons on ${name}: ${buttons}`, buttons.every((text) => text === "Browse"));

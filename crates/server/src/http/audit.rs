@@ -81,6 +81,7 @@ impl AuditNote {
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Object(_) => None,
+        Value::Array(values) if values.is_empty() => None,
         Value::String(text) => Some(crate::request::shown(text)),
         Value::Array(values) => Some(values.iter().filter_map(text).collect::<Vec<_>>().join(",")),
         other => Some(other.to_string()),

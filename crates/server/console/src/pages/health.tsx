@@ -52,9 +52,9 @@ function PoolCharts({ pool }: { pool: string }) {
   ];
   return (
     <>
-      <Chart title="Operations per second" times={times} series={pair("reads", "writes")} format={(value) => count(value ?? 0)} />
-      <Chart title="Throughput" times={times} series={pair("readBytes", "writeBytes")} format={(value) => `${size(value ?? 0)}/s`} />
-      <Chart title="Mean latency" times={times} series={pair("readLatency", "writeLatency")} format={latency} />
+      <Chart title="Operations per second" least={10} times={times} series={pair("reads", "writes")} format={(value) => count(value ?? 0)} />
+      <Chart title="Throughput" least={1 << 20} times={times} series={pair("readBytes", "writeBytes")} format={(value) => `${size(value ?? 0)}/s`} />
+      <Chart title="Mean latency" least={1e-3} times={times} series={pair("readLatency", "writeLatency")} format={latency} />
     </>
   );
 }
