@@ -21,7 +21,6 @@ mod leases;
 mod listen;
 mod memory;
 pub mod nbd;
-mod network_server;
 pub mod nvme;
 mod poll_then_spawn;
 mod reservation;

@@ -16,42 +16,9 @@ use super::shared::IscsiShared;
 use super::tasks::TaskFilter;
 use super::transfers::WriteTransfers;
 use super::wire::LoginStatus;
-use crate::leases::Leases;
-use crate::network_server::ServerProtocol;
+use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{Admission, AdmittedConnection, Budget, LocalAddress, Progress, watch_stalls};
-use crate::{Stop, VolumeSource};
-
-impl<S: VolumeSource> ServerProtocol for IscsiShared<S> {
-    type Volume = S::Volume;
-
-    const NAME: &'static str = "iSCSI";
-
-    fn admission(&self) -> &Rc<Admission> {
-        &self.admission
-    }
-
-    fn stop(&self) -> &Stop {
-        &self.stop
-    }
-
-    fn drain(&self) -> Duration {
-        self.limits.drain
-    }
-
-    fn leases(&self) -> &Leases<S::Volume> {
-        &self.leases
-    }
-
-    async fn serve_connection(
-        shared: &Rc<Self>,
-        stream: Stream,
-        address: LocalAddress,
-        admitted: &AdmittedConnection,
-    ) {
-        serve_connection(stream, address, shared, admitted).await;
-    }
-}
+use crate::transport::{AdmittedConnection, Budget, LocalAddress, Progress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.

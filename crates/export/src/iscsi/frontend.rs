@@ -1,19 +1,23 @@
 //! iSCSI as a frontend: a server on each reactor, listeners on the first one, and the targets.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+use reactor::{Handle, Reactor};
 
 use super::chap::{CHAP_SECRET_MIN, ChapAccount};
 use super::limits::{IscsiLimits, UNITS};
 use super::login::is_initiator;
 use super::scsi::Sense;
+use super::server::IscsiServer;
 use super::shared::IscsiShared;
 use super::target::{IscsiTarget, IscsiTargets, IscsiUnit, UnitOptions};
-use crate::context::check_no_queues;
-use crate::network_server::ServerGroup;
+use crate::context::{call_object, check_no_queues};
+use crate::listen::ListenLabel;
 use crate::reservation::ReservationRegistry;
-use crate::transport::network_uris;
+use crate::transport::{Servers, TcpListeners, acquire_all, close_listeners, network_uris, release_all};
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
@@ -32,7 +36,8 @@ pub struct IscsiConfig {
 
 /// iSCSI on all reactors.
 pub struct IscsiFrontend<S: VolumeSource> {
-    group: ServerGroup<IscsiShared<S>>,
+    servers: Servers<IscsiServer<S>>,
+    listeners: Handle<TcpListeners<IscsiServer<S>>>,
     targets: Arc<IscsiTargets<S>>,
     listen: Vec<SocketAddr>,
     reservations: Arc<ReservationRegistry>,
@@ -50,11 +55,23 @@ impl<S: VolumeSource> IscsiFrontend<S> {
     pub async fn start(config: IscsiConfig, context: &FrontendContext) -> Result<Self, ExportError> {
         let IscsiConfig { listen, limits, reservations } = config;
         let targets: Arc<IscsiTargets<S>> = Arc::default();
-        let (shared_targets, shared_reservations) = (targets.clone(), reservations.clone());
-        let share =
-            move || IscsiShared::new(shared_targets.clone(), shared_reservations.clone(), limits.clone());
-        let group = ServerGroup::start(context, "--listen", share).await?;
-        Ok(Self { group, targets, listen, reservations })
+        let mut servers = Vec::new();
+        for remote in context.reactors.all() {
+            let (targets, reservations, limits) = (targets.clone(), reservations.clone(), limits.clone());
+            let start = move || async move {
+                let shared = IscsiShared::new(targets, reservations, limits);
+                Handle::register(&Reactor::current(), IscsiServer::new(shared))
+            };
+            servers.push(remote.call(start).await?);
+        }
+        let servers: Servers<IscsiServer<S>> = servers.into();
+        let Some(first) = context.reactors.all().first() else {
+            unreachable!("a set has at least one reactor");
+        };
+        let platform = context.reactors.platform_of_thread();
+        let label = ListenLabel { protocol: "iSCSI", setting: "--listen" };
+        let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
+        Ok(Self { servers, listeners, targets, listen, reservations })
     }
 
     /// The addresses of an export.
@@ -161,7 +178,7 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
             if self.targets.has(&target, number) {
                 return Err(taken());
             }
-            let addresses = self.group.acquire(self.addresses(&network)).await?;
+            let addresses = acquire_all(&self.listeners, self.addresses(&network)).await?;
             let leases: Arc<AtomicU64> = Arc::default();
             let identity = source.identity();
             let unit = IscsiUnit::new(UnitOptions {
@@ -176,7 +193,7 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
                 reservations: self.reservations.of_volume(identity),
             });
             let Some(served) = self.targets.add(&target, unit) else {
-                self.group.release(&addresses).await;
+                release_all(&self.listeners, &addresses).await;
                 return Err(taken());
             };
             let export = IscsiExport {
@@ -186,7 +203,8 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
                 number,
                 leases,
                 addresses,
-                group: self.group.clone(),
+                servers: self.servers.clone(),
+                listeners: self.listeners.clone(),
             };
             Ok(Arc::new(export) as Arc<dyn RunningExport>)
         })
@@ -197,7 +215,15 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
     }
 
     fn shut_down(&self) -> ControlFuture<'_, ()> {
-        Box::pin(self.group.shut_down())
+        Box::pin(async move {
+            close_listeners(&self.listeners).await;
+            for server in &*self.servers {
+                let shut = |server: Rc<IscsiServer<S>>| async move { server.shut_down().await };
+                if let Ok(left @ 1..) = call_object(server, shut).await {
+                    tracing::warn!(left, "iSCSI connections were closed with requests in flight");
+                }
+            }
+        })
     }
 }
 
@@ -209,7 +235,8 @@ struct IscsiExport<S: VolumeSource> {
     number: u16,
     leases: Arc<AtomicU64>,
     addresses: Vec<SocketAddr>,
-    group: ServerGroup<IscsiShared<S>>,
+    servers: Servers<IscsiServer<S>>,
+    listeners: Handle<TcpListeners<IscsiServer<S>>>,
 }
 
 impl<S: VolumeSource> RunningExport for IscsiExport<S> {
@@ -239,8 +266,15 @@ impl<S: VolumeSource> RunningExport for IscsiExport<S> {
                 return Ok(());
             }
             self.targets.remove(&self.target.name, self.number);
-            self.group.revoke(&self.leases).await;
-            self.group.release(&self.addresses).await;
+            for server in &*self.servers {
+                let leases = self.leases.clone();
+                let revoke = |server: Rc<IscsiServer<S>>| async move {
+                    server.shared.leases.revoke(&leases).await;
+                };
+                // A reactor that has shut down has no initiators.
+                let _ = call_object(server, revoke).await;
+            }
+            release_all(&self.listeners, &self.addresses).await;
             Ok(())
         })
     }

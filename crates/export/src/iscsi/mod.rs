@@ -27,6 +27,7 @@ mod parameters;
 mod pdu_reader;
 mod respond;
 mod scsi;
+mod server;
 mod session;
 mod shared;
 mod target;

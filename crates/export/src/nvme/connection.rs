@@ -11,42 +11,9 @@ use super::limits::TRANSFER_MAX;
 use super::pdu_reader::PduReader;
 use super::session::NvmeSession;
 use super::shared::ServerShared;
-use crate::leases::Leases;
-use crate::network_server::ServerProtocol;
+use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{Admission, AdmittedConnection, LocalAddress, watch_stalls};
-use crate::{Stop, VolumeSource};
-
-impl<S: VolumeSource> ServerProtocol for ServerShared<S> {
-    type Volume = S::Volume;
-
-    const NAME: &'static str = "NVMe/TCP";
-
-    fn admission(&self) -> &Rc<Admission> {
-        &self.admission
-    }
-
-    fn stop(&self) -> &Stop {
-        &self.stop
-    }
-
-    fn drain(&self) -> Duration {
-        self.limits.drain
-    }
-
-    fn leases(&self) -> &Leases<S::Volume> {
-        &self.leases
-    }
-
-    async fn serve_connection(
-        shared: &Rc<Self>,
-        stream: Stream,
-        address: LocalAddress,
-        admitted: &AdmittedConnection,
-    ) {
-        serve_connection(stream, address, shared, admitted).await;
-    }
-}
+use crate::transport::{AdmittedConnection, LocalAddress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.

@@ -1,17 +1,21 @@
 //! NVMe/TCP as a frontend: a server on each reactor, listeners on the first one, and the target.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use reactor::{Handle, Reactor};
+
 use super::limits::{NAMESPACES, NvmeLimits};
+use super::server::NvmeServer;
 use super::shared::ServerShared;
 use super::target::{DISCOVERY_NAME, NamespaceRefusal, NvmeNamespace, NvmeTarget, Subsystem};
 use super::wire::is_name;
-use crate::context::check_no_queues;
-use crate::network_server::ServerGroup;
+use crate::context::{call_object, check_no_queues};
+use crate::listen::ListenLabel;
 use crate::reservation::ReservationRegistry;
-use crate::transport::network_uris;
+use crate::transport::{Servers, TcpListeners, acquire_all, close_listeners, network_uris, release_all};
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
     FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
@@ -30,7 +34,8 @@ pub struct NvmeConfig {
 
 /// NVMe/TCP on all reactors.
 pub struct NvmeFrontend<S: VolumeSource> {
-    group: ServerGroup<ServerShared<S>>,
+    servers: Servers<NvmeServer<S>>,
+    listeners: Handle<TcpListeners<NvmeServer<S>>>,
     target: Arc<NvmeTarget<S>>,
     listen: Vec<SocketAddr>,
     reservations: Arc<ReservationRegistry>,
@@ -46,13 +51,25 @@ impl<S: VolumeSource> NvmeFrontend<S> {
     /// # Errors
     /// When a reactor has shut down.
     pub async fn start(config: NvmeConfig, context: &FrontendContext) -> Result<Self, ExportError> {
-        let NvmeConfig { listen, limits, reservations } = config;
         let target: Arc<NvmeTarget<S>> = Arc::default();
-        let (shared_target, shared_reservations) = (target.clone(), reservations.clone());
-        let share =
-            move || ServerShared::new(shared_target.clone(), shared_reservations.clone(), limits.clone());
-        let group = ServerGroup::start(context, "--listen", share).await?;
-        Ok(Self { group, target, listen, reservations })
+        let mut servers = Vec::new();
+        for remote in context.reactors.all() {
+            let (target, limits) = (target.clone(), config.limits.clone());
+            let reservations = config.reservations.clone();
+            let start = move || async move {
+                let shared = ServerShared::new(target, reservations, limits);
+                Handle::register(&Reactor::current(), NvmeServer::new(shared))
+            };
+            servers.push(remote.call(start).await?);
+        }
+        let servers: Servers<NvmeServer<S>> = servers.into();
+        let Some(first) = context.reactors.all().first() else {
+            unreachable!("a set has at least one reactor");
+        };
+        let platform = context.reactors.platform_of_thread();
+        let label = ListenLabel { protocol: "NVMe/TCP", setting: "--listen" };
+        let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
+        Ok(Self { servers, listeners, target, listen: config.listen, reservations: config.reservations })
     }
 
     /// The addresses of an export.
@@ -149,7 +166,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             if self.target.has(&subsystem, unit) {
                 return Err(taken());
             }
-            let addresses = self.group.acquire(self.addresses(&network)).await?;
+            let addresses = acquire_all(&self.listeners, self.addresses(&network)).await?;
             let leases: Arc<AtomicU64> = Arc::default();
             let namespace = NvmeNamespace {
                 id: unit,
@@ -165,7 +182,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             let served = match self.target.add(&subsystem, namespace) {
                 Ok(served) => served,
                 Err(refusal) => {
-                    self.group.release(&addresses).await;
+                    release_all(&self.listeners, &addresses).await;
                     return Err(match refusal {
                         NamespaceRefusal::Taken => taken(),
                         NamespaceRefusal::Secrets => other_secrets(&subsystem),
@@ -178,7 +195,8 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
                 unit,
                 leases,
                 addresses,
-                group: self.group.clone(),
+                servers: self.servers.clone(),
+                listeners: self.listeners.clone(),
             };
             Ok(Arc::new(export) as Arc<dyn RunningExport>)
         })
@@ -189,7 +207,15 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
     }
 
     fn shut_down(&self) -> ControlFuture<'_, ()> {
-        Box::pin(self.group.shut_down())
+        Box::pin(async move {
+            close_listeners(&self.listeners).await;
+            for server in &*self.servers {
+                let shut = |server: Rc<NvmeServer<S>>| async move { server.shut_down().await };
+                if let Ok(left @ 1..) = call_object(server, shut).await {
+                    tracing::warn!(left, "NVMe/TCP connections were closed with requests in flight");
+                }
+            }
+        })
     }
 }
 
@@ -200,7 +226,8 @@ struct NvmeExport<S: VolumeSource> {
     unit: u32,
     leases: Arc<AtomicU64>,
     addresses: Vec<SocketAddr>,
-    group: ServerGroup<ServerShared<S>>,
+    servers: Servers<NvmeServer<S>>,
+    listeners: Handle<TcpListeners<NvmeServer<S>>>,
 }
 
 impl<S: VolumeSource> RunningExport for NvmeExport<S> {
@@ -228,8 +255,15 @@ impl<S: VolumeSource> RunningExport for NvmeExport<S> {
                 return Ok(());
             }
             self.target.remove(&self.subsystem.name, self.unit);
-            self.group.revoke(&self.leases).await;
-            self.group.release(&self.addresses).await;
+            for server in &*self.servers {
+                let leases = self.leases.clone();
+                let revoke = |server: Rc<NvmeServer<S>>| async move {
+                    server.shared.leases.revoke(&leases).await;
+                };
+                // A reactor that has shut down has no hosts.
+                let _ = call_object(server, revoke).await;
+            }
+            release_all(&self.listeners, &self.addresses).await;
             Ok(())
         })
     }

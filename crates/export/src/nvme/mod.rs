@@ -38,6 +38,7 @@ mod request;
 mod reservation_notices;
 mod reservations;
 mod respond;
+mod server;
 mod session;
 mod shared;
 mod target;
