@@ -120,33 +120,3 @@ fn a_returned_drive_counts_as_lost_until_every_shard_is_resynced() {
     });
     check_findings(&machine.check().unwrap(), &[]).unwrap();
 }
-
-/// A drive that was lost when the flush of its superblock failed may hold its newest superblock in
-/// its cache only. A power cut during its return leaves it a valid superblock.
-#[test]
-fn a_power_cut_during_a_return_leaves_a_superblock() {
-    let mut cuts = 0;
-    for (store, cut) in (1..=12).flat_map(|store| (1..=24).map(move |cut| (store, cut))) {
-        let machine = machine(&Setup::small("2+1", 3), 1000 * store + cut);
-        let this = machine.clone();
-        let ended = machine.boot(async move || {
-            let (pool, _) = this.open().await.unwrap();
-            fill(&pool, "v", 40, 3).await;
-            this.fail_after(store);
-            pool.checkpoint().await.unwrap();
-            this.trigger.fail_at.set(None);
-            let status = pool.status().await.unwrap();
-            let Some(lost) = (0..3).find(|drive| state(&status, *drive) != DriveState::Online) else {
-                return;
-            };
-            this.cut_after(cut);
-            let _ = this.return_drive(&pool, lost).await;
-            Reactor::current().sleep(Duration::from_secs(1)).await;
-        });
-        machine.cut_power();
-        cuts += u64::from(ended == BootEnd::PowerCut);
-        assert_eq!(machine.labels().len(), 3, "store {store} failed, cut {cut}: a drive has no superblock");
-        with_pool(&machine, async |pool| compare(pool, "v", 3).await);
-    }
-    assert!(cuts > 50, "{cuts} cuts during a return");
-}
