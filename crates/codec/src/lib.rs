@@ -1,9 +1,9 @@
 //! Erasure code over GF(2^8) and checksums, scalar and SIMD.
 //!
 //! Owns the k+m code (the definition of the parity bytes), CRC-32C, MD5 of several streams, and the
-//! fastest available implementations of all. Always true: every implementation produces the same bytes as the scalar
-//! one. Must not know about I/O, drives, pools or the layout of records: its input and output are
-//! slices of bytes.
+//! fastest available implementations of all. Always true: every implementation produces the same
+//! bytes as the scalar one. Must not know about I/O, drives, pools or the layout of records: its
+//! input and output are slices of bytes.
 //!
 //! # Implementations
 //! [`implementations`] lists the implementations that the machine supports; the fastest one is used

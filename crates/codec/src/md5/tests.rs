@@ -1,3 +1,5 @@
+//! MD5 of one and of several streams, against the vectors of RFC 1321 and against each other.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::controller::PropertyChange;
-use super::handshake::FABRICS;
+use super::opcodes::FABRICS;
 use super::queue_control::NvmeEvent;
 use super::request::{ReadyRequest, RequestData};
 use super::session::NvmeSession;

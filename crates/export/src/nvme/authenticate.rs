@@ -6,9 +6,10 @@
 use reactor::Stream;
 
 use super::authentication::{AuthenticationExchange, DhChapKeys};
+use super::direct_replies::{send, send_head};
 use super::disconnect::QueueCloseReason;
-use super::handshake::{FABRICS, send, send_head};
 use super::limits::{ADMIN_CAPSULE_DATA, AUTHENTICATION_COMMANDS};
+use super::opcodes::FABRICS;
 use super::pdu_reader::{HostPdu, PduReader};
 use super::wire::{DataLocation, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus, PduEncoder};
 

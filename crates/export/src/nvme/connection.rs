@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use reactor::{Notify, Reactor, Stream};
 
+use super::direct_replies::send;
 use super::disconnect::QueueCloseReason;
-use super::handshake::{OpenedQueue, open_queue, send};
+use super::handshake::{OpenedQueue, open_queue};
 use super::limits::TRANSFER_MAX;
 use super::pdu_reader::PduReader;
 use super::session::NvmeSession;

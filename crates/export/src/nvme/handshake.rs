@@ -7,11 +7,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Buffer, Stream};
+use reactor::Stream;
 
 use super::authenticate::{QueueAuthentication, REQUIRED};
+use super::direct_replies::{send, send_head};
 use super::disconnect::QueueCloseReason;
 use super::limits::TRANSFER_MAX;
+use super::opcodes::FABRICS;
 use super::pdu_reader::{HostPdu, PduReader};
 use super::queue_identity::{ConnectRefusal, QueueIdentity};
 use super::target::NvmeTarget;
@@ -19,10 +21,8 @@ use super::wire::{
     CONNECT_BYTES, ConnectRequest, DataLocation, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus,
     PduEncoder,
 };
-use crate::transport::{LocalAddress, ReplyHead};
+use crate::transport::LocalAddress;
 
-/// The opcode of fabrics commands.
-pub(super) const FABRICS: u8 = 0x7f;
 /// The type of the connect command.
 const CONNECT: u8 = 0x01;
 
@@ -103,14 +103,4 @@ async fn receive_request(
         result: field.result(),
         reason: "a field of the connect command is invalid",
     }))
-}
-
-/// Sends a message at once, before or after the time of the send queue.
-pub(super) async fn send(stream: &Stream, bytes: &[u8]) -> Result<(), QueueCloseReason> {
-    stream.write_all(&[Buffer::copy_of(bytes).span()]).await?;
-    Ok(())
-}
-
-pub(super) async fn send_head(stream: &Stream, head: &ReplyHead) -> Result<(), QueueCloseReason> {
-    send(stream, head.as_bytes()).await
 }

@@ -18,6 +18,7 @@ mod compare;
 mod connection;
 mod controller;
 mod copy;
+mod direct_replies;
 mod disconnect;
 mod frontend;
 mod fused;

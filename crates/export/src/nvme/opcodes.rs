@@ -1,7 +1,10 @@
-//! The I/O commands of the target, and the memory that they use.
+//! The opcodes of commands, and the memory that I/O commands use.
 
 use super::wire::NvmeCommand;
 use crate::reservation::AccessKind;
+
+/// The opcode of fabrics commands.
+pub(super) const FABRICS: u8 = 0x7f;
 
 /// Opcodes of I/O commands.
 pub(super) mod opcode {

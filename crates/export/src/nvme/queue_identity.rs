@@ -1,8 +1,8 @@
 //! A connected queue: its controller, and the subsystem that it serves.
 //!
 //! Always true: at the latest when the value is dropped, the queue is removed from its controller,
-//! and the controller of an admin queue ends; a queue whose commands may be in execution is known to
-//! its subsystem. The value lives as long as its commands.
+//! and the controller of an admin queue ends; a queue whose commands may be in execution is known
+//! to its subsystem. The value lives as long as its commands.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

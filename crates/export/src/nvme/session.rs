@@ -17,8 +17,8 @@ use reactor::{Reactor, Stream};
 
 use super::disconnect::QueueCloseReason;
 use super::fused::{FusedOrder, FusedPair, FusedStep};
-use super::handshake::FABRICS;
 use super::limits::{ADMIN_CAPSULE_DATA, CAPSULE_DATA, TRANSFER_MAX, YIELD_BYTES};
+use super::opcodes::FABRICS;
 use super::opcodes::scratch_of;
 use super::open_volumes::OpenVolumes;
 use super::pdu_reader::{HostPdu, PduReader};

@@ -98,8 +98,8 @@ pub(crate) struct DiscoverArgs {
 
 /// Merge the policy and its fragments, and validate the result
 ///
-/// Reports all mistakes of the policy and all violated requirements at once; stores a result only if
-/// there are none.
+/// Reports all mistakes of the policy and all violated requirements at once; stores a result only
+/// if there are none.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Policy file:

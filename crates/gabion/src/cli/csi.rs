@@ -29,9 +29,10 @@ pub(crate) struct CsiArgs {
     /// Serve the Controller service
     #[arg(long)]
     pub(crate) controller: bool,
-    /// Leave the growth of volumes to the Node service, for clusters with several nodes. The resizer
-    /// of the cluster calls the driver of any node, but only the driver of the volume's node reaches
-    /// the daemon that stores the volume. With this flag, the kubelet of that node grows the volume
+    /// Leave the growth of volumes to the Node service, for clusters with several nodes. The
+    /// resizer of the cluster calls the driver of any node, but only the driver of the volume's
+    /// node reaches the daemon that stores the volume. With this flag, the kubelet of that node
+    /// grows the volume
     #[arg(long)]
     pub(crate) expand_on_node: bool,
     /// Unix socket of the driver

@@ -190,8 +190,8 @@ pub(crate) struct CreateExportArgs {
     /// (IQNs; on Linux in /etc/iscsi/initiatorname.iscsi) [default: all hosts]
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "network")]
     pub(crate) host: Vec<String>,
-    /// File with the secret by which the hosts of --nvme-tcp authenticate themselves (DH-HMAC-CHAP),
-    /// as 'nvme gen-dhchap-key' prints it
+    /// File with the secret by which the hosts of --nvme-tcp authenticate themselves
+    /// (DH-HMAC-CHAP), as 'nvme gen-dhchap-key' prints it
     #[arg(long, value_name = "FILE", requires = "nvme_tcp")]
     pub(crate) secret: Option<PathBuf>,
     /// File with the secret by which the subsystem authenticates itself to hosts that ask for it,

@@ -148,8 +148,8 @@ impl Stream {
         Ok(rustix::net::shutdown(&self.connection.0, Shutdown::Write)?)
     }
 
-    /// Returns true if the peer has ended the stream in its sending direction, or the connection has
-    /// failed. Bytes that it sent before may still be unread.
+    /// Returns true if the peer has ended the stream in its sending direction, or the connection
+    /// has failed. Bytes that it sent before may still be unread.
     pub fn has_peer_closed(&self) -> bool {
         let mut polled = [PollFd::new(&self.connection.0, PollFlags::RDHUP)];
         // An interrupted call has found nothing.

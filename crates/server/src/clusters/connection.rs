@@ -20,8 +20,8 @@ impl Connection {
         Self { pool, identity, former_owners, writable: Mutex::default() }
     }
 
-    /// Opens a volume, or a snapshot `volume@snapshot`. A volume that is open for writing already is
-    /// shared.
+    /// Opens a volume, or a snapshot `volume@snapshot`. A volume that is open for writing already
+    /// is shared.
     ///
     /// # Errors
     /// As [`RbdImage::open`].

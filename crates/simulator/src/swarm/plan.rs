@@ -261,8 +261,8 @@ pub(super) fn add_extras(plan: &mut Plan, random: &Random) {
         remembers: random.once_in(2),
     };
     if excess == Some(Extra::LoseTooMany) {
-        // Data that a drive lost or garbled earlier could not be distinguished from the losses of the
-        // dead drives.
+        // Data that a drive lost or garbled earlier could not be distinguished from the losses of
+        // the dead drives.
         plan.faults = Faults::default();
     }
     if extras.sizes_at_limits {

@@ -1,3 +1,5 @@
+//! The messages of an authentication, against a host with right and with wrong secrets.
+
 use proptest::prelude::*;
 
 use super::exchange::AuthenticationExchange;
