@@ -87,8 +87,8 @@ fn perform_one(deployment: &Deployment, step: &Step) -> StepReport {
     let start = Instant::now();
     let result = deployment.perform(step);
     let (outcome, error) = match result {
-        Ok(true) => (StepOutcome::Changed, None),
-        Ok(false) => (StepOutcome::Unchanged, None),
+        Ok(true) if !step.is_wait() => (StepOutcome::Changed, None),
+        Ok(_) => (StepOutcome::Unchanged, None),
         Err(error) => {
             let hint = error.hint_text().map_or_else(String::new, |hint| format!(" ({hint})"));
             (StepOutcome::Failed, Some(format!("{error}{hint}")))

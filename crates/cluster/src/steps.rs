@@ -111,6 +111,11 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// Returns true for a step that only waits for the effect of other steps.
+    pub(crate) fn is_wait(&self) -> bool {
+        matches!(self.action, Action::Quorum | Action::Healthy)
+    }
+
     /// Returns the name of the step within the cluster.
     pub(crate) fn name(&self) -> String {
         match &self.action {

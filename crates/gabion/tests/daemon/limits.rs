@@ -14,7 +14,7 @@ fn rate_limits_apply_and_survive_a_restart() {
     let limits = ["--iops", "50", "--bandwidth", "100M", "--weight", "300"];
     let output = daemon.ok(&[&["volume", "set", "fast/vm01"][..], &limits].concat());
     assert!(output.contains("50 IOPS") && output.contains("weight 300"), "{output}");
-    assert!(daemon.refused(&["volume", "set", "fast/vm01", "--iops", "1"]).contains("below 10"));
+    assert!(daemon.refused(&["volume", "set", "fast/vm01", "--iops", "1"]).contains("minimum is 10"));
     assert!(daemon.refused(&["volume", "set", "fast/none", "--iops", "100"]).contains("no volume"));
     daemon.stop();
 

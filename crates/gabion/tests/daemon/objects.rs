@@ -140,7 +140,7 @@ fn commands_refuse_and_explain() {
     assert!(daemon.refused(&["s3", "start", "fast", "--listen", "here"]).contains("127.0.0.1:9000"));
     assert!(daemon.refused(&["s3", "start", "none", "--listen", "127.0.0.1:0"]).contains("no pool"));
     start(&daemon);
-    assert!(daemon.refused(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]).contains("started already"));
+    assert!(daemon.refused(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]).contains("already started"));
     daemon.ok(&["bucket", "create", "fast/photos"]);
     assert!(daemon.refused(&["bucket", "create", "fast/photos"]).contains("exists already"));
     assert!(daemon.refused(&["bucket", "create", "fast/Photos"]).contains("not a bucket name"));

@@ -50,7 +50,7 @@ const SUBSTITUTES: [(&str, &str, &str); 12] = [
     ("docs/getting-started.md", "/run/user/1000/gabion-", "/run/gabion/"),
     ("docs/getting-started.md", "/run/user/1000", "/run/gabion"),
     ("docs/remote.md", "3A:9F:...", "$(cat fingerprint)"),
-    ("docs/remote.md", "/srv/alice.token", "/var/tmp/alice.token"),
+    ("docs/remote.md", "/srv/alice.token", concat!("/var/tmp/work", "/alice.token")),
     ("docs/salvage.md", "/dev/nvme{0,3,4}n1", "/var/tmp/two/two-{0,2,3,4}.drive"),
     ("docs/getting-started.md", "~/.local/state/gabion", "/var/lib/gabion"),
 ];
