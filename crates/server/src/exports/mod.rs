@@ -341,7 +341,10 @@ impl Exports {
             Ok(source) => self.start_one(key, &entry.config, source).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = &running {
+        // Attempts that fail alike are logged once.
+        if let Err(error) = &running
+            && entry.running.as_ref().err() != Some(error)
+        {
             tracing::error!(export = %key.name(), id = key.id(), %error, "cannot serve an export");
         }
         self.table.set_running(key, running);
