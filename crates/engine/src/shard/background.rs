@@ -11,6 +11,7 @@ use std::rc::Rc;
 use reactor::{Reactor, WaitList};
 
 use super::Shard;
+use crate::repair::BackgroundBudget;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) trait BackgroundJob {
 /// The scheduler of a shard's background jobs.
 #[derive(Default)]
 pub(super) struct Background {
+    /// Drive time of the jobs that read or write much.
+    pub(super) budget: Rc<BackgroundBudget>,
     stopping: Cell<bool>,
     /// Number of running tasks.
     tasks: Cell<usize>,
@@ -54,6 +57,10 @@ impl Drop for RunningTask {
 }
 
 impl Background {
+    pub(super) fn new(budget: Rc<BackgroundBudget>) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
     /// Runs a job until the shard stops.
     pub(super) fn run<J: BackgroundJob + 'static>(shard: &Rc<Shard>, job: fn(&Shard) -> &J) {
         let running = shard.clone();

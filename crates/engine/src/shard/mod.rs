@@ -314,7 +314,7 @@ impl Shard {
 
     /// Notes the begin of a client read or write, for the throttles of background work.
     fn track_client_op(&self) -> Option<ClientOp<'_>> {
-        self.repair.limits.track_client_op(self.identity.shard.index())
+        self.background.budget.track_client_op(self.identity.shard.index())
     }
 
     /// Reports failed and corrupt reads of drives to the control until the shard stops. One task

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::Shard;
 use super::background::{Background, BackgroundJob, StepOutcome};
 use crate::error::Result;
-use crate::repair::{BackgroundLimiter, RepairState, RepairStatus, Throttle};
+use crate::repair::{BackgroundBudget, BackgroundLimiter, RepairState, RepairStatus, Throttle};
 use crate::segments::Incomplete;
 
 /// The completeness of a shard's segments.
@@ -68,7 +68,7 @@ struct RepairRun {
 #[derive(Default)]
 pub(crate) struct Repairer {
     /// The limits of repair, for all shards.
-    pub(super) limits: Arc<BackgroundLimiter>,
+    limits: Arc<BackgroundLimiter>,
     run: Cell<Option<RepairRun>>,
     work: Notify,
     /// Number of requests to look for work, and the number that was handled.
@@ -108,9 +108,9 @@ impl BackgroundJob for Repairer {
 }
 
 impl Repairer {
-    /// Creates the state with the limits of all shards.
-    pub(super) fn new(limits: Arc<BackgroundLimiter>) -> Self {
-        Self { limits, ..Self::default() }
+    /// Creates the state with the limits of all shards, and the budget of this one.
+    pub(super) fn new(limits: Arc<BackgroundLimiter>, budget: Rc<BackgroundBudget>) -> Self {
+        Self { limits, throttle: Throttle::new(budget), ..Self::default() }
     }
 
     /// Wakes the task: a condition that it waits for may have changed.
@@ -177,13 +177,12 @@ impl Repairer {
     }
 
     fn begin_run(&self) -> RepairRun {
-        self.limits.set_working(true);
         self.throttle.begin(&self.limits, Reactor::current().now());
         RepairRun { requested: self.requested.get(), wrote: false }
     }
 
     fn end_run(&self, run: RepairRun) {
-        self.limits.set_working(false);
+        self.throttle.end(&self.limits);
         self.handled.set(run.requested);
         self.changed.wake_all();
     }

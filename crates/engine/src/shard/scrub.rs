@@ -27,7 +27,7 @@ use super::headers::{HeaderReader, ScannedRecord};
 use super::lost::{LostCell, written_in_row};
 use super::row_repairs::{expected, row_repairs};
 use crate::invariant::narrow;
-use crate::repair::Throttle;
+use crate::repair::{BackgroundBudget, Throttle};
 use crate::row_reader::PartialRows;
 use crate::scrub::{Damage, Scrub, ScrubFindings, ScrubProgress};
 
@@ -116,9 +116,9 @@ impl BackgroundJob for Scrubber {
 }
 
 impl Scrubber {
-    /// Creates the state with the limits and runs of all shards.
-    pub(super) fn new(shared: Arc<Scrub>) -> Self {
-        Self { shared, ..Self::default() }
+    /// Creates the state with the limits and runs of all shards, and the budget of this one.
+    pub(super) fn new(shared: Arc<Scrub>, budget: Rc<BackgroundBudget>) -> Self {
+        Self { shared, throttle: Throttle::new(budget), ..Self::default() }
     }
 
     /// Wakes the scrub: limits have changed, a scrub was cancelled, or the shard stops.
@@ -154,7 +154,6 @@ impl Scrubber {
 
     fn begin(&self, shard: &Shard, run: &mut ScrubRun) {
         run.begun = true;
-        self.shared.limits.set_working(true);
         self.throttle.begin(&self.shared.limits, Reactor::current().now());
         if run.is_complete() {
             shard.lost.begin_review();
@@ -162,7 +161,7 @@ impl Scrubber {
     }
 
     fn end(&self, run: ScrubRun, completed: bool) {
-        self.shared.limits.set_working(false);
+        self.throttle.end(&self.shared.limits);
         run.reply.send(completed);
     }
 

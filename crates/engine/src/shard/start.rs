@@ -259,6 +259,7 @@ impl Candidate {
         };
         let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
         let [reads, writes] = FairScheduler::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
+        let budget = Rc::new(plan.repair.budget());
         let shard = Shard {
             identity: plan.identity,
             geometry: plan.geometry,
@@ -267,14 +268,14 @@ impl Candidate {
             rows: self.rows.clone(),
             link,
             locks: locks::BlockLocks::default(),
-            background: Background::default(),
+            background: Background::new(budget.clone()),
             checkpointer: Checkpointer::new(tables),
             cleaner: Cleaner::default(),
             compaction: super::compact::Compaction::default(),
             heal: heal::Healer::default(),
             lost: super::lost::LostBlocks::default(),
-            repair: repair::Repairer::new(plan.repair.clone()),
-            scrubber: scrub::Scrubber::new(plan.scrub.clone()),
+            repair: repair::Repairer::new(plan.repair.clone(), budget.clone()),
+            scrubber: scrub::Scrubber::new(plan.scrub.clone(), budget),
             dropping_layers: RefCell::default(),
             unpinned: WaitList::default(),
             reads,
