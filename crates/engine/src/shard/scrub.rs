@@ -7,6 +7,8 @@
 //! repair, or for a checkpoint, hold the position back. A scrub ends after a checkpoint with the
 //! marks of the columns that could not be repaired yet.
 
+mod segment;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -14,30 +16,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codec::ColumnSet;
 use format::limits::{BLOCK, BLOCK_BYTES};
-use format::{Address, Column, Incarnation, Row, SegmentId};
+use format::{Column, Incarnation, Row, SegmentId};
 use futures_util::future::select;
-use reactor::{Buffer, LocalSender, Notify, Reactor, WaitList, local_oneshot};
-use smallvec::SmallVec;
+use reactor::{LocalSender, Notify, Reactor, WaitList, local_oneshot};
+use segment::SegmentScrub;
 
 use super::Shard;
 use super::background::{BackgroundJob, StepOutcome};
-use super::headers::{HeaderReader, ScannedRecord};
-use super::lost::{LostCell, written_in_row};
-use super::row_repairs::{expected, row_repairs};
 use crate::invariant::narrow;
 use crate::repair::{BackgroundBudget, Throttle};
-use crate::row_reader::PartialRows;
-use crate::scrub::{Damage, Scrub, ScrubFindings, ScrubProgress};
+use crate::scrub::{Scrub, ScrubFindings, ScrubProgress};
 
 /// Bytes read at once, in all columns together.
 const WINDOW_BYTES: usize = 4 << 20;
 /// Bytes read after which a checkpoint persists the repairs.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
-/// Number of rows that are compared before the task yields.
-const YIELD_ROWS: u32 = 16;
-
 /// Time after which a checkpoint of the repairs that failed is tried again.
 const STORE_RETRY: Duration = Duration::from_secs(10);
 
@@ -81,19 +75,6 @@ enum Interrupted {
     Paused,
     /// The shard stops, or the scrub was cancelled.
     Ended,
-}
-
-/// A segment that is being scrubbed.
-struct SegmentScrub<'a> {
-    id: SegmentId,
-    headers: HeaderReader<'a>,
-    current: Option<ScannedRecord>,
-    known_to: Row,
-    /// No further header can be read.
-    ended: bool,
-    found: ScrubFindings,
-    /// Cells that cannot be computed, of blocks that may be live.
-    lost: Vec<LostCell>,
 }
 
 impl BackgroundJob for Scrubber {
@@ -279,11 +260,7 @@ impl Scrubber {
         let Some(record) = shard.rows.segments.borrow().applied_record(id) else {
             return Ok(ScrubFindings::default());
         };
-        let headers = HeaderReader::new(&shard.rows, &shard.identity, id, &record);
-        let found = ScrubFindings::default();
-        let known_to = Row::new(0);
-        let mut reading =
-            SegmentScrub { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
+        let mut reading = SegmentScrub::new(shard, id, &record);
         let column = WINDOW_BYTES / usize::from(record.scheme.width());
         let may_proceed = || !self.has_ended(shard, run) && !self.shared.limits.is_paused();
         let mut row = 0;
@@ -291,7 +268,7 @@ impl Scrubber {
             if let Some(permit) = self.throttle.acquire(&self.shared.limits, may_proceed).await {
                 let whole = narrow::<u32, _>(permit.chunk_bytes(column) / BLOCK, "C5").max(1);
                 let count = whole.min(record.rows - row);
-                permit.finish(self.scrub_rows(shard, &mut reading, Row::new(row), count).await);
+                permit.finish(reading.scrub_rows(Row::new(row), count).await);
                 row += count;
             }
             if self.has_ended(shard, run) {
@@ -311,133 +288,9 @@ impl Scrubber {
         }
         Ok(reading.found)
     }
-
-    /// Scrubs some rows; returns the number of bytes read.
-    async fn scrub_rows(&self, shard: &Shard, reading: &mut SegmentScrub<'_>, row: Row, count: u32) -> u64 {
-        let piece = shard.rows.read_partial(reading.id, row, count).await;
-        if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
-            reading.headers.provide(row, Buffer::copy_of(first.as_slice()));
-        }
-        let bytes = piece.span.cells.len() as u64 * u64::from(count) * BLOCK_BYTES;
-        reading.found.bytes += bytes;
-        for from in (0..count).step_by(YIELD_ROWS as usize) {
-            let rows = from..(from + YIELD_ROWS).min(count);
-            let fits = self.parity_fits(shard, &piece, from, rows.end - from);
-            for index in rows {
-                if !self.find_record(reading, row.plus(index)).await {
-                    return bytes;
-                }
-                self.scrub_row(shard, reading, &piece, index, fits);
-            }
-            shard.lost.note_cells(shard, std::mem::take(&mut reading.lost)).await;
-            Reactor::current().yield_now().await;
-        }
-        bytes
-    }
-
-    /// Advances to the record that contains `row`. Returns false if its header cannot be read.
-    async fn find_record(&self, reading: &mut SegmentScrub<'_>, row: Row) -> bool {
-        while !reading.ended && reading.known_to <= row {
-            match reading.headers.next().await {
-                Ok(Some(found)) => {
-                    reading.known_to = found.layout.end();
-                    reading.current = Some(found);
-                }
-                Ok(None) | Err(_) => {
-                    reading.ended = true;
-                    reading.found.lost += 1;
-                }
-            }
-        }
-        !reading.ended
-    }
-
-    /// Returns true if all cells of some rows were read, and their parity fits their data.
-    fn parity_fits(&self, shard: &Shard, piece: &PartialRows, from: u32, count: u32) -> bool {
-        let scheme = shard.rows.segments.borrow().scheme(piece.span.id);
-        let there: ColumnSet = piece.span.cells.iter().map(|(column, _)| *column).collect();
-        if (0..scheme.width()).any(|column| !there.contains(column)) || !piece.unreadable.is_empty() {
-            return false;
-        }
-        let range = from as usize * BLOCK..(from + count) as usize * BLOCK;
-        let cells = |column: u8| {
-            let cells = piece.span.cells.iter().find(|(of, _)| *of == column);
-            cells.and_then(|(_, cells)| cells.as_slice().get(range.clone()))
-        };
-        let data: SmallVec<[&[u8]; 32]> = (0..scheme.data()).filter_map(cells).collect();
-        let mut right: Vec<Buffer> = (0..scheme.parity()).map(|_| Buffer::new(range.len())).collect();
-        let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Buffer::as_mut_slice).collect();
-        shard.rows.code(scheme).encode(&data, &mut outputs);
-        (scheme.data()..scheme.width())
-            .zip(&right)
-            .all(|(column, right)| cells(column) == Some(right.as_slice()))
-    }
-
-    /// Compares a row with its record; `fits` is true if its parity is known to fit its data.
-    fn scrub_row(
-        &self,
-        shard: &Shard,
-        reading: &mut SegmentScrub<'_>,
-        piece: &PartialRows,
-        index: u32,
-        fits: bool,
-    ) {
-        let Some(found) = &reading.current else { return };
-        let row = piece.span.row.plus(index);
-        let scheme = shard.rows.segments.borrow().scheme(reading.id);
-        let right =
-            |column: u8| piece.cell(column, index).is_some_and(|bytes| expected(found, column, row)(bytes));
-        if fits && (0..scheme.data()).all(right) {
-            return;
-        }
-        let drive_of = |column: u8| {
-            let cell = shard.rows.segments.borrow().cell_at(reading.id, Column::new(column), row)?;
-            shard.rows.drives.is_online(cell.drive).then_some(cell.drive)
-        };
-        let one = piece.row(index, |column| drive_of(column).is_some());
-        let Some(repairs) = row_repairs(&shard.rows, found, &one, row) else {
-            reading.found.lost += 1;
-            let in_place = |column| drive_of(column).is_some() && right(column);
-            reading.lost.extend(written_in_row(found, row, in_place));
-            tracing::error!(segment = %reading.id, %row, "row cannot be reconstructed: too many of its cells are damaged");
-            return;
-        };
-        // Cells on drives that are not in use are handled by repair.
-        let damaged = repairs.iter().filter_map(|(column, _)| Some((column.get(), drive_of(column.get())?)));
-        for (column, drive) in damaged {
-            let unreadable = piece.unreadable.contains(&(column, index));
-            if !unreadable {
-                shard.rows.note_corrupt(Address::new(reading.id, Column::new(column), row), drive);
-            }
-            reading.found.note(drive, reading.id, column, row, unreadable);
-        }
-    }
 }
 
 /// Returns the position right before a segment.
 fn position_before(incarnation: Incarnation) -> Incarnation {
     Incarnation::new(incarnation.get().saturating_sub(1))
-}
-
-impl ScrubFindings {
-    fn note(
-        &mut self,
-        drive: format::DriveIndex,
-        segment: SegmentId,
-        column: u8,
-        row: Row,
-        unreadable: bool,
-    ) {
-        let known = self.damage.iter().position(|damage| damage.column == column);
-        if known.is_none() {
-            self.damage.push(Damage { drive, segment, column, row: row.get(), unreadable: 0, wrong: 0 });
-        }
-        let damage = match known {
-            Some(at) => self.damage.get_mut(at),
-            None => self.damage.last_mut(),
-        };
-        if let Some(damage) = damage {
-            *(if unreadable { &mut damage.unreadable } else { &mut damage.wrong }) += 1;
-        }
-    }
 }
