@@ -4,6 +4,7 @@
 //! columns.
 
 mod background_rate;
+mod budget;
 mod client_load;
 mod latency_windows;
 mod throttle;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub(crate) use budget::BackgroundBudget;
 use client_load::ClientLoad;
 pub(crate) use client_load::ClientOp;
 pub use latency_windows::RecentLatency;
@@ -115,10 +117,9 @@ impl BackgroundLimiter {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Tracks a client's read or write in this shard until the result is dropped; `None` while no
-    /// background job runs.
-    pub(crate) fn track_client_op(&self, shard: usize) -> Option<ClientOp<'_>> {
-        self.clients.begin(shard)
+    /// Creates the budget of one shard, for all of its jobs.
+    pub(crate) fn budget(&self) -> BackgroundBudget {
+        BackgroundBudget::new(self.clients.clone())
     }
 
     /// Recent latency of client operations while a background job was running.
@@ -132,8 +133,7 @@ impl BackgroundLimiter {
     }
 
     /// Registers or unregisters a shard that runs the job.
-    pub(crate) fn set_working(&self, working: bool) {
-        self.clients.watch(working);
+    fn set_working(&self, working: bool) {
         if working {
             self.working.fetch_add(1, Ordering::Relaxed);
         } else {

@@ -118,7 +118,7 @@ impl Control {
             for shard in shards {
                 let draining = self.draining();
                 let take_offline = move |shard: Rc<Shard>| async move {
-                    shard.set_draining(&draining);
+                    shard.repair.set_draining(&shard, &draining);
                     shard.detach_drive(drive).await
                 };
                 // A closed or failed shard does not use the drive.
@@ -156,7 +156,7 @@ impl Control {
             shard.call(move |shard| async move { shard.detach_drive(drive).await }).await??;
         }
         let draining = self.draining();
-        shard.call(move |shard| async move { shard.set_draining(&draining) }).await?;
+        shard.call(move |shard| async move { shard.repair.set_draining(&shard, &draining) }).await?;
         Ok(())
     }
 

@@ -113,7 +113,9 @@ impl Control {
         // Operations started before the loss must have ended, here and in the shards.
         self.loss_propagated(index).await?;
         for shard in self.all_shards() {
-            shard.call(move |shard| async move { shard.wait_until_unused(index).await }).await?;
+            shard
+                .call(move |shard| async move { shard.repair.wait_until_unused(&shard, index).await })
+                .await?;
         }
         // The newest superblock may be only in the drive's cache: flush it before overwriting the
         // other slot.
@@ -240,7 +242,7 @@ impl Control {
         self.publish(change).await?;
         for shard in self.all_shards() {
             let draining = self.draining();
-            shard.call(move |shard| async move { shard.set_draining(&draining) }).await?;
+            shard.call(move |shard| async move { shard.repair.set_draining(&shard, &draining) }).await?;
         }
         let kind = if drain { EventKind::DriveDraining } else { EventKind::DriveDrainCancelled };
         self.events.emit_drive(drive, kind, &self.path_of(drive));
@@ -359,7 +361,7 @@ impl Control {
         if self.state.borrow().is_in_use(index) {
             self.notify_space_freed();
             for shard in self.all_shards() {
-                shard.call(|shard| async move { shard.request_repair() }).await?;
+                shard.call(|shard| async move { shard.repair.request() }).await?;
             }
             self.schedule_retirement();
             return Ok(());

@@ -235,7 +235,7 @@ impl Control {
         let freed = Cell::new(false);
         let clean = others.map(|(_, shard)| async {
             let shard = shard;
-            let clean = shard.call(|shard| async move { shard.clean_for_others().await });
+            let clean = shard.call(|shard| async move { shard.cleaner.clean_for_others(&shard).await });
             freed.set(clean.await.unwrap_or(false) || freed.get());
             Ok(())
         });

@@ -124,7 +124,8 @@ impl Control {
         let mut complete = Completeness::default();
         let only_whole = before.returning.is_empty();
         for shard in &shards {
-            match shard.call(move |shard| async move { shard.confirm(only_whole).await }).await {
+            match shard.call(move |shard| async move { shard.repair.confirm(&shard, only_whole).await }).await
+            {
                 Ok(Some(shard_state)) => complete = complete.and(shard_state),
                 _ => return,
             }

@@ -114,7 +114,9 @@ impl Control {
         let is_whole = Cell::new(shards.len() == positions.len());
         let whole = &is_whole;
         let scrub = shards.into_iter().zip(positions).map(|(shard, after)| async move {
-            let ended = shard.call(move |shard| async move { shard.scrub(run, after, until).await }).await;
+            let ended = shard
+                .call(move |shard| async move { shard.scrubber.scrub(&shard, run, after, until).await })
+                .await;
             whole.set(ended.unwrap_or(false) && whole.get());
             Ok(())
         });
@@ -212,7 +214,7 @@ impl Control {
     pub(crate) async fn notify_scrub_changed(&self) {
         let shards = self.shards.borrow().clone();
         for shard in shards {
-            let _ = shard.call(|shard| async move { shard.wake_scrub() }).await;
+            let _ = shard.call(|shard| async move { shard.scrubber.wake(&shard) }).await;
         }
         self.scrubbing.wake();
     }

@@ -182,8 +182,8 @@ impl Pool {
         for (number, shard) in self.inner.shards.iter().enumerate() {
             let after = positions.get(number).map_or_else(format::Incarnation::default, |position| *position);
             let query = move |shard: std::rc::Rc<Shard>| async move {
-                let lost = shard.lost_blocks().await;
-                (shard.counters(), shard.repair_status(), shard.scrub_progress(after, until), lost)
+                let lost = shard.lost.list(&shard).await;
+                (shard.counters(), shard.repair.status(), shard.scrubber.progress(&shard, after, until), lost)
             };
             let (counters, of_shard, progress, (lost, more)) = shard.call(query).await?;
             lost_blocks.push(lost);
@@ -259,7 +259,7 @@ impl Pool {
     /// Makes every shard search for segments with missing columns.
     async fn request_repair(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.request_repair() }).await?;
+            shard.call(|shard| async move { shard.repair.request() }).await?;
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Pool {
     /// When the pool was closed.
     pub async fn wait_for_repair(&self) -> Result<()> {
         for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.wait_for_repair().await }).await?;
+            shard.call(|shard| async move { shard.repair.wait_for_requests(&shard).await }).await?;
         }
         self.inner.control.call(|control| async move { control.drive_changes_finished().await }).await?;
         Ok(())

@@ -37,7 +37,7 @@ const SHRINK: f64 = 0.7;
 const PROBE_LENGTH: f64 = 4.0;
 const PROBE_EVERY: u32 = 8;
 
-/// Adaptive rate of one shard's background job.
+/// Adaptive rate of one shard's background jobs.
 pub(super) struct BackgroundRate {
     /// Share of drive time up to 1; above that, the chunk size as a multiple of `CHUNK_MIN`.
     rate: Cell<f64>,

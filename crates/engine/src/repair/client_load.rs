@@ -16,7 +16,7 @@ use crate::invariant::clamped;
 /// Client load of a pool while background jobs run.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLoad {
-    /// Number of running background jobs.
+    /// Number of shards with a running background job.
     watchers: AtomicU32,
     shards: Box<[ShardLoad]>,
     /// Number of background chunks started, and of those still running.
@@ -89,13 +89,18 @@ impl ClientLoad {
         Some(ClientOp { clients: self, shard_load, at, chunks })
     }
 
-    /// Registers or unregisters a background job.
+    /// Registers or unregisters a shard that runs background jobs.
     pub(super) fn watch(&self, watches: bool) {
         if watches {
             self.watchers.fetch_add(1, Ordering::Relaxed);
         } else {
             self.watchers.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Number of shards with a running background job.
+    pub(super) fn watchers(&self) -> u32 {
+        self.watchers.load(Ordering::Relaxed)
     }
 
     pub(super) fn totals(&self) -> OpTotals {

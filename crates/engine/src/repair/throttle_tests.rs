@@ -5,6 +5,13 @@ use crate::repair::RepairLimits;
 
 const MIB: u64 = 1 << 20;
 
+/// Returns the limits of a pool with that many shards, and a throttle in one of them.
+fn limits_and_throttle(limits: RepairLimits, shards: usize) -> (BackgroundLimiter, Throttle) {
+    let limiter = BackgroundLimiter::new(limits, shards);
+    let throttle = Throttle::new(Rc::new(limiter.budget()));
+    (limiter, throttle)
+}
+
 fn at(milliseconds: u64) -> Instant {
     Instant::from_nanos(milliseconds * 1_000_000)
 }
@@ -20,7 +27,7 @@ fn client_io(repair: &BackgroundLimiter, shard: usize, from: Instant, to: Instan
 
 #[test]
 fn without_limits_and_clients_chunks_run_in_parallel() {
-    let (repair, throttle) = (BackgroundLimiter::new(RepairLimits::default(), 1), Throttle::default());
+    let (repair, throttle) = limits_and_throttle(RepairLimits::default(), 1);
     throttle.begin(&repair, at(0));
     for chunk in 0..100 {
         let started = at(10 * chunk);
@@ -37,7 +44,7 @@ fn without_limits_and_clients_chunks_run_in_parallel() {
 
 #[test]
 fn under_client_io_one_small_chunk_runs_for_a_quarter_of_the_time() {
-    let (repair, throttle) = (BackgroundLimiter::new(RepairLimits::default(), 2), Throttle::default());
+    let (repair, throttle) = limits_and_throttle(RepairLimits::default(), 2);
     throttle.begin(&repair, at(0));
     // The shard does not matter: all shards share the drives.
     client_io(&repair, 1, at(1), at(2));
@@ -62,9 +69,8 @@ fn under_client_io_one_small_chunk_runs_for_a_quarter_of_the_time() {
 #[test]
 fn working_shards_share_a_quarter_of_the_time() {
     let repair = BackgroundLimiter::new(RepairLimits::default(), 2);
-    let throttles = [Throttle::default(), Throttle::default()];
+    let throttles = [(); 2].map(|()| Throttle::new(Rc::new(repair.budget())));
     for throttle in &throttles {
-        repair.set_working(true);
         throttle.begin(&repair, at(0));
     }
     client_io(&repair, 0, at(0), at(1));
@@ -77,8 +83,8 @@ fn working_shards_share_a_quarter_of_the_time() {
 #[test]
 fn the_limit_applies_to_all_shards_together_and_can_be_lifted() {
     let limits = RepairLimits { paused: false, bytes_per_second: 2 * MIB };
-    let (repair, throttle) = (BackgroundLimiter::new(limits, 2), Throttle::default());
-    repair.set_working(true);
+    let (repair, throttle) = limits_and_throttle(limits, 2);
+    // Another shard repairs too.
     repair.set_working(true);
     throttle.begin(&repair, at(0));
     let mut now = at(0);
@@ -98,11 +104,49 @@ fn the_limit_applies_to_all_shards_together_and_can_be_lifted() {
 
 #[test]
 fn a_failed_chunk_ends() {
-    let (repair, throttle) = (BackgroundLimiter::new(RepairLimits::default(), 1), Throttle::default());
+    let (repair, throttle) = limits_and_throttle(RepairLimits::default(), 1);
     throttle.begin(&repair, at(0));
     client_io(&repair, 0, at(0), at(1));
     let permit = throttle.grant(&repair, at(1));
     assert_eq!(throttle.wait(&repair, at(2)), WaitReason::OtherChunk);
     drop(permit);
     assert_ne!(throttle.wait(&repair, at(2)), WaitReason::OtherChunk);
+}
+
+#[test]
+fn the_jobs_of_a_shard_share_one_budget() {
+    let repair = BackgroundLimiter::new(RepairLimits::default(), 1);
+    let scrub = repair.with_shared_load();
+    let budget = Rc::new(repair.budget());
+    let [repairer, scrubber] = [(); 2].map(|()| Throttle::new(budget.clone()));
+    repairer.begin(&repair, at(0));
+    scrubber.begin(&scrub, at(0));
+    client_io(&repair, 0, at(0), at(1));
+    let permit = repairer.grant(&repair, at(1));
+    assert_eq!(scrubber.wait(&scrub, at(2)), WaitReason::OtherChunk, "one chunk of both jobs runs");
+    permit.finish_at(MIB, at(11));
+    // The quarter of drive time is that of one job alone: a second one neither doubles nor halves
+    // it.
+    for (throttle, limits) in [(&repairer, &repair), (&scrubber, &scrub)] {
+        assert_eq!(throttle.wait(limits, at(11)), WaitReason::Until(at(41)));
+    }
+    repairer.end(&repair);
+    scrubber.grant(&scrub, at(41)).finish_at(MIB, at(51));
+    assert_eq!(scrubber.wait(&scrub, at(51)), WaitReason::Until(at(81)), "the other job has ended");
+    scrubber.end(&scrub);
+    assert!(budget.track_client_op(0).is_none(), "no job runs");
+}
+
+#[test]
+fn a_rate_limit_applies_to_its_job_only() {
+    let limits = RepairLimits { paused: false, bytes_per_second: MIB };
+    let repair = BackgroundLimiter::new(limits, 1);
+    let scrub = repair.with_shared_load();
+    let budget = Rc::new(repair.budget());
+    let [repairer, scrubber] = [(); 2].map(|()| Throttle::new(budget.clone()));
+    repairer.begin(&repair, at(0));
+    scrubber.begin(&scrub, at(0));
+    repairer.grant(&repair, at(0)).finish_at(MIB, at(1));
+    assert_ne!(repairer.wait(&repair, at(1)), WaitReason::Nothing);
+    assert_eq!(scrubber.wait(&scrub, at(1)), WaitReason::Nothing);
 }

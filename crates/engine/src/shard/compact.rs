@@ -14,7 +14,7 @@ use std::rc::Rc;
 use format::SegmentId;
 use reactor::{Reactor, WaitList};
 
-use super::clean::MetadataCells;
+use super::block_mover::{BlockMover, MetadataCells};
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{ErrorKind, Result};
@@ -72,52 +72,51 @@ struct CompactionBudget {
     nodes_max: u64,
 }
 
-impl Shard {
+impl Compaction {
     /// Waits for the end of a running compaction, unless the map is full until the next checkpoint.
-    pub(super) async fn compacted(&self) {
-        let is_blocking = || self.compaction.is_running() && !self.ledger.map.borrow().is_over_budget();
-        self.compaction.ended.until(|| (!is_blocking()).then_some(())).await;
+    pub(super) async fn until_ended(&self, shard: &Shard) {
+        let is_blocking = || self.is_running() && !shard.ledger.map.borrow().is_over_budget();
+        self.ended.until(|| (!is_blocking()).then_some(())).await;
     }
 
     /// Gains space when only the checkpoint reserve is left. Returns false if nothing can be gained
     /// now.
-    pub(super) async fn compact(self: &Rc<Self>) -> bool {
-        if self.log.checkpoints.is_running() {
+    pub(super) async fn compact(&self, shard: &Rc<Shard>) -> bool {
+        if shard.log.checkpoints.is_running() {
             // It may free space, and it decides which nodes are to be stored.
-            self.checkpointer.until(|| !self.log.checkpoints.is_running()).await;
+            shard.checkpointer.until(|| !shard.log.checkpoints.is_running()).await;
             return true;
         }
-        self.compaction.running.set(true);
-        let planned = self.plan_compaction().await;
-        self.log.set_compacting(true);
-        self.empty(&planned).await;
-        self.log.set_compacting(false);
-        self.compaction.running.set(false);
-        self.compaction.wake_waiters();
-        self.idle(self.is_worth_a_checkpoint())
+        self.running.set(true);
+        let planned = self.plan(shard).await;
+        shard.log.set_compacting(true);
+        self.empty(shard, &planned).await;
+        shard.log.set_compacting(false);
+        self.running.set(false);
+        self.wake_waiters();
+        shard.cleaner.note_idle(shard, self.is_worth_a_checkpoint(shard))
     }
 
     /// Returns true if the next checkpoint frees segments, or makes room in the map for another
     /// compaction.
-    fn is_worth_a_checkpoint(&self) -> bool {
-        let map = self.ledger.map.borrow();
-        self.freeable_segments() > 0 || map.dirtied() > map.dirty_max() / 4
+    fn is_worth_a_checkpoint(&self, shard: &Shard) -> bool {
+        let map = shard.ledger.map.borrow();
+        shard.cleaner.freeable_segments(shard) > 0 || map.dirtied() > map.dirty_max() / 4
     }
 
     /// Empties the planned segments; gives up if a checkpoint comes in between.
-    async fn empty(self: &Rc<Self>, planned: &[SegmentId]) {
-        let ended = self.checkpointer.ended();
-        let overtaken = || self.log.checkpoints.is_running() || self.checkpointer.ended() != ended;
+    async fn empty(&self, shard: &Rc<Shard>, planned: &[SegmentId]) {
+        let ended = shard.checkpointer.ended();
+        let overtaken = || shard.log.checkpoints.is_running() || shard.checkpointer.ended() != ended;
         for victim in planned {
-            if overtaken() || self.must_stop_cleaning() || !self.rows.segments.borrow().is_cleanable(*victim)
-            {
+            if overtaken() || shard.has_ended() || !shard.rows.segments.borrow().is_cleanable(*victim) {
                 return;
             }
-            match self.clean_pinned(*victim).await {
+            match shard.cleaner.clean_pinned(shard, *victim).await {
                 Ok(()) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Closed) => return,
                 Err(error) => {
-                    tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "segment not emptied");
+                    tracing::warn!(shard = %shard.identity.shard, segment = %victim, %error, "segment not emptied");
                 }
             }
         }
@@ -125,21 +124,22 @@ impl Shard {
 
     /// Returns the segments with the largest net gain when they are emptied together; none if the
     /// cost is as high as the gain, or exceeds the budget.
-    async fn plan_compaction(&self) -> Vec<SegmentId> {
-        let (budget, victims, snapshot) = self.budget();
-        if self.compaction.without_gain.get() == Some(snapshot) {
+    async fn plan(&self, shard: &Shard) -> Vec<SegmentId> {
+        let (budget, victims, snapshot) = self.budget(shard);
+        if self.without_gain.get() == Some(snapshot) {
             return Vec::new();
         }
-        let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
+        let mut plan =
+            Plan { nodes: shard.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
         let mut best = (0, 0);
         for victim in victims {
-            if self.log.checkpoints.is_running() || self.must_stop_cleaning() {
+            if shard.log.checkpoints.is_running() || shard.has_ended() {
                 return Vec::new();
             }
-            match self.survey(victim, &mut plan).await {
+            match self.survey(shard, victim, &mut plan).await {
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::debug!(shard = %self.identity.shard, segment = %victim, %error, "segment not surveyed");
+                    tracing::debug!(shard = %shard.identity.shard, segment = %victim, %error, "segment not surveyed");
                     break;
                 }
             }
@@ -150,21 +150,21 @@ impl Shard {
             }
         }
         let (gain, count) = best;
-        self.compaction.without_gain.set((gain == 0).then_some(snapshot));
+        self.without_gain.set((gain == 0).then_some(snapshot));
         plan.victims.truncate(count);
-        tracing::debug!(shard = %self.identity.shard, free = budget.free, zones = gain, segments = count, "compacting");
+        tracing::debug!(shard = %shard.identity.shard, free = budget.free, zones = gain, segments = count, "compacting");
         plan.victims
     }
 
-    fn budget(&self) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
-        let segments = self.rows.segments.borrow();
-        let map = self.ledger.map.borrow();
+    fn budget(&self, shard: &Shard) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
+        let segments = shard.rows.segments.borrow();
+        let map = shard.ledger.map.borrow();
         let budget = CompactionBudget {
-            free: self.log.pacer.space.shard_share(),
-            room: self.log.appender.room_for_moves(),
-            segment: self.geometry.segment_blocks(),
-            payload: self.geometry.segment_payload().max(1),
-            width: u64::from(self.geometry.scheme.width()),
+            free: shard.log.pacer.space.shard_share(),
+            room: shard.log.appender.room_for_moves(),
+            segment: shard.geometry.segment_blocks(),
+            payload: shard.geometry.segment_payload().max(1),
+            width: u64::from(shard.geometry.scheme.width()),
             // The rest is left for nodes that other requests make dirty.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
@@ -173,19 +173,19 @@ impl Shard {
     }
 
     /// Adds a segment to a plan.
-    async fn survey(&self, victim: SegmentId, plan: &mut Plan) -> Result<()> {
-        if !self.rows.segments.borrow().is_cleanable(victim) {
+    async fn survey(&self, shard: &Shard, victim: SegmentId, plan: &mut Plan) -> Result<()> {
+        if !shard.rows.segments.borrow().is_cleanable(victim) {
             return Ok(());
         }
-        let pin = self.rows.pin(victim);
-        let record = self.rows.segments.borrow().record(victim);
+        let pin = shard.rows.pin(victim);
+        let record = shard.rows.segments.borrow().record(victim);
         let zones = record.columns.iter().filter(|column| column.zone.is_some()).count();
-        let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
-        let blocks = self.add_nodes(&mut headers, plan).await?;
+        let mut headers = HeaderReader::new(&shard.rows, &shard.identity, victim, &record);
+        let blocks = self.add_nodes(shard, &mut headers, plan).await?;
         drop(pin);
         // Each chunk has a header, and padding to the end of its row.
-        let chunks = blocks.div_ceil(self.chunk_blocks() as u64);
-        plan.moved += blocks + chunks * (1 + u64::from(self.geometry.scheme.data()));
+        let chunks = blocks.div_ceil(BlockMover::new(shard).chunk_blocks() as u64);
+        plan.moved += blocks + chunks * (1 + u64::from(shard.geometry.scheme.data()));
         plan.zones += zones as u64;
         plan.victims.push(victim);
         Ok(())
@@ -193,11 +193,11 @@ impl Shard {
 
     /// Adds the nodes that are stored when a segment is emptied; returns the number of blocks that
     /// are moved.
-    async fn add_nodes(&self, headers: &mut HeaderReader<'_>, plan: &mut Plan) -> Result<u64> {
+    async fn add_nodes(&self, shard: &Shard, headers: &mut HeaderReader<'_>, plan: &mut Plan) -> Result<u64> {
         let (mut blocks, mut nodes) = (0, MetadataCells::new());
-        while let Some(live) = self.next_live(headers, &mut nodes).await? {
+        while let Some(live) = BlockMover::new(shard).next_live(headers, &mut nodes).await? {
             Reactor::current().yield_now().await;
-            let map = self.ledger.map.borrow();
+            let map = shard.ledger.map.borrow();
             for live in live {
                 let count = live.crcs.len() as u64;
                 let leaves = live.block / LEAF_BLOCKS..=(live.block + count - 1) / LEAF_BLOCKS;
@@ -209,8 +209,8 @@ impl Shard {
         for (node, place) in nodes {
             // Table blocks are stored with each checkpoint.
             let Some(node) = node else { continue };
-            if self.walk(|map| map.is_stored_at(node, place)).await? {
-                plan.nodes.extend(self.ledger.map.borrow().with_ancestors(node));
+            if shard.walk(|map| map.is_stored_at(node, place)).await? {
+                plan.nodes.extend(shard.ledger.map.borrow().with_ancestors(node));
             }
         }
         Ok(blocks)

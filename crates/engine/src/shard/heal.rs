@@ -11,6 +11,7 @@ use reactor::{Buffer, Notify};
 use smallvec::SmallVec;
 
 use super::Shard;
+use super::background::{BackgroundJob, StepOutcome};
 use crate::error::Result;
 use crate::log::{Effect, Request, WriteClass};
 use crate::row_reader::{BlockRun, ReadOutcome};
@@ -25,61 +26,57 @@ pub(super) struct Healer {
     work: Notify,
 }
 
+impl BackgroundJob for Healer {
+    async fn wait_for_work(&self, _: &Shard) {
+        self.work.notified().await;
+    }
+
+    async fn step(&self, shard: &Rc<Shard>) -> StepOutcome {
+        let next = self.queue.borrow_mut().pop_front();
+        let Some((layer, block, entry)) = next else { return StepOutcome::Idle };
+        if let Err(error) = self.heal(shard, layer, block, entry).await {
+            tracing::warn!(%layer, block, %error, "damaged block not moved");
+        }
+        StepOutcome::More
+    }
+}
+
 impl Healer {
     /// Wakes the healing task.
     pub(super) fn wake(&self) {
         self.work.notify();
     }
-}
 
-impl Shard {
     /// Queues a block that may be damaged in place: it is checked, and moved if it is.
-    pub(super) fn queue_heal(&self, layer: LayerId, block: u64, entry: MapEntry) {
-        let mut queue = self.heal.queue.borrow_mut();
+    pub(super) fn queue(&self, layer: LayerId, block: u64, entry: MapEntry) {
+        let mut queue = self.queue.borrow_mut();
         let is_queued = queue.iter().any(|(_, _, queued)| *queued == entry);
         if queue.len() < QUEUE_MAX && !is_queued {
             queue.push_back((layer, block, entry));
-            self.heal.work.notify();
-        }
-    }
-
-    /// Heals queued blocks until the shard stops. One task per shard.
-    pub(super) async fn run_healer(self: Rc<Self>) {
-        loop {
-            self.heal.work.notified().await;
-            loop {
-                if self.stopping.get() {
-                    return;
-                }
-                let next = self.heal.queue.borrow_mut().pop_front();
-                let Some((layer, block, entry)) = next else { break };
-                if let Err(error) = self.heal(layer, block, entry).await {
-                    tracing::warn!(%layer, block, %error, "damaged block not moved");
-                }
-            }
+            self.work.notify();
         }
     }
 
     /// Moves one block, unless it has been overwritten meanwhile.
-    async fn heal(&self, layer: LayerId, block: u64, entry: MapEntry) -> Result<()> {
+    async fn heal(&self, shard: &Shard, layer: LayerId, block: u64, entry: MapEntry) -> Result<()> {
         let (layer, found) =
-            self.walk_chain((layer, block, 1), |map| map.lookup_one_through(layer, block)).await?;
+            shard.walk_chain((layer, block, 1), |map| map.lookup_one_through(layer, block)).await?;
         if found != entry {
             return Ok(());
         }
         let Mapping::Block { address: from, crc } = entry.mapping() else { return Ok(()) };
         let data = Buffer::new(BLOCK);
         let read = {
-            let _pin = self.rows.pin(from.segment());
-            self.rows.read_run(BlockRun { address: from, count: 1 }, &[crc], &data.span()).await
+            let _pin = shard.rows.pin(from.segment());
+            shard.rows.read_run(BlockRun { address: from, count: 1 }, &[crc], &data.span()).await
         };
-        if read? == ReadOutcome::Direct || self.check_stopping().is_err() {
+        if read? == ReadOutcome::Direct || shard.check_stopping().is_err() {
             return Ok(());
         }
         // The leaf exists as long as the entry does; a layer that is being dropped is skipped.
-        let pins = self.prepare_unmap(layer, block, 1).await?;
-        if pins.is_empty() || self.dropping_layers.borrow().contains(&layer) {
-            self.unpin(&pins);
+        let pins = shard.prepare_unmap(layer, block, 1).await?;
+        if pins.is_empty() || shard.dropping_layers.borrow().contains(&layer) {
+            shard.unpin(&pins);
             return Ok(());
         }
         let request = Request {
@@ -91,7 +88,7 @@ impl Shard {
             effect: Effect::Leaves(pins),
             reply: None,
         };
-        self.log.commit(WriteClass::Trim, request).await?;
+        shard.log.commit(WriteClass::Trim, request).await?;
         tracing::info!(%layer, block, %from, "damaged block moved");
         Ok(())
     }

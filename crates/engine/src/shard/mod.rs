@@ -6,13 +6,12 @@
 //!
 //! Must not know: volumes and their names, frontends, threads.
 
-mod checkpoint;
+mod background;
+mod block_mover;
 mod checkpointer;
-mod clean;
 mod cleaner;
 
 mod active_layers;
-mod clean_for_others;
 mod compact;
 mod drives_behind;
 mod extents;
@@ -40,10 +39,9 @@ mod visible;
 mod walk;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use format::{DriveIndex, LayerId, VolumeId};
 use reactor::{Drive, WaitList};
@@ -64,9 +62,8 @@ use crate::geometry::Geometry;
 use crate::invariant::to_index;
 use crate::ledger::Ledger;
 use crate::log::{Identity, Log, LogCounters};
-use crate::repair::{BackgroundLimiter, ClientOp};
+use crate::repair::ClientOp;
 use crate::row_reader::RowReader;
-use crate::scrub::Scrub;
 use crate::segments::FillHistogram;
 use crate::write_waits::{WriteWait, WriteWaitCounts, WriteWaits};
 
@@ -82,18 +79,17 @@ pub(crate) struct Shard {
     rows: Rc<RowReader>,
     link: ControlLink,
     locks: locks::BlockLocks,
-    tables: tables::StoredTables,
-    heal: heal::Healer,
-    lost: lost::LostBlocks,
+    /// The background jobs, each with its state, and their scheduler.
+    background: background::Background,
+    checkpointer: checkpointer::Checkpointer,
+    pub(crate) cleaner: cleaner::Cleaner,
     compaction: compact::Compaction,
-    repair: repair::Repairer,
-    repair_limits: Arc<BackgroundLimiter>,
-    scrubber: scrub::Scrubber,
-    scrub: Arc<Scrub>,
+    heal: heal::Healer,
+    pub(crate) lost: lost::LostBlocks,
+    pub(crate) repair: repair::Repairer,
+    pub(crate) scrubber: scrub::Scrubber,
     /// Layers that are being dropped, or were dropped.
     dropping_layers: RefCell<BTreeSet<LayerId>>,
-    checkpointer: checkpointer::Checkpointer,
-    cleaner: cleaner::Cleaner,
     /// Schedulers of the reads and the writes of volumes that compete.
     reads: Rc<FairScheduler>,
     writes: Rc<FairScheduler>,
@@ -102,12 +98,6 @@ pub(crate) struct Shard {
     waits: WriteWaits,
     /// Notified when map nodes are unpinned.
     unpinned: WaitList,
-    /// Recovery has replayed all records into the map.
-    in_service: Cell<bool>,
-    stopping: Cell<bool>,
-    /// Number of running tasks, the log's not included.
-    tasks: Cell<usize>,
-    tasks_ended: WaitList,
 }
 
 /// Counters of a shard since it was started.
@@ -143,11 +133,11 @@ impl Shard {
             return Ok(());
         }
         self.rows.drives.take_offline(drive);
-        self.reset_repair();
+        self.repair.reset(self);
         let segments = self.rows.segments.borrow_mut().drive_lost(drive);
         self.mark_durable_without_flush();
         tracing::warn!(shard = %self.identity.shard, %drive, segments, "drive taken out of use");
-        self.request_repair();
+        self.repair.request();
         self.link.publish(self.log.appender.shard_record()).await
     }
 
@@ -177,7 +167,7 @@ impl Shard {
     /// it.
     pub(crate) fn attach_drive(&self, index: DriveIndex, drive: Rc<dyn Drive>) {
         self.rows.drives.join(index, drive);
-        self.reset_repair();
+        self.repair.reset(self);
         tracing::debug!(shard = %self.identity.shard, drive = %index, "drive attached");
     }
 
@@ -213,13 +203,13 @@ impl Shard {
         self.log.fail(error);
         self.checkpointer.wake();
         self.wake_held_writes();
-        self.wake_scrub();
+        self.scrubber.wake(self);
     }
 
     /// Notes that zones were returned to the pool, and retries the requests that wait for space.
     pub(crate) fn space_freed(&self) {
         self.log.space_freed();
-        self.retry_repair_for_space();
+        self.repair.retry_for_space();
     }
 
     /// Makes every write that was answered by now durable.
@@ -241,7 +231,7 @@ impl Shard {
     /// If it cannot be written; the previous one remains valid.
     pub(crate) async fn checkpoint_now(self: &Rc<Self>) -> Result<()> {
         self.check_stopping()?;
-        self.checkpoint().await
+        self.checkpointer.checkpoint(self).await
     }
 
     /// Returns the first block from `from` on, below `end`, that a layer stores.
@@ -324,13 +314,13 @@ impl Shard {
 
     /// Notes the begin of a client read or write, for the throttles of background work.
     fn track_client_op(&self) -> Option<ClientOp<'_>> {
-        self.repair_limits.track_client_op(self.identity.shard.index())
+        self.background.budget.track_client_op(self.identity.shard.index())
     }
 
     /// Reports failed and corrupt reads of drives to the control until the shard stops. One task
     /// per shard.
     async fn report_read_errors(self: Rc<Self>) {
-        while !self.stopping.get() {
+        while !self.background.is_stopping() {
             let reads = self.rows.drives.bad_reads.take_pending().await;
             if !reads.is_empty() {
                 self.link.record_bad_reads(reads).await;

@@ -49,7 +49,7 @@ impl Shard {
         let mut entries = SmallVec::new();
         let look = |map: &mut Map| map.lookup_through(layer, block, count, &mut entries);
         if let Err(error) = self.walk_chain((layer, block, count), look).await {
-            Box::pin(self.note_lost_read(layer, block..block + count as u64, &error)).await;
+            Box::pin(self.lost.note_read(self, layer, block..block + count as u64, &error)).await;
             return Err(error);
         }
         let mut pieces = plan(&entries, into);
@@ -90,7 +90,7 @@ impl Shard {
                 match Box::pin(self.walk_chain((layer, block, 1), look)).await {
                     Ok(found) => found,
                     Err(error) => {
-                        Box::pin(self.note_lost_read(layer, block..block + 1, &error)).await;
+                        Box::pin(self.lost.note_read(self, layer, block..block + 1, &error)).await;
                         return Err(error);
                     }
                 }
@@ -160,10 +160,10 @@ impl Shard {
         }
         Box::pin(self.report_gone_drives()).await;
         if let Ok(ReadOutcome::Repaired) = read {
-            (block..).zip(entries).for_each(|(block, entry)| self.queue_heal(layer, block, *entry));
+            (block..).zip(entries).for_each(|(block, entry)| self.heal.queue(layer, block, *entry));
         }
         if let Err(error) = &read {
-            Box::pin(self.note_lost_read(layer, block..block + entries.len() as u64, error)).await;
+            Box::pin(self.lost.note_read(self, layer, block..block + entries.len() as u64, error)).await;
         }
         read.map(|_| ()).map_err(|error| error.at_block(layer, LayerBlock::new(block)))
     }

@@ -148,7 +148,7 @@ impl<'a> Rebuild<'a> {
             let cell = one.cells.iter().find(|(of, _)| *of == column);
             cell.is_some_and(|(_, cell)| expected(found, column, row)(cell.as_slice()))
         };
-        self.shard.note_lost_cells(written_in_row(found, row, is_right)).await;
+        self.shard.lost.note_cells(self.shard, written_in_row(found, row, is_right)).await;
     }
 
     /// Marks columns as damaged that could be read neither in one piece nor row by row, while the

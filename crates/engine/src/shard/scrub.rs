@@ -7,42 +7,66 @@
 //! repair, or for a checkpoint, hold the position back. A scrub ends after a checkpoint with the
 //! marks of the columns that could not be repaired yet.
 
+mod segment;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use codec::ColumnSet;
 use format::limits::{BLOCK, BLOCK_BYTES};
-use format::{Address, Column, Incarnation, Row, SegmentId};
+use format::{Column, Incarnation, Row, SegmentId};
 use futures_util::future::select;
-use reactor::{Buffer, Reactor, WaitList};
-use smallvec::SmallVec;
+use reactor::{LocalSender, Notify, Reactor, WaitList, local_oneshot};
+use segment::SegmentScrub;
 
 use super::Shard;
-use super::headers::{HeaderReader, ScannedRecord};
-use super::lost::{LostCell, written_in_row};
-use super::row_repairs::{expected, row_repairs};
+use super::background::{BackgroundJob, StepOutcome};
 use crate::invariant::narrow;
-use crate::repair::Throttle;
-use crate::row_reader::PartialRows;
-use crate::scrub::{Damage, ScrubFindings, ScrubProgress};
+use crate::repair::{BackgroundBudget, Throttle};
+use crate::scrub::{Scrub, ScrubFindings, ScrubProgress};
 
 /// Bytes read at once, in all columns together.
 const WINDOW_BYTES: usize = 4 << 20;
 /// Bytes read after which a checkpoint persists the repairs.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
-/// Number of rows that are compared before the task yields.
-const YIELD_ROWS: u32 = 16;
-
 /// Time after which a checkpoint of the repairs that failed is tried again.
 const STORE_RETRY: Duration = Duration::from_secs(10);
 
 /// The scrub state of a shard.
 #[derive(Default)]
-pub(super) struct Scrubber {
+pub(crate) struct Scrubber {
+    /// The limits and the current run, for all shards.
+    shared: Arc<Scrub>,
+    /// The run in progress, unless its step is running, and later ones.
+    runs: RefCell<VecDeque<ScrubRun>>,
+    work: Notify,
     throttle: Throttle,
     /// Notified when a condition that the scrub waits for may have changed.
     changed: WaitList,
+}
+
+/// A scrub of the segments written after `after`, up to `until`.
+struct ScrubRun {
+    number: u64,
+    after: Incarnation,
+    until: Incarnation,
+    /// The last segment that was read.
+    at: Incarnation,
+    /// The first segment with a damaged column, and the bytes read since: after a crash before the
+    /// next checkpoint, its repair is lost.
+    healed: Option<(Incarnation, u64)>,
+    begun: bool,
+    reply: LocalSender<bool>,
+}
+
+impl ScrubRun {
+    /// Returns true if the run reads all segments.
+    fn is_complete(&self) -> bool {
+        self.after == Incarnation::default()
+    }
 }
 
 /// The reason why a segment was not read to its end.
@@ -53,98 +77,135 @@ enum Interrupted {
     Ended,
 }
 
-/// A segment that is being scrubbed.
-struct SegmentScrub<'a> {
-    id: SegmentId,
-    headers: HeaderReader<'a>,
-    current: Option<ScannedRecord>,
-    known_to: Row,
-    /// No further header can be read.
-    ended: bool,
-    found: ScrubFindings,
-    /// Cells that cannot be computed, of blocks that may be live.
-    lost: Vec<LostCell>,
+impl BackgroundJob for Scrubber {
+    async fn wait_for_work(&self, _: &Shard) {
+        self.work.notified().await;
+    }
+
+    async fn step(&self, shard: &Rc<Shard>) -> StepOutcome {
+        let next = self.runs.borrow_mut().pop_front();
+        let Some(mut run) = next else { return StepOutcome::Idle };
+        if !run.begun {
+            self.begin(shard, &mut run);
+        }
+        match self.scrub_next(shard, &mut run).await {
+            None if !self.has_ended(shard, run.number) => self.runs.borrow_mut().push_front(run),
+            completed => self.end(run, completed == Some(true)),
+        }
+        StepOutcome::More
+    }
 }
 
-impl Shard {
+impl Scrubber {
+    /// Creates the state with the limits and runs of all shards, and the budget of this one.
+    pub(super) fn new(shared: Arc<Scrub>, budget: Rc<BackgroundBudget>) -> Self {
+        Self { shared, throttle: Throttle::new(budget), ..Self::default() }
+    }
+
     /// Wakes the scrub: limits have changed, a scrub was cancelled, or the shard stops.
-    pub(crate) fn wake_scrub(&self) {
-        self.scrubber.changed.wake_all();
-        self.checkpointer.wake();
-        self.repair.wake();
+    pub(crate) fn wake(&self, shard: &Shard) {
+        self.changed.wake_all();
+        shard.checkpointer.wake();
+        shard.repair.wake();
     }
 
     /// Scrubs the segments written after `after`, up to `until`. Returns true if it completed.
-    pub(crate) async fn scrub(self: Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
-        if self.stopping.get() {
+    pub(crate) async fn scrub(
+        &self,
+        shard: &Shard,
+        number: u64,
+        after: Incarnation,
+        until: Incarnation,
+    ) -> bool {
+        if shard.background.is_stopping() {
             return false;
         }
-        let _task = self.begin_task();
-        self.scrub.limits.set_working(true);
-        self.scrubber.throttle.begin(&self.scrub.limits, Reactor::current().now());
-        if after == Incarnation::default() {
-            self.begin_review();
-        }
-        let ended = self.scrub_all(run, after, until).await;
-        self.scrub.limits.set_working(false);
-        ended
+        let (reply, ended) = local_oneshot();
+        let run = ScrubRun { number, after, until, at: after, healed: None, begun: false, reply };
+        self.runs.borrow_mut().push_back(run);
+        self.work.notify();
+        ended.await.unwrap_or(false)
     }
 
-    async fn scrub_all(self: &Rc<Self>, run: u64, after: Incarnation, until: Incarnation) -> bool {
-        let mut at = after;
-        // The first segment with a damaged column, and the bytes read since: after a crash before
-        // the next checkpoint, its repair is lost.
-        let mut healed: Option<(Incarnation, u64)> = None;
-        loop {
-            self.wait_to_scrub(run).await;
-            if self.has_scrub_ended(run) {
-                return false;
-            }
-            if healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES) && self.checkpoint().await.is_ok() {
-                healed = None;
-            }
-            let next = self.rows.segments.borrow().next_to_scrub(at, until);
-            let Some((id, incarnation)) = next else { break };
-            let read = {
-                let _pin = self.rows.pin(id);
-                let read = self.scrub_segment(run, id).await;
-                if let Ok(found) = &read {
-                    self.mark_damage(found);
-                }
-                read
-            };
-            self.report_gone_drives().await;
-            match read {
-                Ok(found) => {
-                    at = incarnation;
-                    let first = (!found.damage.is_empty()).then_some((at, 0));
-                    healed = healed.or(first).map(|(first, since)| (first, since + found.bytes));
-                    let first = healed.map_or(at, |(first, _)| position_before(first));
-                    self.link.record_scrub_progress(run, self.durable_position(at).min(first), found).await;
-                }
-                Err(Interrupted::Paused) => {}
-                Err(Interrupted::Ended) => return false,
-            }
+    /// Ends the runs that wait, because the shard stops.
+    pub(super) fn cancel(&self) {
+        drop(self.runs.take());
+        self.work.notify();
+    }
+
+    fn begin(&self, shard: &Shard, run: &mut ScrubRun) {
+        run.begun = true;
+        self.throttle.begin(&self.shared.limits, Reactor::current().now());
+        if run.is_complete() {
+            shard.lost.begin_review();
         }
-        let unhealed = self.rows.segments.borrow().damaged().next().is_some();
-        if (healed.is_some() || unhealed) && !self.store_repairs(run).await {
+    }
+
+    fn end(&self, run: ScrubRun, completed: bool) {
+        self.throttle.end(&self.shared.limits);
+        run.reply.send(completed);
+    }
+
+    /// Scrubs the next segment, or ends the run after the last. Returns whether the run completed,
+    /// once it has ended.
+    async fn scrub_next(&self, shard: &Rc<Shard>, run: &mut ScrubRun) -> Option<bool> {
+        self.wait_to_scrub(shard, run.number).await;
+        if self.has_ended(shard, run.number) {
+            return Some(false);
+        }
+        if run.healed.is_some_and(|(_, since)| since >= CHECKPOINT_BYTES)
+            && shard.checkpointer.checkpoint(shard).await.is_ok()
+        {
+            run.healed = None;
+        }
+        let next = shard.rows.segments.borrow().next_to_scrub(run.at, run.until);
+        let Some((id, incarnation)) = next else { return Some(self.finish(shard, run).await) };
+        let read = {
+            let _pin = shard.rows.pin(id);
+            let read = self.scrub_segment(shard, run.number, id).await;
+            if let Ok(found) = &read {
+                self.mark_damage(shard, found);
+            }
+            read
+        };
+        shard.report_gone_drives().await;
+        match read {
+            Ok(found) => {
+                run.at = incarnation;
+                let first = (!found.damage.is_empty()).then_some((run.at, 0));
+                run.healed = run.healed.or(first).map(|(first, since)| (first, since + found.bytes));
+                let first = run.healed.map_or(run.at, |(first, _)| position_before(first));
+                let position = self.durable_position(shard, run.at).min(first);
+                shard.link.record_scrub_progress(run.number, position, found).await;
+                None
+            }
+            Err(Interrupted::Paused) => None,
+            Err(Interrupted::Ended) => Some(false),
+        }
+    }
+
+    /// Makes the results of a run durable. Returns true if the run completed.
+    async fn finish(&self, shard: &Rc<Shard>, run: &ScrubRun) -> bool {
+        let unhealed = shard.rows.segments.borrow().damaged().next().is_some();
+        if (run.healed.is_some() || unhealed) && !self.store_repairs(shard, run.number).await {
             return false;
         }
-        self.review_lost_blocks(after == Incarnation::default()).await;
-        self.link.record_scrub_progress(run, self.durable_position(until), ScrubFindings::default()).await;
-        !self.has_scrub_ended(run)
+        shard.lost.end_review(shard, run.is_complete()).await;
+        let position = self.durable_position(shard, run.until);
+        shard.link.record_scrub_progress(run.number, position, ScrubFindings::default()).await;
+        !self.has_ended(shard, run.number)
     }
 
     /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait
     /// for repair. If it fails, waits for another one to end, or for a while, and tries again: an
     /// idle pool makes no other checkpoint. Returns false if the scrub ends before.
-    async fn store_repairs(self: &Rc<Self>, run: u64) -> bool {
-        while !self.has_scrub_ended(run) {
-            let Err(error) = self.checkpoint().await else { return true };
-            tracing::warn!(shard = %self.identity.shard, %error, "repairs of the scrub are not durable yet");
-            let ended = self.checkpointer.ended();
-            let changed = || self.checkpointer.ended() != ended || self.has_scrub_ended(run);
-            let change = pin!(self.checkpointer.until(changed));
+    async fn store_repairs(&self, shard: &Rc<Shard>, run: u64) -> bool {
+        while !self.has_ended(shard, run) {
+            let Err(error) = shard.checkpointer.checkpoint(shard).await else { return true };
+            tracing::warn!(shard = %shard.identity.shard, %error, "repairs of the scrub are not durable yet");
+            let ended = shard.checkpointer.ended();
+            let changed = || shard.checkpointer.ended() != ended || self.has_ended(shard, run);
+            let change = pin!(shard.checkpointer.until(changed));
             select(change, pin!(Reactor::current().sleep(STORE_RETRY))).await;
         }
         false
@@ -152,200 +213,84 @@ impl Shard {
 
     /// Returns the position up to which all repairs are durable: damage that waits for repair would
     /// be forgotten in a crash.
-    fn durable_position(&self, at: Incarnation) -> Incarnation {
-        let damaged = self.rows.segments.borrow().damaged().map(|(incarnation, _)| incarnation).min();
+    fn durable_position(&self, shard: &Shard, at: Incarnation) -> Incarnation {
+        let damaged = shard.rows.segments.borrow().damaged().map(|(incarnation, _)| incarnation).min();
         damaged.map_or(at, |damaged| at.min(position_before(damaged)))
     }
 
-    fn has_scrub_ended(&self, run: u64) -> bool {
-        self.stopping.get() || self.log.failure().is_some() || !self.scrub.is_run(run)
+    fn has_ended(&self, shard: &Shard, run: u64) -> bool {
+        shard.has_ended() || !self.shared.is_run(run)
     }
 
     /// Waits while there is something to repair, which has priority, or the scrub is paused.
-    async fn wait_to_scrub(&self, run: u64) {
-        self.wait_for_repair().await;
-        let may_proceed = || self.has_scrub_ended(run) || !self.scrub.limits.is_paused();
-        self.scrubber.changed.until(|| may_proceed().then_some(())).await;
+    async fn wait_to_scrub(&self, shard: &Shard, run: u64) {
+        shard.repair.wait_for_requests(shard).await;
+        let may_proceed = || self.has_ended(shard, run) || !self.shared.limits.is_paused();
+        self.changed.until(|| may_proceed().then_some(())).await;
     }
 
     /// Marks the damaged columns, which repair then rewrites.
-    fn mark_damage(&self, found: &ScrubFindings) {
+    fn mark_damage(&self, shard: &Shard, found: &ScrubFindings) {
         for damage in &found.damage {
-            self.rows.segments.borrow_mut().mark_damaged(damage.segment, Column::new(damage.column));
-            tracing::warn!(shard = %self.identity.shard, ?damage, "column damaged: it will be rewritten");
+            shard.rows.segments.borrow_mut().mark_damaged(damage.segment, Column::new(damage.column));
+            tracing::warn!(shard = %shard.identity.shard, ?damage, "column damaged: it will be rewritten");
         }
         if !found.damage.is_empty() {
-            self.request_repair();
+            shard.repair.request();
         }
     }
 
     /// Returns the progress of a scrub.
-    pub(crate) fn scrub_progress(&self, after: Incarnation, until: Incarnation) -> ScrubProgress {
-        let segments = self.rows.segments.borrow();
+    pub(crate) fn progress(&self, shard: &Shard, after: Incarnation, until: Incarnation) -> ScrubProgress {
+        let segments = shard.rows.segments.borrow();
         ScrubProgress {
             bytes_left: segments.cells_to_scrub(after, until) * BLOCK_BYTES,
-            bytes_per_second: self.scrubber.throttle.rate(),
+            bytes_per_second: self.throttle.rate(),
             unhealed: segments.damaged().map(|(_, columns)| u64::from(columns)).sum(),
         }
     }
 
     /// Reads and compares a segment, which is pinned, up to its last applied record.
-    async fn scrub_segment(&self, run: u64, id: SegmentId) -> Result<ScrubFindings, Interrupted> {
-        let Some(record) = self.rows.segments.borrow().applied_record(id) else {
+    async fn scrub_segment(
+        &self,
+        shard: &Shard,
+        run: u64,
+        id: SegmentId,
+    ) -> Result<ScrubFindings, Interrupted> {
+        let Some(record) = shard.rows.segments.borrow().applied_record(id) else {
             return Ok(ScrubFindings::default());
         };
-        let headers = HeaderReader::new(&self.rows, &self.identity, id, &record);
-        let found = ScrubFindings::default();
-        let known_to = Row::new(0);
-        let mut reading =
-            SegmentScrub { id, headers, current: None, known_to, ended: false, found, lost: Vec::new() };
+        let mut reading = SegmentScrub::new(shard, id, &record);
         let column = WINDOW_BYTES / usize::from(record.scheme.width());
-        let may_proceed = || !self.has_scrub_ended(run) && !self.scrub.limits.is_paused();
+        let may_proceed = || !self.has_ended(shard, run) && !self.shared.limits.is_paused();
         let mut row = 0;
         while row < record.rows && !reading.ended {
-            if let Some(permit) = self.scrubber.throttle.acquire(&self.scrub.limits, may_proceed).await {
+            if let Some(permit) = self.throttle.acquire(&self.shared.limits, may_proceed).await {
                 let whole = narrow::<u32, _>(permit.chunk_bytes(column) / BLOCK, "C5").max(1);
                 let count = whole.min(record.rows - row);
-                permit.finish(self.scrub_rows(&mut reading, Row::new(row), count).await);
+                permit.finish(reading.scrub_rows(Row::new(row), count).await);
                 row += count;
             }
-            if self.has_scrub_ended(run) {
+            if self.has_ended(shard, run) {
                 return Err(Interrupted::Ended);
             }
-            if self.scrub.limits.is_paused() {
+            if self.shared.limits.is_paused() {
                 return Err(Interrupted::Paused);
             }
             // The segment was freed: damage in it does not matter.
-            if self.rows.segments.borrow().applied_record(id).is_none() {
+            if shard.rows.segments.borrow().applied_record(id).is_none() {
                 return Ok(ScrubFindings { bytes: reading.found.bytes, ..ScrubFindings::default() });
             }
         }
         if reading.ended {
-            tracing::error!(shard = %self.identity.shard, segment = %id, row = %reading.known_to, "header unreadable: only the live blocks in the rest of its segment are verified");
-            self.note_lost_after(id, reading.known_to).await;
+            tracing::error!(shard = %shard.identity.shard, segment = %id, row = %reading.known_to, "header unreadable: only the live blocks in the rest of its segment are verified");
+            shard.lost.note_after(shard, id, reading.known_to).await;
         }
         Ok(reading.found)
-    }
-
-    /// Scrubs some rows; returns the number of bytes read.
-    async fn scrub_rows(&self, reading: &mut SegmentScrub<'_>, row: Row, count: u32) -> u64 {
-        let piece = self.rows.read_partial(reading.id, row, count).await;
-        if let Some((_, first)) = piece.span.cells.iter().find(|(column, _)| *column == 0) {
-            reading.headers.provide(row, Buffer::copy_of(first.as_slice()));
-        }
-        let bytes = piece.span.cells.len() as u64 * u64::from(count) * BLOCK_BYTES;
-        reading.found.bytes += bytes;
-        for from in (0..count).step_by(YIELD_ROWS as usize) {
-            let rows = from..(from + YIELD_ROWS).min(count);
-            let fits = self.parity_fits(&piece, from, rows.end - from);
-            for index in rows {
-                if !self.find_record(reading, row.plus(index)).await {
-                    return bytes;
-                }
-                self.scrub_row(reading, &piece, index, fits);
-            }
-            self.note_lost_cells(std::mem::take(&mut reading.lost)).await;
-            Reactor::current().yield_now().await;
-        }
-        bytes
-    }
-
-    /// Advances to the record that contains `row`. Returns false if its header cannot be read.
-    async fn find_record(&self, reading: &mut SegmentScrub<'_>, row: Row) -> bool {
-        while !reading.ended && reading.known_to <= row {
-            match reading.headers.next().await {
-                Ok(Some(found)) => {
-                    reading.known_to = found.layout.end();
-                    reading.current = Some(found);
-                }
-                Ok(None) | Err(_) => {
-                    reading.ended = true;
-                    reading.found.lost += 1;
-                }
-            }
-        }
-        !reading.ended
-    }
-
-    /// Returns true if all cells of some rows were read, and their parity fits their data.
-    fn parity_fits(&self, piece: &PartialRows, from: u32, count: u32) -> bool {
-        let scheme = self.rows.segments.borrow().scheme(piece.span.id);
-        let there: ColumnSet = piece.span.cells.iter().map(|(column, _)| *column).collect();
-        if (0..scheme.width()).any(|column| !there.contains(column)) || !piece.unreadable.is_empty() {
-            return false;
-        }
-        let range = from as usize * BLOCK..(from + count) as usize * BLOCK;
-        let cells = |column: u8| {
-            let cells = piece.span.cells.iter().find(|(of, _)| *of == column);
-            cells.and_then(|(_, cells)| cells.as_slice().get(range.clone()))
-        };
-        let data: SmallVec<[&[u8]; 32]> = (0..scheme.data()).filter_map(cells).collect();
-        let mut right: Vec<Buffer> = (0..scheme.parity()).map(|_| Buffer::new(range.len())).collect();
-        let mut outputs: Vec<&mut [u8]> = right.iter_mut().map(Buffer::as_mut_slice).collect();
-        self.rows.code(scheme).encode(&data, &mut outputs);
-        (scheme.data()..scheme.width())
-            .zip(&right)
-            .all(|(column, right)| cells(column) == Some(right.as_slice()))
-    }
-
-    /// Compares a row with its record; `fits` is true if its parity is known to fit its data.
-    fn scrub_row(&self, reading: &mut SegmentScrub<'_>, piece: &PartialRows, index: u32, fits: bool) {
-        let Some(found) = &reading.current else { return };
-        let row = piece.span.row.plus(index);
-        let scheme = self.rows.segments.borrow().scheme(reading.id);
-        let right =
-            |column: u8| piece.cell(column, index).is_some_and(|bytes| expected(found, column, row)(bytes));
-        if fits && (0..scheme.data()).all(right) {
-            return;
-        }
-        let drive_of = |column: u8| {
-            let cell = self.rows.segments.borrow().cell_at(reading.id, Column::new(column), row)?;
-            self.rows.drives.is_online(cell.drive).then_some(cell.drive)
-        };
-        let one = piece.row(index, |column| drive_of(column).is_some());
-        let Some(repairs) = row_repairs(&self.rows, found, &one, row) else {
-            reading.found.lost += 1;
-            let in_place = |column| drive_of(column).is_some() && right(column);
-            reading.lost.extend(written_in_row(found, row, in_place));
-            tracing::error!(segment = %reading.id, %row, "row cannot be reconstructed: too many of its cells are damaged");
-            return;
-        };
-        // Cells on drives that are not in use are handled by repair.
-        let damaged = repairs.iter().filter_map(|(column, _)| Some((column.get(), drive_of(column.get())?)));
-        for (column, drive) in damaged {
-            let unreadable = piece.unreadable.contains(&(column, index));
-            if !unreadable {
-                self.rows.note_corrupt(Address::new(reading.id, Column::new(column), row), drive);
-            }
-            reading.found.note(drive, reading.id, column, row, unreadable);
-        }
     }
 }
 
 /// Returns the position right before a segment.
 fn position_before(incarnation: Incarnation) -> Incarnation {
     Incarnation::new(incarnation.get().saturating_sub(1))
-}
-
-impl ScrubFindings {
-    fn note(
-        &mut self,
-        drive: format::DriveIndex,
-        segment: SegmentId,
-        column: u8,
-        row: Row,
-        unreadable: bool,
-    ) {
-        let known = self.damage.iter().position(|damage| damage.column == column);
-        if known.is_none() {
-            self.damage.push(Damage { drive, segment, column, row: row.get(), unreadable: 0, wrong: 0 });
-        }
-        let damage = match known {
-            Some(at) => self.damage.get_mut(at),
-            None => self.damage.last_mut(),
-        };
-        if let Some(damage) = damage {
-            *(if unreadable { &mut damage.unreadable } else { &mut damage.wrong }) += 1;
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Starting a shard: examine its tables and log, and bring it into service once the superblocks
 //! record where its log ends.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use format::{
 };
 use reactor::{Reactor, WaitList};
 
+use super::background::Background;
 use super::checkpointer::Checkpointer;
 use super::cleaner::Cleaner;
 use super::headers::ScannedRecord;
@@ -215,17 +216,17 @@ impl Candidate {
             // The catalogue sets the reservations later.
             self.plan.space.set_usage(self.plan.identity.shard.index(), segments.live_blocks(), 0);
         }
-        shard.in_service.set(true);
-        shard.checkpointer.wake();
+        shard.checkpointer.enter_service();
         // Only now, because these tasks need a complete map: a checkpoint must not cover records
         // that are not replayed yet.
-        shard.spawn_task(shard.clone().run_checkpoints());
-        shard.spawn_task(shard.clone().run_healer());
-        shard.spawn_task(shard.clone().run_cleaner());
-        shard.spawn_task(shard.clone().run_repair());
-        shard.spawn_task(shard.clone().report_read_errors());
-        shard.spawn_task(shard.clone().run_lost_writer());
-        shard.load_lost_blocks().await;
+        Background::run(shard, |shard| &shard.checkpointer);
+        Background::run(shard, |shard| &shard.heal);
+        Background::run(shard, |shard| &shard.cleaner);
+        Background::run(shard, |shard| &shard.repair);
+        Background::spawn(shard, shard.clone().report_read_errors());
+        Background::run(shard, |shard| &shard.lost);
+        Background::run(shard, |shard| &shard.scrubber);
+        shard.lost.load(shard).await;
         if replayed {
             shard.log.checkpoints.request();
         }
@@ -258,6 +259,7 @@ impl Candidate {
         };
         let log = Log::new(start, ledger.clone(), self.rows.clone(), link.clone());
         let [reads, writes] = FairScheduler::pair([READS_MIN, WRITES_MIN], plan.tuning.slowdown);
+        let budget = Rc::new(plan.repair.budget());
         let shard = Shard {
             identity: plan.identity,
             geometry: plan.geometry,
@@ -266,38 +268,22 @@ impl Candidate {
             rows: self.rows.clone(),
             link,
             locks: locks::BlockLocks::default(),
-            tables,
+            background: Background::new(budget.clone()),
+            checkpointer: Checkpointer::new(tables),
+            cleaner: Cleaner::default(),
+            compaction: super::compact::Compaction::default(),
             heal: heal::Healer::default(),
             lost: super::lost::LostBlocks::default(),
-            repair: repair::Repairer::default(),
-            repair_limits: plan.repair.clone(),
-            compaction: super::compact::Compaction::default(),
-            scrubber: scrub::Scrubber::default(),
-            scrub: plan.scrub.clone(),
+            repair: repair::Repairer::new(plan.repair.clone(), budget.clone()),
+            scrubber: scrub::Scrubber::new(plan.scrub.clone(), budget),
             dropping_layers: RefCell::default(),
             unpinned: WaitList::default(),
-            checkpointer: Checkpointer::default(),
-            cleaner: Cleaner::default(),
             reads,
             writes,
             active_layers: active_layers::ActiveLayers::default(),
             waits: WriteWaits::default(),
-            in_service: Cell::new(false),
-            stopping: Cell::new(false),
-            tasks: Cell::new(0),
-            tasks_ended: WaitList::default(),
         };
         (Rc::new(shard), layers)
-    }
-}
-
-/// A running task of a shard; it counts as ended when this is dropped.
-pub(super) struct RunningTask(Rc<Shard>);
-
-impl Drop for RunningTask {
-    fn drop(&mut self) {
-        self.0.tasks.set(self.0.tasks.get() - 1);
-        self.0.tasks_ended.wake_all();
     }
 }
 
@@ -306,36 +292,21 @@ impl Shard {
     async fn replay(self: &Rc<Self>, record: &ScannedRecord) -> Result<()> {
         replay_record(&self.ledger, &self.rows, record).await?;
         if self.ledger.map.borrow().is_over_budget() {
-            self.checkpoint_in_replay(record.header.location.sequence).await?;
+            self.checkpointer.checkpoint_in_replay(self, record.header.location.sequence).await?;
         }
         Ok(())
     }
 
-    /// Spawns one of the shard's tasks; [`Shard::stop`] waits for its end.
-    fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
-        let running = self.begin_task();
-        let run = async move {
-            task.await;
-            drop(running);
-        };
-        Reactor::current().spawn(run).detach();
-    }
-
-    /// Begins a task that [`Shard::stop`] waits for, until the returned guard is dropped.
-    pub(super) fn begin_task(self: &Rc<Self>) -> RunningTask {
-        self.tasks.set(self.tasks.get() + 1);
-        RunningTask(self.clone())
-    }
-
     /// Makes the shard's tasks and all background work end.
     pub(crate) fn begin_stop(&self) {
-        self.stopping.set(true);
+        self.background.begin_stop();
         self.log.begin_stop();
         self.heal.wake();
         self.lost.wake();
         self.rows.drives.bad_reads.wake();
-        self.request_repair();
-        self.wake_scrub();
+        self.repair.request();
+        self.scrubber.cancel();
+        self.scrubber.wake(self);
         self.checkpointer.wake();
     }
 
@@ -347,14 +318,19 @@ impl Shard {
     /// If that checkpoint cannot be written; the shard is stopped nevertheless.
     pub(crate) async fn stop(self: &Rc<Self>, checkpoint: bool) -> Result<()> {
         self.begin_stop();
-        self.tasks_ended.until(|| (self.tasks.get() == 0).then_some(())).await;
+        self.background.all_ended().await;
         let result = match (self.log.failure(), checkpoint) {
             (Some(failure), _) => Err(failure),
-            (None, true) => self.checkpoint().await,
+            (None, true) => self.checkpointer.checkpoint(self).await,
             (None, false) => Ok(()),
         };
         self.log.stop().await;
         result
+    }
+
+    /// Returns true if the shard is stopping, or the pool has failed: background work ends.
+    pub(super) fn has_ended(&self) -> bool {
+        self.background.is_stopping() || self.log.failure().is_some()
     }
 
     /// Returns an error if the shard is stopping; called by background work.
@@ -362,7 +338,7 @@ impl Shard {
     /// # Errors
     /// `Closed` if it is stopping.
     pub(super) fn check_stopping(&self) -> Result<()> {
-        if self.stopping.get() {
+        if self.background.is_stopping() {
             return Err(Error::new(ErrorKind::Closed, "the pool is being closed"));
         }
         Ok(())

@@ -226,7 +226,7 @@ impl Shard {
 
     pub(super) async fn make_room_in_map(&self) -> Result<()> {
         if self.map_wants_checkpoint() {
-            self.wait_for_map().await?;
+            self.checkpointer.wait_for_map(self).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use format::{Column, DriveIndex, Row};
 use reactor::{Reactor, Semaphore};
 use smallvec::SmallVec;
 
-use super::RepairQueue;
+use super::{RepairQueue, Repairer};
 use crate::control_link::ZoneGrant;
 use crate::error::Result;
 use crate::repair::RepairState;
@@ -35,40 +35,41 @@ const BATCH_TIME: Duration = Duration::from_secs(2);
 /// much, and a batch.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
-impl Shard {
+impl Repairer {
     /// Returns the segments to complete next, with zones for their columns; adds the reasons that
     /// block others to `obstacles`.
     pub(super) async fn plan_batch(
         &self,
+        shard: &Shard,
         waiting: &mut RepairQueue,
         obstacles: &mut BTreeSet<RepairState>,
     ) -> Result<Vec<RebuildJob>> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         // Jobs hold zones, so only a batch that can be done soon is planned.
-        let bytes_max = self.repair_limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
+        let bytes_max = self.limits.bytes_within(BATCH_TIME).min(BATCH_BYTES);
         while jobs.len() < BATCH_JOBS && bytes < bytes_max && !obstacles.contains(&RepairState::NeedsSpace) {
             let Some((id, incarnation)) = waiting.pop_front() else { break };
-            let use_of = |drive| self.rows.drives.use_of(drive);
-            let found = self.rows.segments.borrow().recheck_incomplete(id, incarnation, use_of);
+            let use_of = |drive| shard.rows.drives.use_of(drive);
+            let found = shard.rows.segments.borrow().recheck_incomplete(id, incarnation, use_of);
             let Some(segment) = found else { continue };
             if segment.missing.len() > usize::from(segment.scheme.parity()) {
                 obstacles.insert(RepairState::Lost);
                 continue;
             }
             if !segment.stable {
-                obstacles.extend(self.seal_obstacle(&segment));
+                obstacles.extend(self.seal_obstacle(shard, &segment));
                 continue;
             }
             let mut job = RebuildJob { segment, targets: SmallVec::new() };
-            let found = self.find_zones(&mut job, obstacles).await;
+            let found = self.find_zones(shard, &mut job, obstacles).await;
             if job.targets.is_empty() || found.is_err() {
-                self.release_job(&job);
+                self.release_job(shard, &job);
             } else {
                 bytes += job.bytes();
                 jobs.push(job);
             }
             if let Err(error) = found {
-                jobs.iter().for_each(|job| self.release_job(job));
+                jobs.iter().for_each(|job| self.release_job(shard, job));
                 return Err(error);
             }
         }
@@ -77,23 +78,28 @@ impl Shard {
 
     /// Returns why a segment cannot be sealed: its successor would miss columns too. `None` if its
     /// records only have to be applied and flushed.
-    fn seal_obstacle(&self, segment: &Incomplete) -> Option<RepairState> {
-        let is_open = self.rows.segments.borrow().is_open(segment.id);
-        if self.rows.drives.active_count() < usize::from(segment.scheme.width()) {
+    fn seal_obstacle(&self, shard: &Shard, segment: &Incomplete) -> Option<RepairState> {
+        let is_open = shard.rows.segments.borrow().is_open(segment.id);
+        if shard.rows.drives.active_count() < usize::from(segment.scheme.width()) {
             is_open.then_some(RepairState::NeedsDrive)
         } else {
-            (is_open && !self.log.appender.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
+            (is_open && !shard.log.appender.can_replace_incomplete()).then_some(RepairState::NeedsSpace)
         }
     }
 
     /// Allocates zones for the columns of a job, as far as possible; adds the reasons that block
     /// the others to `obstacles`.
-    async fn find_zones(&self, job: &mut RebuildJob, obstacles: &mut BTreeSet<RepairState>) -> Result<()> {
+    async fn find_zones(
+        &self,
+        shard: &Shard,
+        job: &mut RebuildJob,
+        obstacles: &mut BTreeSet<RepairState>,
+    ) -> Result<()> {
         for column in job.segment.wanted() {
             let avoid = job.segment.avoid(column).chain(job.targets.iter().map(|target| target.zone.0));
-            match self.link.allocate_one(avoid.collect()).await? {
+            match shard.link.allocate_one(avoid.collect()).await? {
                 ZoneGrant::Zone(zone) => {
-                    self.repair.held.borrow_mut().insert(zone);
+                    self.held.borrow_mut().insert(zone);
                     job.targets.push(ColumnTarget { column, zone });
                 }
                 ZoneGrant::NoSpace => _ = obstacles.insert(RepairState::NeedsSpace),
@@ -104,14 +110,14 @@ impl Shard {
     }
 
     /// Writes the columns of all jobs, and assigns the durable columns to their segments.
-    pub(super) async fn run_batch(self: &Rc<Self>, jobs: Vec<RebuildJob>) -> Result<()> {
+    pub(super) async fn run_batch(&self, shard: &Rc<Shard>, jobs: Vec<RebuildJob>) -> Result<()> {
         let permits = Semaphore::new(JOBS_MAX);
         let mut tasks = Vec::new();
         for job in jobs {
-            let (shard, permits) = (self.clone(), permits.clone());
+            let (shard, permits) = (shard.clone(), permits.clone());
             let task = async move {
                 let _permit = permits.acquire().await;
-                let written = shard.run_job(&job).await;
+                let written = shard.repair.run_job(&shard, &job).await;
                 (job, written)
             };
             tasks.push(Reactor::current().spawn(task));
@@ -120,54 +126,54 @@ impl Shard {
         for task in tasks {
             match task.await {
                 (job, Ok(true)) => written.push(job),
-                (job, Ok(false)) => self.release_job(&job),
+                (job, Ok(false)) => self.release_job(shard, &job),
                 (job, Err(error)) => {
-                    self.release_job(&job);
-                    tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, %error, "segment not completed");
-                    result = self.log.failure().map_or(Ok(()), Err);
+                    self.release_job(shard, &job);
+                    tracing::warn!(shard = %shard.identity.shard, segment = %job.segment.id, %error, "segment not completed");
+                    result = shard.log.failure().map_or(Ok(()), Err);
                 }
             }
         }
-        let flushed = self.flush_targets(&written).await;
+        let flushed = self.flush_targets(shard, &written).await;
         for job in written {
-            if flushed.is_err() || !self.commit_columns(&job) {
-                self.release_job(&job);
+            if flushed.is_err() || !self.commit_columns(shard, &job) {
+                self.release_job(shard, &job);
             }
         }
-        self.repair.changed.wake_all();
-        if self.repair.since_checkpoint.get() >= CHECKPOINT_BYTES {
-            self.repair.since_checkpoint.set(0);
-            self.log.checkpoints.request();
+        self.changed.wake_all();
+        if self.since_checkpoint.get() >= CHECKPOINT_BYTES {
+            self.since_checkpoint.set(0);
+            shard.log.checkpoints.request();
         }
         flushed.and(result)
     }
 
     /// Writes the columns of one segment; returns false if they are not needed any more, or repair
     /// stops.
-    async fn run_job(&self, job: &RebuildJob) -> Result<bool> {
-        if !self.is_needed(job) {
+    async fn run_job(&self, shard: &Shard, job: &RebuildJob) -> Result<bool> {
+        if !self.is_needed(shard, job) {
             return Ok(false);
         }
-        let _pin = self.rows.pin(job.segment.id);
-        self.write_columns(job).await
+        let _pin = shard.rows.pin(job.segment.id);
+        self.write_columns(shard, job).await
     }
 
-    fn is_needed(&self, job: &RebuildJob) -> bool {
-        self.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
+    fn is_needed(&self, shard: &Shard, job: &RebuildJob) -> bool {
+        shard.rows.segments.borrow().needs_columns(job.segment.id, job.segment.incarnation)
     }
 
-    /// Like [`Shard::run_job`], with the segment pinned.
-    async fn write_columns(&self, job: &RebuildJob) -> Result<bool> {
-        let record = self.rows.segments.borrow().record(job.segment.id);
-        let mut rebuild = Rebuild::new(self, job, &record);
+    /// Like [`Repairer::run_job`], with the segment pinned.
+    async fn write_columns(&self, shard: &Shard, job: &RebuildJob) -> Result<bool> {
+        let record = shard.rows.segments.borrow().record(job.segment.id);
+        let mut rebuild = Rebuild::new(shard, job, &record);
         let mut row = 0;
         while row < job.segment.rows {
             // A paused repair holds no zones: the segment starts over later.
-            if !self.is_needed(job) || !self.may_repair() || self.is_paused() {
+            if !self.is_needed(shard, job) || shard.has_ended() || self.is_paused() {
                 return Ok(false);
             }
-            let may_proceed = || self.may_repair() && !self.is_paused();
-            let permit = self.repair.throttle.acquire(&self.repair_limits, may_proceed).await;
+            let may_proceed = || !shard.has_ended() && !self.is_paused();
+            let permit = self.throttle.acquire(&self.limits, may_proceed).await;
             let Some(permit) = permit else { continue };
             let count = job.piece_rows(&permit).min(job.segment.rows - row);
             rebuild.write_rows(Row::new(row), count).await?;
@@ -176,37 +182,36 @@ impl Shard {
             self.count_written(bytes);
             permit.finish(bytes);
         }
-        self.report_gone_drives().await;
-        self.mark_damage_found(job, &rebuild);
+        shard.report_gone_drives().await;
+        self.mark_damage_found(shard, job, &rebuild);
         if rebuild.damaged_rows > 0 {
-            self.repair.damaged.set(self.repair.damaged.get() + rebuild.damaged_rows);
-            tracing::error!(shard = %self.identity.shard, segment = %job.segment.id, rows = rebuild.damaged_rows, "rows cannot be reconstructed: too many of their cells are damaged");
+            self.damaged.set(self.damaged.get() + rebuild.damaged_rows);
+            tracing::error!(shard = %shard.identity.shard, segment = %job.segment.id, rows = rebuild.damaged_rows, "rows cannot be reconstructed: too many of their cells are damaged");
         }
         Ok(true)
     }
 
     /// Marks columns in which damage was found, so that they are rewritten without waiting for a
     /// scrub.
-    fn mark_damage_found(&self, job: &RebuildJob, rebuild: &Rebuild<'_>) {
+    fn mark_damage_found(&self, shard: &Shard, job: &RebuildJob, rebuild: &Rebuild<'_>) {
         for column in rebuild.damaged_columns.iter() {
-            tracing::warn!(shard = %self.identity.shard, segment = %job.segment.id, column, "column damaged: it will be rewritten");
-            self.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
+            tracing::warn!(shard = %shard.identity.shard, segment = %job.segment.id, column, "column damaged: it will be rewritten");
+            shard.rows.segments.borrow_mut().mark_damaged(job.segment.id, Column::new(column));
         }
     }
 
     fn count_written(&self, bytes: u64) {
-        let repair = &self.repair;
-        repair.done.set(repair.done.get() + bytes);
-        repair.left.set(repair.left.get().saturating_sub(bytes));
-        repair.since_checkpoint.set(repair.since_checkpoint.get() + bytes);
+        self.done.set(self.done.get() + bytes);
+        self.left.set(self.left.get().saturating_sub(bytes));
+        self.since_checkpoint.set(self.since_checkpoint.get() + bytes);
     }
 
     /// Flushes the target drives of these jobs.
-    async fn flush_targets(&self, jobs: &[RebuildJob]) -> Result<()> {
+    async fn flush_targets(&self, shard: &Shard, jobs: &[RebuildJob]) -> Result<()> {
         let targets = jobs.iter().flat_map(|job| &job.targets);
         let drives: BTreeSet<DriveIndex> = targets.map(|target| target.zone.0).collect();
         let flushes: Vec<_> =
-            drives.into_iter().map(|drive| (drive, self.rows.drives.flush(drive))).collect();
+            drives.into_iter().map(|drive| (drive, shard.rows.drives.flush(drive))).collect();
         // All flushes complete before a failure is reported, which may fail the pool (D2).
         let mut failed = Vec::new();
         for (drive, flush) in flushes {
@@ -217,36 +222,36 @@ impl Shard {
             }
         }
         for (drive, error) in failed {
-            self.link.drive_failed(drive, "a flush failed", error).await?;
+            shard.link.drive_failed(drive, "a flush failed", error).await?;
         }
         Ok(())
     }
 
     /// Assigns the durable columns of a job to its segment. Returns false if the segment was freed,
     /// or a target drive failed.
-    fn commit_columns(&self, job: &RebuildJob) -> bool {
-        let lost = job.targets.iter().find(|target| !self.rows.drives.is_online(target.zone.0));
+    fn commit_columns(&self, shard: &Shard, job: &RebuildJob) -> bool {
+        let lost = job.targets.iter().find(|target| !shard.rows.drives.is_online(target.zone.0));
         if let Some(target) = lost {
-            self.log_repair_error(&target_failed(target.zone.0));
+            self.log_error(shard, &target_failed(target.zone.0));
         }
-        if lost.is_some() || !self.is_needed(job) {
+        if lost.is_some() || !self.is_needed(shard, job) {
             return false;
         }
-        let mut segments = self.rows.segments.borrow_mut();
+        let mut segments = shard.rows.segments.borrow_mut();
         for target in &job.targets {
             segments.move_column(job.segment.id, target.column, target.zone);
-            self.repair.held.borrow_mut().remove(&target.zone);
+            self.held.borrow_mut().remove(&target.zone);
         }
-        tracing::debug!(shard = %self.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "segment completed");
+        tracing::debug!(shard = %shard.identity.shard, segment = %job.segment.id, columns = job.targets.len(), "segment completed");
         true
     }
 
     /// Releases the zones of a job.
-    fn release_job(&self, job: &RebuildJob) {
+    fn release_job(&self, shard: &Shard, job: &RebuildJob) {
         let zones: Vec<_> = job.targets.iter().map(|target| target.zone).collect();
-        zones.iter().for_each(|zone| assert!(self.repair.held.borrow_mut().remove(zone), "Z1: not held"));
+        zones.iter().for_each(|zone| assert!(self.held.borrow_mut().remove(zone), "Z1: not held"));
         if !zones.is_empty() {
-            self.link.release(zones);
+            shard.link.release(zones);
         }
     }
 }

@@ -1,16 +1,14 @@
-//! The cleaner (garbage collection): moves live blocks out of segments that are mostly garbage, to
-//! free their zones.
+//! Moves of the live blocks of one segment, for the cleaner and for compaction.
 //!
-//! For each segment, it reads the headers of its records, looks up in the map which of their blocks
-//! are still live, and moves these with records that are replayed only where the map still points
-//! at the old cell. Map nodes and table blocks are not moved; the next checkpoint stores them
-//! again. The zones are freed by the checkpoint after the last block was moved.
+//! For each segment, the mover reads the headers of its records, looks up in the map which of their
+//! blocks are still live, and moves these with records that are replayed only where the map still
+//! points at the old cell. Map nodes and table blocks are not moved; the next checkpoint stores
+//! them again.
 //!
 //! Always true: a block is moved only after it was read and its checksum verified (R1); a
-//! concurrent overwrite takes precedence.
+//! concurrent overwrite takes precedence. Must not know: the choice of segments.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{Address, Item, LayerBlock, LayerId, MapEntry, Mapping, SegmentId};
@@ -20,7 +18,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::headers::{HeaderReader, ScannedRecord};
 use crate::drives::DriveEpoch;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::geometry::RecordLayout;
 use crate::in_flight::InFlight;
 use crate::invariant::narrow;
@@ -61,105 +59,29 @@ type Started = Option<(DriveEpoch, InFlight)>;
 /// The replies to the moves of a chunk.
 type Pending = Vec<LocalReceiver<Result<Vec<MapEntry>>>>;
 
-impl Shard {
-    /// Cleans while space is needed, until the shard stops. One task per shard.
-    pub(super) async fn run_cleaner(self: Rc<Self>) {
-        loop {
-            self.log.pacer.wait_for_work().await;
-            loop {
-                if self.must_stop_cleaning() {
-                    return;
-                }
-                if !self.clean_next().await {
-                    break;
-                }
-            }
-        }
-    }
+/// Moves blocks within a shard.
+#[derive(Clone, Copy)]
+pub(super) struct BlockMover<'a> {
+    shard: &'a Shard,
+}
 
-    /// Cleans the segment with the best ratio of gain to cost. Returns false if there is nothing to
-    /// do, or nothing can be done now.
-    async fn clean_next(self: &Rc<Self>) -> bool {
-        if self.log.pacer.max_live_share(self.freeable_segments()).is_some() {
-            // Wait for debt first: segments lose live blocks meanwhile, and a better victim may
-            // appear.
-            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
-            if self.must_stop_cleaning() {
-                return true;
-            }
-        }
-        if self.log.pacer.space.only_checkpoint_reserve_left() {
-            return self.compact().await;
-        }
-        let limit = self.log.pacer.max_live_share(self.freeable_segments());
-        let Some((victim, share)) = limit.and_then(|limit| self.rows.segments.borrow().victim(limit)) else {
-            return self.idle(self.freeable_segments() > 0);
-        };
-        self.log.pacer.set_victim_share(share);
-        match self.clean_pinned(victim).await {
-            Ok(()) if !self.cleaner.count_gain(1.0 - share) => true,
-            Ok(()) => {
-                self.log.cleaning_ended(true);
-                true
-            }
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                // The moves so far may have emptied a segment; a checkpoint would free it.
-                self.log.on_cleaner_idle(0);
-                let pending_free = self.rows.segments.borrow().freed_count() + self.cleaner.emptied();
-                self.log.cleaning_ended(pending_free > 0);
-                false
-            }
-            Err(error) if error.kind() == ErrorKind::Closed => false,
-            Err(error) => {
-                tracing::warn!(shard = %self.identity.shard, segment = %victim, %error, "segment not cleaned");
-                true
-            }
-        }
-    }
-
-    /// Notes that there is nothing to clean now; `helps` is true if a checkpoint would help waiting
-    /// requests.
-    pub(super) fn idle(&self, helps: bool) -> bool {
-        self.log.on_cleaner_idle(self.rows.segments.borrow().freed_count());
-        self.log.cleaning_ended(helps);
-        false
-    }
-
-    pub(super) fn must_stop_cleaning(&self) -> bool {
-        self.stopping.get() || self.log.failure().is_some()
-    }
-
-    /// Returns the number of segments that the next checkpoint frees.
-    pub(super) fn freeable_segments(&self) -> usize {
-        let mut segments = self.rows.segments.borrow_mut();
-        segments.free_emptied();
-        segments.freed_count() + self.cleaner.emptied()
-    }
-
-    /// Moves the live blocks of a segment.
-    pub(super) async fn clean_pinned(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
-        let cleaned = {
-            let _pin = self.rows.pin(victim);
-            self.clean(victim).await
-        };
-        let mut segments = self.rows.segments.borrow_mut();
-        segments.cleaned(victim);
-        segments.free_emptied();
-        cleaned
+impl<'a> BlockMover<'a> {
+    pub(super) fn new(shard: &'a Shard) -> Self {
+        Self { shard }
     }
 
     /// Moves the live blocks of a segment, which is pinned.
-    async fn clean(self: &Rc<Self>, victim: SegmentId) -> Result<()> {
-        let record = self.rows.segments.borrow().record(victim);
-        tracing::debug!(shard = %self.identity.shard, segment = %victim, live = self.rows.segments.borrow().live(victim), "cleaning");
-        let mut headers = HeaderReader::new(&self.rows, &self.identity, victim, &record);
+    pub(super) async fn clean(&self, victim: SegmentId) -> Result<()> {
+        let record = self.shard.rows.segments.borrow().record(victim);
+        tracing::debug!(shard = %self.shard.identity.shard, segment = %victim, live = self.shard.rows.segments.borrow().live(victim), "cleaning");
+        let mut headers = HeaderReader::new(&self.shard.rows, &self.shard.identity, victim, &record);
         let mut chunk: Vec<LiveRun> = Vec::new();
         let mut blocks = 0;
         let whole = self.chunk_blocks();
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut nodes = MetadataCells::new();
         let mut outcome = Ok(());
-        while outcome.is_ok() && self.rows.segments.borrow().live(victim) > 0 {
+        while outcome.is_ok() && self.shard.rows.segments.borrow().live(victim) > 0 {
             // Yields, because reads of memory drives complete immediately and client requests would
             // not run.
             Reactor::current().yield_now().await;
@@ -198,11 +120,11 @@ impl Shard {
         for (node, place) in nodes {
             stored_again |= match node {
                 Some(node) => self.rewrite_node(node, place).await?,
-                None => self.tables.rewrite(place),
+                None => self.shard.checkpointer.tables.rewrite(place),
             };
         }
         if stored_again {
-            self.cleaner.count_emptied();
+            self.shard.cleaner.count_emptied();
         }
         Ok(())
     }
@@ -210,7 +132,7 @@ impl Shard {
     /// Returns the number of blocks moved together: with their header they fill the rows of a
     /// record.
     pub(super) fn chunk_blocks(&self) -> usize {
-        let row = u32::from(self.geometry.scheme.data());
+        let row = u32::from(self.shard.geometry.scheme.data());
         (CHUNK_BLOCKS.next_multiple_of(row) - 1).max(1) as usize
     }
 
@@ -257,22 +179,22 @@ impl Shard {
     /// Waits for debt or a request for space. Returns immediately during compaction, which delays
     /// the next checkpoint.
     async fn wait_for_debt(&self) -> Result<()> {
-        if !self.compaction.is_running() {
-            self.log.pacer.wait_for_debt_or_urgency(|| self.must_stop_cleaning()).await;
+        if !self.shard.compaction.is_running() {
+            self.shard.log.pacer.wait_for_debt_or_urgency(|| self.shard.has_ended()).await;
         }
-        self.check_stopping()
+        self.shard.check_stopping()
     }
 
     /// Makes the next checkpoint store a node again if it lives at `place`; returns whether it
     /// does.
     async fn rewrite_node(&self, node: MissingNode, place: Address) -> Result<bool> {
         self.wait_for_debt().await?;
-        let lives = self.walk(|map| map.rewrite_node(node, place)).await?;
+        let lives = self.shard.walk(|map| map.rewrite_node(node, place)).await?;
         if lives {
-            self.log.on_cleaner_moved(1);
+            self.shard.log.on_cleaner_moved(1);
             // As late as possible: each checkpoint costs about a segment where segments are small.
-            if self.ledger.map.borrow().is_over_budget() {
-                self.wait_for_map().await?;
+            if self.shard.ledger.map.borrow().is_over_budget() {
+                self.shard.checkpointer.wait_for_map(self.shard).await?;
             }
         }
         Ok(lives)
@@ -290,10 +212,10 @@ impl Shard {
         all: &mut Vec<LiveRun>,
     ) -> Result<()> {
         // The layer may have been merged into others since, or be about to be.
-        let merged_into = self.ledger.map.borrow().merged_into(layer);
+        let merged_into = self.shard.ledger.map.borrow().merged_into(layer);
         for layer in merged_into {
             // A layer that is being dropped frees its blocks anyway.
-            if !self.dropping_layers.borrow().contains(&layer) {
+            if !self.shard.dropping_layers.borrow().contains(&layer) {
                 self.live_in_layer(layer, block, segment, (first, count), layout, all).await?;
             }
         }
@@ -310,7 +232,7 @@ impl Shard {
         all: &mut Vec<LiveRun>,
     ) -> Result<()> {
         let mut entries = SmallVec::new();
-        self.walk(|map| map.lookup(layer, block, count as usize, &mut entries)).await?;
+        self.shard.walk(|map| map.lookup(layer, block, count as usize, &mut entries)).await?;
         for ((block, index), entry) in (block..).zip(first..).zip(&entries) {
             let (column, row) = layout.place(index);
             let here = Address::new(segment, column, row);
@@ -335,17 +257,17 @@ impl Shard {
 
     /// Returns the maximum number of blocks moved as one item: few where segments are tiny.
     fn run_blocks(&self) -> usize {
-        RUN_BLOCKS.min(self.geometry.meta_blocks().div_ceil(4))
+        RUN_BLOCKS.min(self.shard.geometry.meta_blocks().div_ceil(4))
     }
 
     /// Reads and verifies blocks and queues them for their new place, once the cleaner owes work.
-    async fn move_chunk(self: &Rc<Self>, chunk: Vec<LiveRun>, pending: &mut VecDeque<Pending>) -> Result<()> {
+    async fn move_chunk(&self, chunk: Vec<LiveRun>, pending: &mut VecDeque<Pending>) -> Result<()> {
         if chunk.is_empty() {
             return Ok(());
         }
         self.wait_for_debt().await?;
         let blocks: usize = chunk.iter().map(|live| live.crcs.len()).sum();
-        self.log.on_cleaner_moved(blocks);
+        self.shard.log.on_cleaner_moved(blocks);
         let moved = self.read_live(chunk, blocks).await?;
         let mut queued = Pending::new();
         let result = self.queue_moves(moved, &mut queued).await;
@@ -369,7 +291,7 @@ impl Shard {
             let length = live.crcs.len() * BLOCK;
             let into = span.slice(at..at + length);
             at += length;
-            let io = self.rows.start_read(live.from, std::slice::from_ref(&into));
+            let io = self.shard.rows.start_read(live.from, std::slice::from_ref(&into));
             started.push((live, into, io));
         }
         let mut read = Vec::with_capacity(started.len());
@@ -377,32 +299,32 @@ impl Shard {
             let run = BlockRun { address: live.from, count: narrow(live.crcs.len(), "R3") };
             let result = match io {
                 Some((drive, io)) => {
-                    self.rows.finish_read(run, &live.crcs, &into, drive, io).await.map(|_| ())
+                    self.shard.rows.finish_read(run, &live.crcs, &into, drive, io).await.map(|_| ())
                 }
-                None => self.rows.rebuild_run(run, &live.crcs, &into, &[]).await,
+                None => self.shard.rows.rebuild_run(run, &live.crcs, &into, &[]).await,
             };
             match result {
                 Ok(()) => read.push((live, into)),
                 Err(error) => {
                     let blocks = live.block..live.block + live.crcs.len() as u64;
-                    self.note_lost_read(live.layer, blocks, &error).await;
+                    self.shard.lost.note_read(self.shard, live.layer, blocks, &error).await;
                     tracing::error!(layer = %live.layer, block = live.block, %error, "block not moved: it cannot be read");
                 }
             }
         }
-        self.report_gone_drives().await;
+        self.shard.report_gone_drives().await;
         Ok(read)
     }
 
     /// Queues moves, one request each; together they fill the cold segment to its last row.
     async fn queue_moves(&self, moved: Vec<(LiveRun, Span)>, pending: &mut Pending) -> Result<()> {
-        self.make_room_in_map().await?;
+        self.shard.make_room_in_map().await?;
         for (live, span) in moved {
-            let pins = self.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
+            let pins = self.shard.prepare_unmap(live.layer, live.block, live.crcs.len() as u64).await?;
             // No wait between this check and queueing: the drop of a layer waits for queued
             // requests.
-            if pins.is_empty() || self.dropping_layers.borrow().contains(&live.layer) {
-                self.unpin(&pins);
+            if pins.is_empty() || self.shard.dropping_layers.borrow().contains(&live.layer) {
+                self.shard.unpin(&pins);
                 continue;
             }
             let count = narrow(live.crcs.len(), "R3");
@@ -418,7 +340,7 @@ impl Shard {
                 effect: Effect::Leaves(pins),
                 reply: Some(sender),
             };
-            self.log.enqueue(WriteClass::Cold, request);
+            self.shard.log.enqueue(WriteClass::Cold, request);
         }
         Ok(())
     }
