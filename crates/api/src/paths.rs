@@ -15,11 +15,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
     ChangeScrub, CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
-    CreateSnapshot, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
-    ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine, IdentifiedDrive, IdentifyDrives,
-    Identity, ImportImage, MachineConsole, MachineInput, ObjectPage, ObjectQuery, OpenPool, Operation,
-    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Service, StartS3,
-    Token, Volume, VolumeDiff, VolumeUsage,
+    CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus,
+    DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine,
+    IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput, ObjectPage,
+    ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
+    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -172,6 +172,7 @@ bodies!(
     CreateKey,
     CreatePool,
     CreateSnapshot,
+    CreateSnapshots,
     CreateVolume,
     DaemonStatus,
     ErrorResponse,
@@ -386,6 +387,12 @@ endpoints! {
     /// after the response, durably.
     CREATE_SNAPSHOT = snapshots create_snapshot: Post "/v1/pools/{pool}/volumes/{volume}/snapshots" ((), CreateSnapshot) -> 201 Volume;
 
+    /// Creates snapshots of several volumes of a pool at one point in time.
+    ///
+    /// Each contains everything that was acknowledged, on any of the volumes, before a write that
+    /// one of them contains began. All of them are created or none. Not for clusters.
+    CREATE_SNAPSHOTS = snapshots create_snapshots: Post "/v1/pools/{pool}/snapshots" ((), CreateSnapshots) -> 201 Vec<Volume>;
+
     /// Creates a volume from a snapshot and shares the snapshot's data.
     CLONE_SNAPSHOT = snapshots clone_snapshot: Post "/v1/pools/{pool}/volumes/{volume}/clone" ((), CloneSnapshot) -> 201 Volume;
 
@@ -400,7 +407,7 @@ endpoints! {
     GET_VOLUME_USAGE = snapshots get_volume_usage: Get "/v1/pools/{pool}/volumes/{volume}/usage" ((), ()) -> 200 VolumeUsage;
 
     /// Returns the ranges in which a volume or snapshot differs from another one of the same
-    /// origin.
+    /// origin, or holds data.
     ///
     /// Ranges are whole blocks. Long results come in parts.
     GET_VOLUME_DIFF = snapshots get_volume_diff: Get "/v1/pools/{pool}/volumes/{volume}/diff" (DiffQuery, ()) -> 200 VolumeDiff;

@@ -3,6 +3,7 @@
 use api::client::Client;
 use tonic::{Request, Response, Status};
 
+use crate::options::AttachMode;
 use crate::proto::csi::identity_server::Identity;
 use crate::proto::csi::plugin_capability::service::Type as ServiceType;
 use crate::proto::csi::plugin_capability::volume_expansion::Type as ExpansionType;
@@ -17,6 +18,7 @@ use crate::proto::csi::{
 pub(crate) struct IdentityService {
     pub(crate) driver_name: String,
     pub(crate) controller: bool,
+    pub(crate) attach: AttachMode,
     pub(crate) client: Client,
 }
 
@@ -42,12 +44,15 @@ impl Identity for IdentityService {
         _: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
         let expansion = Type::VolumeExpansion(VolumeExpansion { r#type: ExpansionType::Online.into() });
-        let mut capabilities = vec![
-            service(ServiceType::VolumeAccessibilityConstraints),
-            PluginCapability { r#type: Some(expansion) },
-        ];
+        let mut capabilities = vec![PluginCapability { r#type: Some(expansion) }];
+        // Every node can use a network disk.
+        if self.attach == AttachMode::Local {
+            capabilities.push(service(ServiceType::VolumeAccessibilityConstraints));
+        }
         if self.controller {
             capabilities.push(service(ServiceType::ControllerService));
+            capabilities.push(service(ServiceType::GroupControllerService));
+            capabilities.push(service(ServiceType::SnapshotMetadataService));
         }
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }

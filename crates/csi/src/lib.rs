@@ -17,6 +17,7 @@ mod identity;
 mod listener;
 mod locks;
 mod names;
+mod network;
 mod node;
 mod options;
 mod parameters;
@@ -25,5 +26,5 @@ mod registration;
 mod server;
 mod status;
 
-pub use options::{DEFAULT_DRIVER_NAME, DriverOptions, Endpoint, EndpointError, Registration};
+pub use options::{AttachMode, DEFAULT_DRIVER_NAME, DriverOptions, Endpoint, EndpointError, Registration};
 pub use server::{ServeError, serve};

@@ -8,6 +8,15 @@ use api::client::Client;
 /// Default name of the driver.
 pub const DEFAULT_DRIVER_NAME: &str = "csi.gabion.io";
 
+/// The way in which volumes reach the nodes of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// As local devices: each node has a daemon, and uses the volumes of its own pools.
+    Local,
+    /// As NVMe/TCP disks: all nodes use the volumes of one daemon.
+    NvmeTcp,
+}
+
 /// Options of a driver process.
 #[derive(Clone, Debug)]
 pub struct DriverOptions {
@@ -28,6 +37,8 @@ pub struct DriverOptions {
     pub max_volumes: u32,
     /// Registration with the kubelet; `None` to leave it to another program.
     pub registration: Option<Registration>,
+    /// The way in which volumes reach the nodes.
+    pub attach: AttachMode,
     /// Client of the daemon.
     pub client: Client,
 }

@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use crate::controller::{ControllerContext, ControllerService};
+use crate::controller::{ControllerContext, ControllerService, GroupService, MetadataService};
 use crate::daemon::Daemon;
+use crate::host::nvme::NvmeHost;
 use crate::identity::IdentityService;
 use crate::listener::bind;
 use crate::locks::VolumeLocks;
 use crate::node::{NodeContext, NodeService};
 use crate::options::DriverOptions;
 use crate::proto::csi::controller_server::ControllerServer;
+use crate::proto::csi::group_controller_server::GroupControllerServer;
 use crate::proto::csi::identity_server::IdentityServer;
 use crate::proto::csi::node_server::NodeServer;
+use crate::proto::csi::snapshot_metadata_server::SnapshotMetadataServer;
 use crate::proto::pluginregistration::registration_server::RegistrationServer;
 use crate::registration::{RegistrationService, socket};
 
@@ -45,19 +48,26 @@ pub async fn serve(options: DriverOptions, stop: impl Future<Output = ()>) -> Re
     let identity = IdentityService {
         driver_name: options.driver_name.clone(),
         controller: options.controller,
+        attach: options.attach,
         client: options.client.clone(),
     };
-    let controller = options.controller.then(|| {
+    let context = options.controller.then(|| {
         let (daemon, node_id) = (daemon.clone(), options.node_id.clone());
-        let context = ControllerContext { daemon, locks: VolumeLocks::default(), node_id };
-        ControllerServer::new(ControllerService { context, expand_on_node: options.expand_on_node })
+        ControllerContext { daemon, locks: VolumeLocks::default(), node_id, attach: options.attach }
     });
+    let expand_on_node = options.expand_on_node;
+    let groups = context.clone().map(|context| GroupControllerServer::new(GroupService(context)));
+    let metadata = context.clone().map(|context| SnapshotMetadataServer::new(MetadataService(context)));
+    let controller =
+        context.map(|context| ControllerServer::new(ControllerService { context, expand_on_node }));
     let node = options.node.then(|| {
         NodeServer::new(NodeService(NodeContext {
             daemon,
             locks: VolumeLocks::default(),
             node_id: options.node_id.clone(),
             max_volumes: options.max_volumes,
+            attach: options.attach,
+            nvme: NvmeHost::default(),
         }))
     });
     let incoming = listen(&options.endpoint.0).await?;
@@ -66,6 +76,8 @@ pub async fn serve(options: DriverOptions, stop: impl Future<Output = ()>) -> Re
     let services = Server::builder()
         .add_service(IdentityServer::new(identity))
         .add_optional_service(controller)
+        .add_optional_service(groups)
+        .add_optional_service(metadata)
         .add_optional_service(node)
         .serve_with_incoming_shutdown(incoming, ended(stopping));
     tracing::info!(endpoint = %options.endpoint.0.display(), driver = options.driver_name, "serving");

@@ -124,6 +124,16 @@ impl Volumes {
         }
     }
 
+    /// Creates snapshots of several volumes, `volume@snapshot`, at one point in time.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Invalid`, also for a cluster.
+    pub(crate) async fn create_snapshots(&self, pool: &str, names: &[String]) -> Result<Vec<Volume>> {
+        let hint = "take one snapshot at a time; freeze the file systems of the volumes meanwhile";
+        self.check_pool(pool, "snapshots of several volumes", hint)?;
+        self.pools.create_snapshots(pool, names).await
+    }
+
     /// Creates a volume from a snapshot.
     ///
     /// # Errors
@@ -157,14 +167,22 @@ impl Volumes {
         }
     }
 
-    /// Returns the ranges in which `name` differs from `base`, from `offset` on.
+    /// Returns the ranges in which `name` differs from `base`, or holds data if there is no base,
+    /// from `offset` on.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` without a common origin.
-    pub(crate) async fn diff(&self, pool: &str, base: &str, name: &str, offset: u64) -> Result<VolumeDiff> {
-        match self.cluster(pool) {
-            Some(clusters) => clusters.diff(pool, base, name, offset).await,
-            None => self.pools.diff(pool, base, name, offset).await,
+    pub(crate) async fn diff(
+        &self,
+        pool: &str,
+        base: Option<&str>,
+        name: &str,
+        offset: u64,
+    ) -> Result<VolumeDiff> {
+        match (self.cluster(pool), base) {
+            (Some(clusters), base) => clusters.diff(pool, base, name, offset).await,
+            (None, Some(base)) => self.pools.diff(pool, base, name, offset).await,
+            (None, None) => self.pools.allocated(pool, name, offset).await,
         }
     }
 }

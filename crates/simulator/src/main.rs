@@ -93,6 +93,8 @@ enum Operations {
     /// Also damage and losses beyond the redundancy, hung drives, full hosts, split pools
     Extended,
     /// Also compare-and-write and copies
+    Offloads,
+    /// Also snapshots of several volumes at one point in time
     All,
 }
 
@@ -101,6 +103,7 @@ impl From<Operations> for OperationSet {
         match operations {
             Operations::Basic => Self::Basic,
             Operations::Extended => Self::Extended,
+            Operations::Offloads => Self::Offloads,
             Operations::All => Self::All,
         }
     }

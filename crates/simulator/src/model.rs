@@ -260,16 +260,14 @@ impl VolumeModel {
         self.flushed = other.flushed;
     }
 
-    /// Makes the content of a snapshot that was begun at `start` the new base, if the content is
-    /// allowed: with a write, the snapshot must contain everything acknowledged before that write
-    /// began.
+    /// Makes the content of a snapshot the new base, if the content is allowed: it must contain
+    /// everything that was acknowledged by the time `complete_to`. That is the begin of the
+    /// snapshot or, if later, of the newest write that it contains ([`newest_write`]).
     ///
     /// # Errors
     /// Describes the violation.
-    pub fn adopt_snapshot(&mut self, bytes: &[u8], start: u64) -> Result<(), String> {
-        // A value is the time at which its write began.
-        let last = bytes.chunks(self.sector as usize).map(sector_tag).max().unwrap_or(0);
-        self.flushed = start.max(last);
+    pub fn adopt_snapshot(&mut self, bytes: &[u8], complete_to: u64) -> Result<(), String> {
+        self.flushed = complete_to;
         self.adopt_after_crash(bytes)
     }
 
@@ -340,6 +338,12 @@ impl VolumeModel {
         }
         text
     }
+}
+
+/// Returns the time at which the newest write in `bytes` began; 0 without writes.
+pub(crate) fn newest_write(bytes: &[u8], sector: u32) -> u64 {
+    // A value is the time at which its write began.
+    bytes.chunks(sector as usize).map(sector_tag).max().unwrap_or(0)
 }
 
 pub(crate) fn sector_tag(sector: &[u8]) -> u64 {

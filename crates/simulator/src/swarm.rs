@@ -15,6 +15,7 @@ mod opening;
 mod plan;
 mod requests;
 mod settings;
+mod snapshot_groups;
 mod snapshots;
 mod split_pool;
 mod stats;
@@ -59,6 +60,8 @@ struct SwarmRun {
     /// Operations on snapshots that have begun and are not acknowledged, by the name of the volume
     /// or snapshot.
     pending_ops: RefCell<BTreeMap<String, snapshots::PendingOp>>,
+    /// Groups of snapshots that are not acknowledged: all of a group exist or none.
+    pending_groups: RefCell<Vec<Vec<String>>>,
     /// Volumes with an interrupted rollback, and their content after it.
     rolled_back: RefCell<BTreeMap<String, VolumeModel>>,
     /// Drives that may misbehave or be lost; never more at a time than the scheme tolerates.
@@ -80,6 +83,8 @@ struct SwarmRun {
     extras_random: Random,
     /// Random numbers for compare-and-write and copies.
     offload_random: Random,
+    /// Random numbers for snapshots of several volumes.
+    group_random: Random,
     /// The last opening was closed cleanly.
     closed: Cell<bool>,
     /// The drives have not lost power since, so they hold everything that they acknowledged.
@@ -104,6 +109,9 @@ pub enum OperationSet {
     /// The original operations and the extra ones. Later regression seeds keep their runs with this
     /// set.
     Extended,
+    /// Also compare-and-write and copies. The regression seeds after those keep their runs with
+    /// this set.
+    Offloads,
     /// All operations.
     All,
 }
@@ -121,8 +129,12 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
         plan::add_extras(&mut plan, &Random::new(mix(seed ^ 0x91A7)));
     }
     let offload_random = Random::new(mix(seed ^ 0xA70C));
-    if operations == OperationSet::All {
+    if matches!(operations, OperationSet::Offloads | OperationSet::All) {
         plan.offload_once_in = *offload_random.choose(&[0, 5, 20]);
+    }
+    let group_random = Random::new(mix(seed ^ 0x6A0B));
+    if operations == OperationSet::All {
+        plan.group_once_in = *group_random.choose(&[0, 20, 60]);
     }
     if verbose {
         println!("{plan:?}");
@@ -146,6 +158,7 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
         uncertain: RefCell::default(),
         snapshots: RefCell::default(),
         pending_ops: RefCell::default(),
+        pending_groups: RefCell::default(),
         rolled_back: RefCell::default(),
         settings: RefCell::default(),
         cut_at_work: Cell::new(None),
@@ -153,6 +166,7 @@ pub fn run_seed(seed: u64, operations: OperationSet, verbose: bool) -> Result<St
         excess: Cell::default(),
         extras_random,
         offload_random,
+        group_random,
         closed: Cell::new(false),
         drives_kept_writes: Cell::new(false),
         spare_joined: Cell::new(false),
@@ -337,6 +351,9 @@ impl SwarmRun {
         }
         if self.next_is_offload() && self.excess.get() == ExcessFaults::None {
             return self.operate_offload(pool).await;
+        }
+        if self.next_is_snapshot_group() && self.excess.get() == ExcessFaults::None {
+            return self.snapshot_group(pool).await;
         }
         if self.plan.days_pass > 0 && self.added_random.once_in(self.plan.days_pass) {
             self.advance_days(pool).await;

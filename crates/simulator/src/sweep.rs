@@ -12,6 +12,7 @@ mod crash_damage;
 mod damage;
 mod forks;
 mod full_hosts;
+mod groups;
 mod membership;
 mod modelled_write;
 mod offloads;
@@ -120,6 +121,8 @@ struct ExpectedState {
     model: VolumeModel,
     /// The content of the snapshot or of its clone.
     snapshot: Option<VolumeModel>,
+    /// The second volume of a group of snapshots.
+    other: Option<groups::OtherVolume>,
     /// Alternative content of the volume, set while a rollback has begun and is not acknowledged.
     rollback: Option<VolumeModel>,
     /// The operation was acknowledged as durable.
@@ -131,7 +134,7 @@ impl ExpectedState {
         let mut model = VolumeModel::new(operation.model_bytes(), SECTOR);
         // A drive that joins has a volatile cache.
         model.set_write_through(options.write_through && !operation.adds_a_drive());
-        Self { model, snapshot: None, rollback: None, done: false }
+        Self { model, snapshot: None, other: None, rollback: None, done: false }
     }
 }
 

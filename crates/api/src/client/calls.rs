@@ -6,11 +6,11 @@ use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
-    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSnapshot, CreateToken,
-    CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export,
-    ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool,
-    Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Service,
-    StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSnapshot,
+    CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
+    Event, EventQuery, Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage,
+    ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
+    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -170,6 +170,11 @@ impl Client {
     /// Creates a snapshot of a volume.
     pub async fn create_snapshot(&self, name: &VolumeName, request: &CreateSnapshot) -> Result<Volume> {
         self.call(&paths::CREATE_SNAPSHOT, &[&name.pool, &name.volume], &(), request).await
+    }
+
+    /// Creates snapshots of several volumes of a pool at one point in time.
+    pub async fn create_snapshots(&self, pool: &str, request: &CreateSnapshots) -> Result<Vec<Volume>> {
+        self.call(&paths::CREATE_SNAPSHOTS, &[pool], &(), request).await
     }
 
     /// Creates a volume from a snapshot.

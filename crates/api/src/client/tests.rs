@@ -26,7 +26,7 @@ fn queries_are_encoded_without_absent_fields() {
         query_string(&DeleteExportQuery { force: true, ..Default::default() }).unwrap(),
         "?force=true"
     );
-    let diff = DiffQuery { from: "a b&c".into(), offset: 0 };
+    let diff = DiffQuery { from: Some("a b&c".into()), offset: 0 };
     let encoded = query_string(&diff).unwrap();
     assert!(encoded == "?from=a%20b%26c&offset=0" || encoded == "?offset=0&from=a%20b%26c", "{encoded}");
 }

@@ -12,6 +12,14 @@ pub struct CreateSnapshot {
     pub name: String,
 }
 
+/// A request to create snapshots of several volumes at one point in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSnapshots {
+    /// Names of the snapshots, `VOLUME@SNAPSHOT`, each of another volume of the pool: up to 32.
+    pub snapshots: Vec<String>,
+}
+
 /// A request to create a volume from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -64,13 +72,15 @@ pub struct VolumeDiff {
     pub next: Option<u64>,
 }
 
-/// Parameters of a comparison of two volumes or snapshots.
+/// Parameters of a comparison of a volume or snapshot with another one, or with an empty volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DiffQuery {
-    /// Name of the volume or snapshot to compare with.
-    pub from: String,
+    /// Name of the volume or snapshot to compare with. If absent, the ranges that hold data are
+    /// returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// First byte to compare: `next` of the previous part.
     #[serde(default)]
     pub offset: u64,

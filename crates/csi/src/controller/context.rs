@@ -8,6 +8,7 @@ use tonic::Status;
 
 use crate::daemon::Daemon;
 use crate::locks::VolumeLocks;
+use crate::options::AttachMode;
 use crate::proto::csi::{self, Topology, TopologyRequirement, VolumeCondition};
 
 /// Key of the topology: its value is the name of the node whose daemon stores the volume.
@@ -19,11 +20,15 @@ pub(crate) struct ControllerContext {
     pub(crate) daemon: Daemon,
     pub(crate) locks: VolumeLocks,
     pub(crate) node_id: String,
+    pub(crate) attach: AttachMode,
 }
 
 impl ControllerContext {
     /// Returns true if volumes of this daemon are accessible from `topology`.
     pub(super) fn reaches(&self, topology: &Topology) -> bool {
+        if self.attach == AttachMode::NvmeTcp {
+            return true;
+        }
         topology.segments.get(TOPOLOGY_KEY).is_none_or(|node| *node == self.node_id)
     }
 
@@ -49,13 +54,19 @@ impl ControllerContext {
         volume_context: HashMap<String, String>,
         content_source: Option<csi::VolumeContentSource>,
     ) -> csi::Volume {
-        let segments = HashMap::from([(TOPOLOGY_KEY.to_owned(), self.node_id.clone())]);
+        let accessible_topology = match self.attach {
+            AttachMode::Local => {
+                let segments = HashMap::from([(TOPOLOGY_KEY.to_owned(), self.node_id.clone())]);
+                vec![Topology { segments }]
+            }
+            AttachMode::NvmeTcp => Vec::new(),
+        };
         csi::Volume {
             capacity_bytes: signed(volume.size),
             volume_id: id(volume),
             volume_context,
             content_source,
-            accessible_topology: vec![Topology { segments }],
+            accessible_topology,
         }
     }
 }

@@ -4,11 +4,11 @@ use tonic::Status;
 
 use super::context::ControllerContext;
 use crate::daemon::snapshot_name;
-use crate::names;
+use crate::names::{self, GroupName};
 use crate::proto::csi::{
     DeleteSnapshotRequest, DeleteSnapshotResponse, DeleteVolumeRequest, DeleteVolumeResponse,
 };
-use crate::status::required;
+use crate::status::{invalid, required};
 
 impl ControllerContext {
     pub(super) async fn delete_volume(
@@ -42,6 +42,10 @@ impl ControllerContext {
     ) -> Result<DeleteSnapshotResponse, Status> {
         let id = required("snapshot_id", &request.snapshot_id)?;
         let Ok(name) = names::snapshot(id) else { return Ok(DeleteSnapshotResponse {}) };
+        if let Some(group) = GroupName::of(&name) {
+            let problem = format!("'{name}' belongs to the group '{}'; delete the group", group.id());
+            return Err(invalid("snapshot_id", problem));
+        }
         let _lock = self.locks.lock(name.base())?;
         if self.daemon.find(&name).await?.is_some() {
             self.daemon.delete(&name).await?;

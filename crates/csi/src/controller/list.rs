@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use api::types::{Pool, Volume};
+use api::types::{Export, Pool, Volume};
 use tonic::Status;
 
 use super::context::{ControllerContext, condition, id, signed};
 use super::page::page;
+use super::publish::nodes;
 use crate::capability::VolumeUse;
 use crate::names;
+use crate::options::AttachMode;
 use crate::parameters::CreateParameters;
 use crate::proto::csi::list_volumes_response::{Entry, VolumeStatus as ListedStatus};
 use crate::proto::csi::validate_volume_capabilities_response::Confirmed;
@@ -17,7 +19,7 @@ use crate::proto::csi::{
     ListVolumesRequest, ListVolumesResponse, ValidateVolumeCapabilitiesRequest,
     ValidateVolumeCapabilitiesResponse, controller_get_volume_response,
 };
-use crate::status::required;
+use crate::status::{of_daemon, required};
 
 impl ControllerContext {
     pub(super) async fn list_volumes(
@@ -33,10 +35,21 @@ impl ControllerContext {
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         let (taken, next_token) = page(found, &request.starting_token, request.max_entries)?;
+        let exports = match self.attach {
+            AttachMode::Local => Vec::new(),
+            AttachMode::NvmeTcp => self.daemon.client.list_exports().await.map_err(of_daemon)?,
+        };
+        let mut by_volume: HashMap<(&str, &str), Vec<Export>> = HashMap::new();
+        for export in &exports {
+            by_volume.entry((export.pool.as_str(), export.volume.as_str())).or_default().push(export.clone());
+        }
+        let published = |volume: &Volume| {
+            by_volume.get(&(volume.pool.as_str(), volume.name.as_str())).map_or_else(Vec::new, |of| nodes(of))
+        };
         let entry = |(volume, pool): (Volume, usize)| Entry {
             volume: Some(self.describe(&volume, HashMap::new(), None)),
             status: Some(ListedStatus {
-                published_node_ids: Vec::new(),
+                published_node_ids: published(&volume),
                 volume_condition: pools.get(pool).map(|pool| condition(pool, &volume.name)),
             }),
         };
@@ -51,8 +64,12 @@ impl ControllerContext {
         let volume = self.daemon.get(&name).await?;
         let pools = self.daemon.open_pools().await?;
         let pool = pools.iter().find(|pool| pool.name == name.pool);
+        let exports = match self.attach {
+            AttachMode::Local => Vec::new(),
+            AttachMode::NvmeTcp => self.disks_of(&name).await?,
+        };
         let status = controller_get_volume_response::VolumeStatus {
-            published_node_ids: Vec::new(),
+            published_node_ids: nodes(&exports),
             volume_condition: pool.map(|pool| condition(pool, &volume.name)),
         };
         let volume = Some(self.describe(&volume, HashMap::new(), None));

@@ -4,28 +4,38 @@ mod change;
 mod context;
 mod create;
 mod delete;
+mod groups;
 mod list;
+mod metadata;
 mod page;
+mod publish;
 mod size;
 mod snapshots;
 
 use tonic::{Request, Response, Status};
 
 use crate::calls::run;
+use crate::options::AttachMode;
 use crate::proto::csi::controller_server::Controller;
 use crate::proto::csi::controller_service_capability::rpc::Type as Rpc;
 use crate::proto::csi::controller_service_capability::{self, Type};
 use crate::proto::csi::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
     ControllerGetCapabilitiesResponse, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
-    ControllerModifyVolumeRequest, ControllerModifyVolumeResponse, ControllerServiceCapability,
-    CreateSnapshotRequest, CreateSnapshotResponse, CreateVolumeRequest, CreateVolumeResponse,
-    DeleteSnapshotRequest, DeleteSnapshotResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-    GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse, ListSnapshotsRequest,
-    ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, ValidateVolumeCapabilitiesRequest,
-    ValidateVolumeCapabilitiesResponse,
+    ControllerModifyVolumeRequest, ControllerModifyVolumeResponse, ControllerPublishVolumeRequest,
+    ControllerPublishVolumeResponse, ControllerServiceCapability, ControllerUnpublishVolumeRequest,
+    ControllerUnpublishVolumeResponse, CreateSnapshotRequest, CreateSnapshotResponse, CreateVolumeRequest,
+    CreateVolumeResponse, DeleteSnapshotRequest, DeleteSnapshotResponse, DeleteVolumeRequest,
+    DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse,
+    ListSnapshotsRequest, ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse,
+    ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse,
 };
 pub(crate) use context::{ControllerContext, TOPOLOGY_KEY};
+pub(crate) use groups::GroupService;
+pub(crate) use metadata::MetadataService;
+
+/// Calls that the driver offers beyond the required ones, if volumes are attached over the network.
+const NETWORK_CAPABILITIES: [Rpc; 2] = [Rpc::PublishUnpublishVolume, Rpc::ListVolumesPublishedNodes];
 
 /// Calls that the driver offers beyond the required ones.
 const CAPABILITIES: [Rpc; 12] = [
@@ -67,7 +77,12 @@ macro_rules! calls {
                 // Both calls come from the resizer, which does not select the driver by node.
                 let is_offered =
                     |of: &Rpc| !(self.expand_on_node && matches!(of, Rpc::ExpandVolume | Rpc::ModifyVolume));
-                let capabilities = CAPABILITIES.into_iter().filter(is_offered).map(capability).collect();
+                let of_network = match self.context.attach {
+                    AttachMode::Local => &[][..],
+                    AttachMode::NvmeTcp => &NETWORK_CAPABILITIES,
+                };
+                let all = CAPABILITIES.iter().chain(of_network).copied();
+                let capabilities = all.filter(is_offered).map(capability).collect();
                 Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
             }
 
@@ -81,6 +96,10 @@ macro_rules! calls {
 }
 
 calls! {
+    controller_publish_volume = publish_volume(volume_id),
+        ControllerPublishVolumeRequest => ControllerPublishVolumeResponse;
+    controller_unpublish_volume = unpublish_volume(volume_id),
+        ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse;
     create_volume = create_volume(name), CreateVolumeRequest => CreateVolumeResponse;
     delete_volume = delete_volume(volume_id), DeleteVolumeRequest => DeleteVolumeResponse;
     validate_volume_capabilities = validate(volume_id),

@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::context::{ControllerContext, id, signed};
 use super::page::page;
-use crate::names;
+use crate::names::{self, GroupName};
 use crate::proto::csi::list_snapshots_response::Entry;
 use crate::proto::csi::{
     CreateSnapshotRequest, CreateSnapshotResponse, GetSnapshotRequest, GetSnapshotResponse,
@@ -18,13 +18,14 @@ use crate::status::{invalid, of_daemon, required};
 pub(super) fn describe(snapshot: &Volume) -> Snapshot {
     let source = snapshot.name.split_once('@').map_or(snapshot.name.as_str(), |(volume, _)| volume);
     let creation_time = prost_types::Timestamp { seconds: signed(snapshot.created), nanos: 0 };
+    let name = VolumeName { pool: snapshot.pool.clone(), volume: snapshot.name.clone() };
     Snapshot {
         size_bytes: signed(snapshot.size),
         snapshot_id: id(snapshot),
         source_volume_id: format!("{}/{source}", snapshot.pool),
         creation_time: Some(creation_time),
         ready_to_use: true,
-        group_snapshot_id: String::new(),
+        group_snapshot_id: GroupName::of(&name).map_or_else(String::new, |group| group.id()),
     }
 }
 

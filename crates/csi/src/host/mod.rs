@@ -1,4 +1,4 @@
-//! The node's kernel: mounts, loop devices and file systems, by the programs of the distribution.
+//! The node's kernel: mounts, loop devices, network disks and file systems.
 //!
 //! Must not know: the protocol of the driver, and the daemon.
 
@@ -7,4 +7,5 @@ pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod loops;
 pub(crate) mod mounts;
+pub(crate) mod nvme;
 pub(crate) mod program;

@@ -1,9 +1,10 @@
 //! The block device of a volume on this node: an export of the daemon, and a loop device if the
-//! export is a file.
+//! export is a file; or a disk of the network, whose export the Controller service made.
 //!
 //! Always true: the daemon's exports and the kernel's loop devices are the only record, so that a
 //! killed driver continues from them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use super::context::NodeContext;
 use crate::capability::VolumeUse;
 use crate::host::device::DeviceNumber;
 use crate::host::{loops, mounts};
+use crate::network::{NetworkDisk, NodeIdentity, disk_name};
+use crate::options::AttachMode;
 use crate::status::of_daemon;
 
 /// Control device of the kernel's ublk driver.
@@ -57,6 +60,9 @@ impl NodeContext {
     /// Returns the device by which this node uses a volume at present; `None` if there is none, or
     /// if it lost its daemon.
     pub(super) async fn current_device(&self, name: &VolumeName) -> Result<Option<PathBuf>, Status> {
+        if self.attach == AttachMode::NvmeTcp {
+            return Ok(self.nvme.device(&disk_name(name, &self.node_id)));
+        }
         let Some(export) = self.export_of(name).await? else { return Ok(None) };
         let address = address(&export)?;
         if export.protocol == Protocol::Ublk {
@@ -71,7 +77,15 @@ impl NodeContext {
     }
 
     /// Attaches a volume. Returns its device, which is the same for a repeated call.
-    pub(super) async fn attach(&self, volume: &Volume, wanted: &VolumeUse) -> Result<PathBuf, Status> {
+    pub(super) async fn attach(
+        &self,
+        volume: &Volume,
+        wanted: &VolumeUse,
+        published: &HashMap<String, String>,
+    ) -> Result<PathBuf, Status> {
+        if self.attach == AttachMode::NvmeTcp {
+            return self.connect(published).await;
+        }
         let export = self.create_export(volume, wanted).await?;
         let address = address(&export)?;
         if export.protocol == Protocol::Ublk {
@@ -86,6 +100,18 @@ impl NodeContext {
             loops::detach(&device).await?;
         }
         Ok(loops::attach(&address, volume.sector, wanted.read_only).await?)
+    }
+
+    /// Connects to the disk of a publish context.
+    async fn connect(&self, published: &HashMap<String, String>) -> Result<PathBuf, Status> {
+        let disk = NetworkDisk::from_context(published)?;
+        if !self.nvme.is_available() {
+            return Err(Status::failed_precondition(
+                "the kernel of this node has no NVMe/TCP initiator; 'modprobe nvme-tcp' loads it",
+            ));
+        }
+        let node = NodeIdentity::of(&self.node_id);
+        Ok(self.nvme.connect(&disk.nqn, &disk.addresses, (&node.nqn, &node.id)).await?)
     }
 
     async fn create_export(&self, volume: &Volume, wanted: &VolumeUse) -> Result<Export, Status> {
@@ -123,6 +149,13 @@ impl NodeContext {
     /// Detaches a volume: its loop devices, `known` among them, and its export. Does nothing if it
     /// is not attached.
     pub(super) async fn detach(&self, name: &VolumeName, known: Option<PathBuf>) -> Result<(), Status> {
+        if self.attach == AttachMode::NvmeTcp {
+            let disk = disk_name(name, &self.node_id);
+            for device in self.nvme.device(&disk).into_iter().chain(known) {
+                check_unused(name, &device)?;
+            }
+            return Ok(self.nvme.disconnect(&disk).await?);
+        }
         let export = self.export_of(name).await?;
         let file = export.as_ref().filter(|export| export.protocol == Protocol::Fuse);
         let mut devices = file

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use tonic::Status;
 
 use crate::daemon::Daemon;
+use crate::host::nvme::NvmeHost;
 use crate::locks::VolumeLocks;
+use crate::options::AttachMode;
 use crate::status::{invalid, required};
 
 /// The shared state.
@@ -15,6 +17,9 @@ pub(crate) struct NodeContext {
     pub(crate) locks: VolumeLocks,
     pub(crate) node_id: String,
     pub(crate) max_volumes: u32,
+    pub(crate) attach: AttachMode,
+    /// The kernel's initiator, for network disks.
+    pub(crate) nvme: NvmeHost,
 }
 
 /// Returns an absolute path of a request.

@@ -16,6 +16,7 @@ use crate::daemon::snapshot_name;
 use crate::host::device;
 use crate::host::filesystem::{self, DeviceContents};
 use crate::names::FORMAT_SNAPSHOT;
+use crate::options::AttachMode;
 use crate::status::of_daemon;
 
 impl NodeContext {
@@ -27,7 +28,8 @@ impl NodeContext {
         }
         tracing::warn!(volume = %name, "formatting was interrupted, and begins again");
         self.detach(name, None).await?;
-        let request = RollbackVolume { force: false };
+        // The export of a network disk remains, but no other node can use it.
+        let request = RollbackVolume { force: self.attach == AttachMode::NvmeTcp };
         self.daemon.client.rollback_volume(&blank, &request).await.map_err(of_daemon)?;
         self.daemon.delete(&blank).await
     }

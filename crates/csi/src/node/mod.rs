@@ -1,4 +1,4 @@
-//! The Node service: volumes of the local daemon for the containers of this node.
+//! The Node service: volumes of the daemon for the containers of this node.
 
 mod attach;
 mod context;
@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 
 use crate::calls::run;
 use crate::controller::TOPOLOGY_KEY;
+use crate::options::AttachMode;
 use crate::proto::csi::node_server::Node;
 use crate::proto::csi::node_service_capability::rpc::Type as Rpc;
 use crate::proto::csi::node_service_capability::{self, Type};
@@ -59,10 +60,11 @@ macro_rules! calls {
                 _: Request<NodeGetInfoRequest>,
             ) -> Result<Response<NodeGetInfoResponse>, Status> {
                 let segments = HashMap::from([(TOPOLOGY_KEY.to_owned(), self.0.node_id.clone())]);
+                let is_local = self.0.attach == AttachMode::Local;
                 Ok(Response::new(NodeGetInfoResponse {
                     node_id: self.0.node_id.clone(),
                     max_volumes_per_node: self.0.max_volumes.into(),
-                    accessible_topology: Some(Topology { segments }),
+                    accessible_topology: is_local.then_some(Topology { segments }),
                 }))
             }
 

@@ -1,5 +1,6 @@
 //! Staging: a volume becomes a mounted file system, or a device, of this node.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use api::VolumeName;
@@ -18,6 +19,17 @@ use crate::proto::csi::{
 };
 use crate::status::required;
 
+/// A volume to stage.
+#[derive(Clone, Copy)]
+struct StageRequest<'a> {
+    name: &'a VolumeName,
+    volume: &'a Volume,
+    wanted: &'a VolumeUse,
+    staging: &'a Path,
+    /// The publish context, for network disks.
+    published: &'a HashMap<String, String>,
+}
+
 impl NodeContext {
     pub(super) async fn stage(
         &self,
@@ -32,23 +44,21 @@ impl NodeContext {
         let _lock = self.locks.lock(id)?;
         let volume = self.daemon.get(&name).await?;
         std::fs::create_dir_all(&staging).map_err(HostError::at(&staging, "create the directory"))?;
+        let published = &request.publish_context;
+        let stage =
+            StageRequest { name: &name, volume: &volume, wanted: &wanted, staging: &staging, published };
         match &wanted.mode {
-            VolumeMode::Block => self.stage_block(&name, &volume, &wanted, &staging).await?,
+            VolumeMode::Block => self.stage_block(&stage).await?,
             VolumeMode::Mounted { kind, options } => {
                 let kind = kind.or(of_class).unwrap_or(FileSystem::Xfs);
-                self.stage_mounted(&name, &volume, &wanted, kind, options, &staging).await?;
+                self.stage_mounted(&stage, kind, options).await?;
             }
         }
         Ok(NodeStageVolumeResponse {})
     }
 
-    async fn stage_block(
-        &self,
-        name: &VolumeName,
-        volume: &Volume,
-        wanted: &VolumeUse,
-        staging: &Path,
-    ) -> Result<(), Status> {
+    async fn stage_block(&self, request: &StageRequest<'_>) -> Result<(), Status> {
+        let StageRequest { name, volume, wanted, staging, published } = *request;
         let file = staged_device(staging);
         let staged = staged_number(&file)?;
         if let Some(number) = staged {
@@ -58,20 +68,18 @@ impl NodeContext {
             }
             self.release(name, staging, number).await?;
         }
-        let device = self.attach(volume, wanted).await?;
+        let device = self.attach(volume, wanted, published).await?;
         create_file(&file)?;
         Ok(mounts::bind(&device, &file, false).await?)
     }
 
     async fn stage_mounted(
         &self,
-        name: &VolumeName,
-        volume: &Volume,
-        wanted: &VolumeUse,
+        request: &StageRequest<'_>,
         kind: FileSystem,
         options: &[String],
-        staging: &Path,
     ) -> Result<(), Status> {
+        let StageRequest { name, volume, wanted, staging, published } = *request;
         if let Some(mount) = mounts::at(staging)? {
             let current = self.current_device(name).await?;
             if current.as_deref().and_then(DeviceNumber::of) == Some(mount.device) {
@@ -84,7 +92,7 @@ impl NodeContext {
             self.release(name, staging, mount.device).await?;
         }
         self.undo_interrupted_format(name).await?;
-        let device = self.attach(volume, wanted).await?;
+        let device = self.attach(volume, wanted, published).await?;
         let is_new = self.prepare_file_system(name, &device, kind, wanted.read_only).await?;
         // A clone may be larger than its source.
         let may_grow = !is_new && !wanted.read_only;

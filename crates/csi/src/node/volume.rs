@@ -11,6 +11,8 @@ use super::publish::device_at;
 use crate::host::device::{self, DeviceNumber};
 use crate::host::{filesystem, loops};
 use crate::names;
+use crate::network::disk_name;
+use crate::options::AttachMode;
 use crate::proto::csi::volume_usage::Unit;
 use crate::proto::csi::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
@@ -50,6 +52,9 @@ impl NodeContext {
         if loops::is_loop(number) {
             loops::update_size(&device).await?;
         }
+        if self.attach == AttachMode::NvmeTcp {
+            self.nvme.update_size(&disk_name(&name, &self.node_id), volume.size).await?;
+        }
         if let Some(kind) = file_system {
             filesystem::grow(&device, at, &kind).await?;
         }
@@ -83,12 +88,29 @@ impl NodeContext {
     /// Returns whether the device of a volume still reaches the daemon.
     async fn condition(&self, name: &VolumeName, number: DeviceNumber) -> VolumeCondition {
         let current = self.current_device(name).await.ok().flatten();
+        if self.attach == AttachMode::NvmeTcp {
+            return self.network_condition(name, current.is_some());
+        }
         if current.as_deref().and_then(DeviceNumber::of) == Some(number) {
             return VolumeCondition { abnormal: false, message: "in use".to_owned() };
         }
         let message = "the daemon was stopped, and the device of the volume failed: delete the pods that use it, \
                        so that it is attached again";
         VolumeCondition { abnormal: true, message: message.to_owned() }
+    }
+}
+
+impl NodeContext {
+    /// Returns whether a network disk is connected.
+    fn network_condition(&self, name: &VolumeName, has_device: bool) -> VolumeCondition {
+        let paths = self.nvme.controllers(&disk_name(name, &self.node_id));
+        let live = paths.iter().filter(|path| path.is_live).count();
+        let (abnormal, message) = match (has_device, live) {
+            (true, 1..) => (false, format!("in use; {live} of {} paths are connected", paths.len())),
+            (true, 0) => (true, "the storage server cannot be reached; I/O waits for it".to_owned()),
+            (false, _) => (true, "the disk was disconnected: delete the pods that use the volume".to_owned()),
+        };
+        VolumeCondition { abnormal, message }
     }
 }
 

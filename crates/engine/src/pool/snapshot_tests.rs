@@ -175,6 +175,76 @@ fn a_chain_of_250_snapshots_is_read_with_little_map_memory() {
     });
 }
 
+#[test]
+fn a_group_is_taken_completely_or_refused() {
+    let drives = drives(5, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        for name in ["a", "b", "c"] {
+            pool.create_volume(name, SIZE, 4096, 0).await.unwrap();
+            write(&pool, name, 1000, 100, 1).await;
+        }
+        pool.snapshot_volume("b@old", 0).await.unwrap();
+        let many: Vec<String> = (0..=pool.snapshot_group_max()).map(|n| format!("v{n}@s")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (group, kind, text) in [
+            (&["a@s", "a@t"][..], ErrorKind::Invalid, "'a' occurs twice"),
+            (&[], ErrorKind::Invalid, "at least one volume"),
+            (&many, ErrorKind::Invalid, "up to 32"),
+            (&["a@s", "b"], ErrorKind::Invalid, "not a snapshot name"),
+            (&["a@s", "d@s"], ErrorKind::NotFound, "'d'"),
+            (&["a@old", "b@old"], ErrorKind::Exists, "'b@old'"),
+        ] {
+            let refused = pool.snapshot_volumes(group, 0).await.unwrap_err();
+            assert_eq!(refused.kind(), kind, "{group:?}");
+            assert!(refused.to_string().contains(text), "{refused}");
+            assert_eq!(pool.volumes().await.unwrap().len(), 4, "{group:?}");
+        }
+        pool.snapshot_volumes(&["a@s", "c@s"], 7).await.unwrap();
+        for name in ["a", "c"] {
+            write(&pool, name, 1010, 30, 2).await;
+        }
+        drop(pool);
+    });
+    run(async || {
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        let found: Vec<String> = pool.volumes().await.unwrap().into_iter().map(|info| info.name).collect();
+        assert_eq!(found, ["a", "a@s", "b", "b@old", "c", "c@s"]);
+        for name in ["a", "c"] {
+            let snapshot = format!("{name}@s");
+            assert_eq!(pool.volume_info(&snapshot).await.unwrap().unwrap().created, 7);
+            assert_eq!(changes(&pool, name, &snapshot).await, [(1010, 30, true)]);
+            let held = read(&attach(&pool, &snapshot).await, 1000 * BLOCK, 100 * 4096).await;
+            assert!(held == pattern(1, 100 * 4096).as_slice(), "{snapshot}");
+        }
+    });
+}
+
+/// A group that one thick volume cannot join reserves nothing.
+#[test]
+fn a_refused_group_reserves_nothing() {
+    let drives = drives(5, 64 << 20);
+    run(async || {
+        create(&drives, &create_options("4+1")).await.unwrap();
+        let (pool, _) = open(&drives, &open_options()).await.unwrap();
+        let thick = |size| NewVolume { size, sector: 4096, thick: true, shards: None, now: 0 };
+        pool.create_volume_with("small", thick(8 << 20)).await.unwrap();
+        pool.create_volume_with("large", thick(120 << 20)).await.unwrap();
+        write(&pool, "large", 0, 1, 1).await;
+        // The largest volume for which there is space, within 1 MiB.
+        let mut largest = 120 << 20;
+        while pool.create_volume_with("rest", thick(largest)).await.is_err() {
+            largest -= 1 << 20;
+        }
+        pool.delete_volume("rest").await.unwrap();
+        stored(&pool).await;
+        let refused = pool.snapshot_volumes(&["small@s", "large@s"], 0).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        pool.create_volume_with("rest", thick(largest)).await.unwrap();
+    });
+}
+
 /// Writes that a snapshot holds fail when the pool fails. Writers would retry forever otherwise.
 #[test]
 fn held_writes_fail_with_the_pool() {

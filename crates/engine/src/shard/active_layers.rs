@@ -3,9 +3,10 @@
 //!
 //! A snapshot freezes a volume's layer and puts an empty one above it. First every shard holds the
 //! volume's writes; only when all do (F2), each switches to the new layer. So if the old layer
-//! lacks a write, it also lacks every write that was issued after that one had completed. Requests
-//! queued before the switch still go to the old layer; the snapshot waits for them, not the
-//! writers.
+//! lacks a write, it also lacks every write that was issued after that one had completed. The same
+//! holds for the old layers of several volumes whose snapshots are taken together: no volume
+//! switches before all of them are held. Requests queued before the switch still go to the old
+//! layer; the snapshot waits for them, not the writers.
 
 use std::cell::RefCell;
 

@@ -302,6 +302,11 @@ impl Shard {
         self.ledger.map.borrow().stored(layer)
     }
 
+    /// Returns the number of blocks up to which a write is atomic across a crash.
+    pub(crate) fn atomic_blocks(&self) -> u32 {
+        self.geometry.atomic_blocks()
+    }
+
     /// Returns the highest layer number in this shard.
     pub(crate) fn last_layer(&self) -> Option<LayerId> {
         self.ledger.map.borrow().last_layer()

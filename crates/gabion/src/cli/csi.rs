@@ -2,8 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use csi::Endpoint;
+
+/// The way in which volumes reach the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttachArg {
+    /// By ublk, or a file with a loop device
+    Local,
+    /// By the kernel's NVMe/TCP initiator
+    NvmeTcp,
+}
 
 /// Run the CSI driver, which provides volumes to the containers of a cluster
 ///
@@ -14,11 +23,18 @@ use csi::Endpoint;
 ///
 /// With --node, the driver mounts volumes on this node, and must run as root. With --controller, it
 /// creates and deletes volumes and snapshots in the pools of this node's daemon. Both can run in
-/// one process. docs/kubernetes.md describes the installation in a cluster.
+/// one process.
+///
+/// With --attach nvme-tcp, the nodes need no daemon and no drives: the driver uses the daemon of
+/// another host (--server, --token-file) with a token of the role 'operator'.
+///
+/// docs/kubernetes.md describes the installation in a cluster.
 #[derive(Args, Debug, Clone)]
 #[command(after_long_help = "\
 Examples:
   gabion csi --node --controller --endpoint unix:///run/gabion/csi.sock
+  gabion csi --controller --attach nvme-tcp --server https://storage-1 --token-file /etc/gabion/token \\
+    --endpoint unix:///csi/csi.sock
   gabion csi --node --controller --endpoint unix:///csi/csi.sock --node-id \"$NODE_NAME\" \\
     --registration /registration --kubelet-endpoint /var/lib/kubelet/plugins/csi.gabion.io/csi.sock")]
 #[command(group = clap::ArgGroup::new("services").required(true).multiple(true).args(["node", "controller"]))]
@@ -35,6 +51,10 @@ pub(crate) struct CsiArgs {
     /// grows the volume
     #[arg(long)]
     pub(crate) expand_on_node: bool,
+    /// Attach volumes as local devices of a node that has a daemon and the drives, or as NVMe/TCP
+    /// disks of a daemon on another host
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = AttachArg::Local)]
+    pub(crate) attach: AttachArg,
     /// Unix socket of the driver
     #[arg(long, value_name = "unix:///PATH")]
     pub(crate) endpoint: Endpoint,

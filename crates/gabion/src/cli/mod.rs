@@ -33,7 +33,7 @@ pub(crate) use cluster::{
     PrepareArgs, RemoveArgs, ServicesArgs,
 };
 pub(crate) use context::ContextCommand;
-pub(crate) use csi::CsiArgs;
+pub(crate) use csi::{AttachArg, CsiArgs};
 pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};

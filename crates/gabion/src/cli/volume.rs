@@ -91,22 +91,27 @@ Examples:
         #[command(flatten)]
         qos: QosArgs,
     },
-    /// Take a snapshot of a volume
+    /// Take a snapshot of a volume, or of several volumes at one point in time
     ///
     /// The snapshot is durable and holds all writes acknowledged before the command, and none that
     /// were issued after it. It uses space only as the volume is overwritten. Clients of the volume
     /// are not interrupted. A file system in the snapshot is crash-consistent unless it was frozen
     /// during the command (fsfreeze(8)).
+    ///
+    /// Snapshots of several volumes of a pool, such as the data and the log of a database, are taken
+    /// together: one that holds a write holds everything acknowledged before that write began, on
+    /// all of the volumes. The command takes all of them or none.
     #[command(after_long_help = "\
 Examples:
   gabion volume snapshot fast/vm01@before-upgrade
+  gabion volume snapshot fast/db-data@monday fast/db-log@monday
   gabion volume list fast --snapshots
   gabion volume rollback fast/vm01@before-upgrade
   gabion export create fast/vm01@before-upgrade --nbd")]
     Snapshot {
-        /// Volume and name of the new snapshot
-        #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
-        name: VolumeName,
+        /// Volume and name of each new snapshot
+        #[arg(value_name = "POOL/VOLUME@SNAPSHOT", required = true)]
+        names: Vec<VolumeName>,
     },
     /// Create a writable volume from a snapshot
     ///

@@ -1,11 +1,11 @@
 //! `gabion csi`.
 
 use anyhow::{Context, Result};
-use csi::{DriverOptions, Registration};
+use csi::{AttachMode, DriverOptions, Registration};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::serve;
-use crate::cli::{CsiArgs, Global};
+use crate::cli::{AttachArg, CsiArgs, Global};
 use crate::failure::ExitReason;
 
 /// Runs the CSI driver until a signal stops it.
@@ -28,6 +28,10 @@ pub(super) fn run(global: &Global, arguments: CsiArgs) -> Result<ExitReason> {
         driver_name,
         max_volumes,
         registration,
+        attach: match arguments.attach {
+            AttachArg::Local => AttachMode::Local,
+            AttachArg::NvmeTcp => AttachMode::NvmeTcp,
+        },
         client: super::context::client(global)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

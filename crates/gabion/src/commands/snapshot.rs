@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use anyhow::Result;
-use api::types::{CloneSnapshot, CreateSnapshot, DiffQuery, RollbackVolume, Volume, VolumeUsage};
+use api::types::{
+    CloneSnapshot, CreateSnapshot, CreateSnapshots, DiffQuery, RollbackVolume, Volume, VolumeUsage,
+};
 use api::{Error, ErrorKind};
 
 use super::{CommandContext, confirm};
@@ -20,12 +22,34 @@ fn split(name: &VolumeName) -> Result<(VolumeName, String)> {
     Ok((split.0, split.1.to_owned()))
 }
 
-pub(super) async fn create(ctx: &CommandContext, name: &VolumeName) -> Result<ExitReason> {
+pub(super) async fn create(ctx: &CommandContext, names: &[VolumeName]) -> Result<ExitReason> {
+    let name = match names {
+        [name] => name,
+        names => return create_together(ctx, names).await,
+    };
     let (volume, own) = split(name)?;
     let created = ctx.client.create_snapshot(&volume, &CreateSnapshot { name: own }).await?;
     ctx.done(&created, |_| {
         format!("snapshot {name} created; 'gabion volume rollback {name}' rolls the volume back to it")
     })?;
+    Ok(ExitReason::Success)
+}
+
+async fn create_together(ctx: &CommandContext, names: &[VolumeName]) -> Result<ExitReason> {
+    for name in names {
+        split(name)?;
+    }
+    let pool = names.first().map_or("", |name| name.pool.as_str());
+    if let Some(other) = names.iter().find(|name| name.pool != pool) {
+        let message = format!("{other} is not in pool '{pool}'");
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .hint("snapshots taken together must be of volumes of one pool")
+            .into());
+    }
+    let snapshots = names.iter().map(|name| name.volume.clone()).collect();
+    let created = ctx.client.create_snapshots(pool, &CreateSnapshots { snapshots }).await?;
+    let list = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    ctx.done(&created, |_| format!("snapshots {list} created at one point in time"))?;
     Ok(ExitReason::Success)
 }
 
@@ -88,7 +112,7 @@ pub(super) async fn diff(ctx: &CommandContext, from: &VolumeName, to: &VolumeNam
     let mut next = Some(0);
     let mut out = std::io::stdout().lock();
     while let Some(offset) = next {
-        let query = DiffQuery { from: from.volume.clone(), offset };
+        let query = DiffQuery { from: Some(from.volume.clone()), offset };
         let diff = ctx.client.get_volume_diff(to, &query).await?;
         for range in &diff.ranges {
             if ctx.json {

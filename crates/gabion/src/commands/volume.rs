@@ -27,7 +27,7 @@ pub(crate) async fn run(ctx: &CommandContext, command: VolumeCommand) -> Result<
         VolumeCommand::Show { name } => show(ctx, &name).await,
         VolumeCommand::Resize { name, size, shrink } => resize(ctx, &name, size, shrink).await,
         VolumeCommand::Set { name, qos } => set(ctx, &name, qos).await,
-        VolumeCommand::Snapshot { name } => snapshot::create(ctx, &name).await,
+        VolumeCommand::Snapshot { names } => snapshot::create(ctx, &names).await,
         VolumeCommand::Clone { snapshot, name } => snapshot::clone(ctx, &snapshot, name).await,
         VolumeCommand::Rollback { snapshot, force, yes } => {
             snapshot::roll_back(ctx, &snapshot, force, yes).await

@@ -6,8 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use csi::proto::csi::controller_client::ControllerClient;
+use csi::proto::csi::group_controller_client::GroupControllerClient;
 use csi::proto::csi::identity_client::IdentityClient;
 use csi::proto::csi::node_client::NodeClient;
+use csi::proto::csi::snapshot_metadata_client::SnapshotMetadataClient;
 use csi::proto::csi::volume_capability::access_mode::Mode;
 use csi::proto::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use csi::proto::csi::volume_content_source::{SnapshotSource, Type as SourceType, VolumeSource};
@@ -37,13 +39,15 @@ pub(crate) struct Driver {
     pub(crate) runtime: Runtime,
     pub(crate) controller: ControllerClient<Channel>,
     pub(crate) node: NodeClient<Channel>,
+    pub(crate) groups: GroupControllerClient<Channel>,
+    pub(crate) metadata: SnapshotMetadataClient<Channel>,
 }
 
 /// Starts the process of a driver.
-pub(crate) fn start_process(home: &DaemonHome) -> Child {
+pub(crate) fn start_process(home: &DaemonHome, more: &[&str]) -> Child {
     let endpoint = format!("unix://{}", home.arg("csi.sock"));
     let mut serve = home.client(&["csi", "--node", "--controller", "--endpoint", &endpoint]);
-    serve.args(["--node-id", "node-1"]).env("GABION_LOG_LEVEL", "debug");
+    serve.args(more).args(["--node-id", "node-1"]).env("GABION_LOG_LEVEL", "debug");
     let log = std::fs::File::options().create(true).append(true).open(home.path("csi.log")).unwrap();
     serve.stdin(Stdio::null()).stderr(log).spawn().unwrap()
 }
@@ -51,7 +55,12 @@ pub(crate) fn start_process(home: &DaemonHome) -> Child {
 impl Driver {
     /// Starts a driver and waits until it serves.
     pub(crate) fn start(home: &DaemonHome) -> Self {
-        let child = start_process(home);
+        Self::start_with(home, &[])
+    }
+
+    /// Starts a driver with additional arguments.
+    pub(crate) fn start_with(home: &DaemonHome, more: &[&str]) -> Self {
+        let child = start_process(home, more);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let uri = format!("unix:{}", home.arg("csi.sock"));
         let channel = {
@@ -63,6 +72,8 @@ impl Driver {
             runtime,
             controller: ControllerClient::new(channel.clone()),
             node: NodeClient::new(channel.clone()),
+            groups: GroupControllerClient::new(channel.clone()),
+            metadata: SnapshotMetadataClient::new(channel.clone()),
         };
         let mut identity = IdentityClient::new(channel);
         let started = Instant::now();
@@ -84,7 +95,7 @@ impl Driver {
     /// Replaces a killed process. The clients connect again.
     pub(crate) fn restart(&mut self, home: &DaemonHome) {
         self.kill();
-        self.child = start_process(home);
+        self.child = start_process(home, &[]);
     }
 
     pub(crate) fn create(&mut self, request: CreateVolumeRequest) -> String {

@@ -1,5 +1,6 @@
 //! A guest that runs a daemon, for kernel features that the host may lack.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::guest::Guest;
@@ -35,15 +36,22 @@ impl<'a> GabionGuest<'a> {
     /// Starts a guest with the host's `gabion`; returns `None` if tests that need it, or a module,
     /// are skipped.
     pub(crate) fn start(home: &'a DaemonHome, modules: &[&str], memory: &str) -> Option<Self> {
-        // Without debug symbols, which are most of the file.
+        Self::start_with(home, modules, memory, &[])
+    }
+
+    /// Starts a guest with additional programs.
+    pub(crate) fn start_with(
+        home: &'a DaemonHome,
+        modules: &[&str],
+        memory: &str,
+        programs: &[&Path],
+    ) -> Option<Self> {
         let program = home.path("gabion");
         if !test_support::has_program("strip") {
             return None;
         }
-        let stripped =
-            Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_gabion")).status();
-        assert!(stripped.unwrap().success());
-        let system = System::make_with(&[&program])?;
+        strip(Path::new(env!("CARGO_BIN_EXE_gabion")), &program);
+        let system = System::make_with(&[&[program.as_path()][..], programs].concat())?;
         for module in modules {
             let found = if system.has(module) {
                 Ok(())
@@ -89,6 +97,12 @@ impl<'a> GabionGuest<'a> {
             assert!(std::time::Instant::now() < end, "'{script}' does not print '{expected}': {output}");
         }
     }
+}
+
+/// Copies a program without its debug symbols, which are most of the file.
+pub(crate) fn strip(program: &Path, copy: &Path) {
+    let stripped = Command::new("strip").arg("-o").arg(copy).arg(program).status();
+    assert!(stripped.unwrap().success());
 }
 
 impl Drop for GabionGuest<'_> {

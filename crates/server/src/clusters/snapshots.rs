@@ -79,20 +79,25 @@ impl Clusters {
         Ok(VolumeUsage { pool, name, referenced, exclusive, shared: referenced - exclusive })
     }
 
-    /// Returns the ranges in which a volume or snapshot differs from an older snapshot of it, from
-    /// `offset` on.
+    /// Returns the ranges in which a volume or snapshot differs from an older snapshot of it, or
+    /// holds data if there is no base, from `offset` on.
     ///
     /// # Errors
     /// `Invalid` if the base is no snapshot of the volume; `NotFound`, `Unreachable`.
     pub(crate) async fn diff(
         self: &Arc<Self>,
         cluster: &str,
-        base: &str,
+        base: Option<&str>,
         name: &str,
         offset: u64,
     ) -> Result<VolumeDiff> {
-        let (image, from) = parts(base)?;
-        if image != split(name).0 {
+        let (image, from) = match base.map(parts).transpose()? {
+            Some((image, from)) => (Some(image), Some(from)),
+            None => (None, None),
+        };
+        if let (Some(base), Some(image)) = (base, image)
+            && image != split(name).0
+        {
             let message = format!("'{base}' is no snapshot of '{}'", split(name).0);
             return Err(Error::new(ErrorKind::Invalid, message)
                 .hint("on a cluster, a volume is compared with its own older snapshots"));
@@ -100,10 +105,12 @@ impl Clusters {
         let wanted = name.to_owned();
         let compare = move |connection: &Arc<Connection>| {
             let open = open(connection, &wanted)?;
-            Ok((open.diff(Some(&from), offset, DIFF_STEP, false)?, open.size()))
+            Ok((open.diff(from.as_deref(), offset, DIFF_STEP, false)?, open.size()))
         };
-        let (ranges, size) =
-            self.call(cluster, compare).await.map_err(|error| explain(error, cluster, base))?;
+        let (ranges, size) = self
+            .call(cluster, compare)
+            .await
+            .map_err(|error| explain(error, cluster, base.unwrap_or(name)))?;
         let to_wire = |range: ceph::ImageDiff| {
             let ceph::ImageDiff { offset, length, data } = range;
             DiffRange { offset, length, data }

@@ -96,6 +96,7 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::SET_VOLUME_QOS, volumes::set_qos)
         .on(&paths::DELETE_VOLUME, volumes::delete)
         .on(&paths::CREATE_SNAPSHOT, snapshots::create)
+        .on(&paths::CREATE_SNAPSHOTS, snapshots::create_together)
         .on(&paths::CLONE_SNAPSHOT, snapshots::clone)
         .on(&paths::ROLLBACK_VOLUME, snapshots::rollback)
         .on(&paths::GET_VOLUME_USAGE, snapshots::usage)

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use api::types::{CloneSnapshot, CreateSnapshot, DiffQuery, RollbackVolume, Volume, VolumeDiff, VolumeUsage};
+use api::types::{
+    CloneSnapshot, CreateSnapshot, CreateSnapshots, DiffQuery, RollbackVolume, Volume, VolumeDiff,
+    VolumeUsage,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,6 +22,15 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Volume>)> {
     let name = format!("{volume}@{}", request.name);
     Ok((StatusCode::CREATED, Json(services.volumes.create_snapshot(&pool, &name).await?)))
+}
+
+pub(super) async fn create_together(
+    State(services): State<Arc<Services>>,
+    PathParameters(pool): PathParameters<String>,
+    JsonBody(request): JsonBody<CreateSnapshots>,
+) -> Result<(StatusCode, Json<Vec<Volume>>)> {
+    let created = services.volumes.create_snapshots(&pool, &request.snapshots).await?;
+    Ok((StatusCode::CREATED, Json(created)))
 }
 
 pub(super) async fn clone(
@@ -59,5 +71,5 @@ pub(super) async fn diff(
     PathParameters((pool, volume)): PathParameters<(String, String)>,
     QueryParameters(DiffQuery { from, offset }): QueryParameters<DiffQuery>,
 ) -> Result<Json<VolumeDiff>> {
-    Ok(Json(services.volumes.diff(&pool, &from, &volume, offset).await?))
+    Ok(Json(services.volumes.diff(&pool, from.as_deref(), &volume, offset).await?))
 }

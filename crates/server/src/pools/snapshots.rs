@@ -2,7 +2,7 @@
 
 use super::Pools;
 use super::volumes::explain;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::unix_time::unix_time;
 use api::types::{DiffRange, Volume, VolumeDiff, VolumeUsage};
 
@@ -26,6 +26,34 @@ impl Pools {
         taken.map_err(|error| explain(error, pool, name))?;
         tracing::info!(pool, snapshot = name, "snapshot created");
         self.volume(pool, name).await
+    }
+
+    /// Creates snapshots of several volumes, `volume@snapshot`, at one point in time.
+    ///
+    /// # Errors
+    /// When a volume does not exist or occurs twice, a name is invalid or in use, or the pool is
+    /// full. No snapshot is created then.
+    pub(crate) async fn create_snapshots(&self, pool: &str, names: &[String]) -> Result<Vec<Volume>> {
+        let open = self.get(pool)?;
+        for name in names {
+            self.volume(pool, name.split_once('@').map_or(name.as_str(), |(volume, _)| volume)).await?;
+        }
+        let (wanted, now) = (names.to_vec(), unix_time());
+        let take = open.call(move |pool| async move {
+            let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            pool.snapshot_volumes(&names, now).await
+        });
+        take.await.map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => explain(error, pool, ""),
+            // Names the volume or snapshot, which is one of several.
+            _ => error,
+        })?;
+        tracing::info!(pool, snapshots = ?names, "snapshots created together");
+        let mut created = Vec::new();
+        for name in names {
+            created.push(self.volume(pool, name).await?);
+        }
+        Ok(created)
     }
 
     /// Creates a volume from a snapshot.
@@ -78,6 +106,39 @@ impl Pools {
         // Data of a parent layer under deletion is exclusive too, although it may be hidden.
         let shared = referenced.saturating_sub(exclusive);
         Ok(VolumeUsage { pool: pool.to_owned(), name: name.to_owned(), referenced, exclusive, shared })
+    }
+
+    /// Returns the ranges of a volume or snapshot that hold data, beginning at `offset`.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub(crate) async fn allocated(&self, pool: &str, name: &str, offset: u64) -> Result<VolumeDiff> {
+        let open = self.get(pool)?;
+        let size = self.volume(pool, name).await?.size;
+        let mut ranges: Vec<DiffRange> = Vec::new();
+        let mut next = offset;
+        while next < size && ranges.len() < RANGES_MAX {
+            let of = name.to_owned();
+            let find = open.call(move |pool| async move {
+                let volume = pool.open_volume(&of).await?.attach();
+                // The volume may have been shrunk meanwhile.
+                let length = volume.size().saturating_sub(next).min(COUNT_STEP);
+                if length == 0 { Ok(Vec::new()) } else { volume.extents(next, length).await }
+            });
+            let extents = find.await.map_err(|error| explain(error, pool, name))?;
+            if extents.is_empty() {
+                return Ok(VolumeDiff { ranges, next: None });
+            }
+            for engine::Extent { length, data } in extents {
+                match ranges.last_mut().filter(|last| last.offset + last.length == next) {
+                    Some(last) if data => last.length += length,
+                    None if data => ranges.push(DiffRange { offset: next, length, data }),
+                    _ => {}
+                }
+                next += length;
+            }
+        }
+        Ok(VolumeDiff { ranges, next: (next < size).then_some(next) })
     }
 
     /// Returns the ranges in which volume or snapshot `name` differs from `base`, beginning at

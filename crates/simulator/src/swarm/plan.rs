@@ -135,6 +135,8 @@ pub(super) struct Plan {
     pub(super) extras: Option<Extras>,
     /// One operation in this many is a compare-and-write or a copy from a snapshot; 0 means none.
     pub(super) offload_once_in: u64,
+    /// One operation in this many takes snapshots of several volumes together; 0 means none.
+    pub(super) group_once_in: u64,
 }
 
 impl Plan {
@@ -232,6 +234,7 @@ pub(super) fn plan(random: &Random, other: &Random) -> Plan {
         call_delay,
         extras: None,
         offload_once_in: 0,
+        group_once_in: 0,
     }
 }
 

@@ -9,11 +9,11 @@ use engine::{ErrorKind, Pool};
 use super::SwarmRun;
 use super::errors::NO_SPACE;
 use super::opening::read_all;
-use crate::model::VolumeModel;
+use crate::model::{VolumeModel, newest_write};
 use crate::sparse_layout::SparseVolume;
 
 /// Maximum number of snapshots in a run.
-const SNAPSHOTS_MAX: usize = 8;
+pub(super) const SNAPSHOTS_MAX: usize = 8;
 
 /// An operation on snapshots that a crash left undecided.
 pub(super) enum PendingOp {
@@ -48,7 +48,9 @@ impl SwarmRun {
         if let (Ok(()), Some(mut model)) = (&result, until_now) {
             match self.read_snapshot(pool, &name).await {
                 Ok(Some(bytes)) => {
-                    if let Err(message) = model.adopt_snapshot(&bytes, start) {
+                    if let Err(message) =
+                        model.adopt_snapshot(&bytes, start.max(newest_write(&bytes, model.sector)))
+                    {
                         return self.fail(format!("snapshot {name}: {message}"));
                     }
                     self.snapshots.borrow_mut().insert(name.clone(), model);
@@ -63,7 +65,7 @@ impl SwarmRun {
 
     /// Reads an entire snapshot. Returns `None` if the read may fail: another worker deletes the
     /// snapshot, or the losses exceed the scheme's tolerance.
-    async fn read_snapshot(&self, pool: &Pool, name: &str) -> Result<Option<Vec<u8>>, String> {
+    pub(super) async fn read_snapshot(&self, pool: &Pool, name: &str) -> Result<Option<Vec<u8>>, String> {
         let _use = self.uses.begin(name);
         let read = async {
             let volume = pool.open_volume(name).await?;
@@ -278,6 +280,7 @@ impl SwarmRun {
     pub(super) async fn reconcile_snapshots(&self, pool: &Pool) -> Result<(), String> {
         let found = pool.volumes().await.map_err(|error| format!("list: {error:?}"))?;
         let exists = |name: &str| found.iter().any(|info| info.name == name && !info.deleting);
+        self.check_groups(exists)?;
         let pending: Vec<String> = self.pending_ops.borrow().keys().cloned().collect();
         for name in pending {
             // The snapshot is read first: if another power cut comes, the operation stays
@@ -304,6 +307,7 @@ impl SwarmRun {
                 _ => {}
             }
         }
+        self.pending_groups.borrow_mut().clear();
         for info in found.iter().filter(|info| info.snapshot && !info.deleting) {
             if !self.snapshots.borrow().contains_key(&info.name) {
                 return Err(format!("snapshot {} should not exist", info.name));

@@ -53,6 +53,8 @@ pub struct Stats {
     pub compared: u64,
     /// Copies from snapshots.
     pub copied: u64,
+    /// Groups of snapshots taken of several volumes together.
+    pub groups: u64,
 }
 
 impl Stats {
@@ -83,5 +85,6 @@ impl Stats {
         self.used_apart += other.used_apart;
         self.compared += other.compared;
         self.copied += other.copied;
+        self.groups += other.groups;
     }
 }

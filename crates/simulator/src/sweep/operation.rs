@@ -48,6 +48,8 @@ pub enum SweepOp {
     Clean,
     /// Taking a snapshot, then writing.
     Snapshot,
+    /// Taking snapshots of two volumes together, then writing to both.
+    SnapshotGroup,
     /// Deleting a snapshot. Its blocks move to the volume.
     DeleteSnapshot,
     /// Cloning a snapshot, then writing to the clone.
@@ -73,7 +75,7 @@ pub enum SweepOp {
 }
 
 /// All operations.
-pub const ALL_OPERATIONS: [SweepOp; 30] = [
+pub const ALL_OPERATIONS: [SweepOp; 31] = [
     SweepOp::Open,
     SweepOp::WriteSmall,
     SweepOp::WriteLarge,
@@ -94,6 +96,7 @@ pub const ALL_OPERATIONS: [SweepOp; 30] = [
     SweepOp::Scrub,
     SweepOp::Clean,
     SweepOp::Snapshot,
+    SweepOp::SnapshotGroup,
     SweepOp::DeleteSnapshot,
     SweepOp::Clone,
     SweepOp::RollBack,
@@ -187,7 +190,7 @@ impl SweepOp {
         if self == Self::Retire {
             setup.tuning.retire_after = 1;
         }
-        if matches!(self, Self::MergeAtLimitOnShards | Self::WriteOneSector) {
+        if matches!(self, Self::MergeAtLimitOnShards | Self::WriteOneSector | Self::SnapshotGroup) {
             setup.shards = 3;
         }
         if self != Self::Clean {

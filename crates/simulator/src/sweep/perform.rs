@@ -9,7 +9,7 @@ use reactor::{Buffer, Reactor};
 
 use super::modelled_write::write;
 use super::operation::{SECTOR, SIZE, parse_scheme};
-use super::{ExpectedState, SweepOp, membership, offloads};
+use super::{ExpectedState, SweepOp, groups, membership, offloads};
 use crate::model::{VolumeModel, content};
 use crate::run::{BootEnd, Machine};
 
@@ -19,7 +19,7 @@ pub(super) fn prepare(
     machine: &Machine,
     expected: &mut ExpectedState,
 ) -> Result<(), String> {
-    let ExpectedState { model, snapshot, .. } = expected;
+    let ExpectedState { model, snapshot, other, .. } = expected;
     let work = async || {
         machine.create().await?;
         let (pool, _) = machine.open().await?;
@@ -61,8 +61,11 @@ pub(super) fn prepare(
         }
         volume.flush().await?;
         model.note_flush(101);
-        if operation == SweepOp::Snapshot {
+        if matches!(operation, SweepOp::Snapshot | SweepOp::SnapshotGroup) {
             *snapshot = Some(model.clone());
+        }
+        if operation == SweepOp::SnapshotGroup {
+            *other = Some(groups::prepare(&pool).await?);
         }
         Ok::<_, engine::Error>(())
     };
@@ -121,6 +124,7 @@ pub(super) async fn perform(
             pool.snapshot_volume("v@during", 0).await?;
             write(&volume, model, 60, 8192, 64 << 10).await?;
         }
+        SweepOp::SnapshotGroup => groups::perform(pool, &volume, model, expected.other.as_mut()).await?,
         SweepOp::CompareAndWrite => {
             let result = offloads::compare_and_write(&volume, model, 60).await;
             offloads::check_unreadable(pool, result).await?;

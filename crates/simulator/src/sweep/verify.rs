@@ -5,12 +5,12 @@ use format::DriveState;
 use reactor::Buffer;
 
 use super::operation::{SECTOR, SIZE};
-use super::{ExpectedState, SweepOp, wait_for_repair};
+use super::{ExpectedState, SweepOp, groups, wait_for_repair};
 use crate::model::VolumeModel;
 use crate::run::Machine;
 
 /// Reads the last `bytes` bytes of a volume or snapshot, the part that the model covers.
-async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
+pub(super) async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
     let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
     let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
     volume
@@ -29,7 +29,7 @@ async fn verify_snapshots(
 ) -> Result<(), String> {
     let exists = |name: &str| volumes.iter().any(|info| info.name == name && !info.deleting);
     let (done, must_be, may_be) = match operation {
-        SweepOp::Snapshot => (expected.done, "v@during", true),
+        SweepOp::Snapshot | SweepOp::SnapshotGroup => (expected.done, "v@during", true),
         SweepOp::Clone => (expected.done, "w", true),
         SweepOp::DeleteSnapshot | SweepOp::MergeAtLimit | SweepOp::MergeAtLimitOnShards => {
             (false, "v@before", !expected.done)
@@ -90,6 +90,10 @@ pub(super) async fn verify(
         (held, _) => held?,
     }
     verify_snapshots(operation, &pool, &volumes, expected).await?;
+    let exists = |name: &str| find(name).is_some();
+    if operation == SweepOp::SnapshotGroup {
+        groups::verify(&pool, exists("v@during"), expected).await?;
+    }
     if operation == SweepOp::Rebuild {
         check_rebuilt(&pool, expected.done).await?;
     }

@@ -252,10 +252,19 @@ impl Catalogue {
     fn free_id(&self) -> Result<VolumeId> {
         let entries = self.entries.borrow();
         let free = self.retired.borrow_mut().next_free(|id| entries.contains(id));
-        free.ok_or_else(|| {
-            let message = format!("a pool has at most {VOLUMES_MAX} volumes and snapshots");
-            Error::new(ErrorKind::NoSpace, message)
-        })
+        free.ok_or_else(too_many_volumes)
+    }
+
+    /// Returns numbers for `count` new volumes and snapshots.
+    fn free_ids(&self, count: usize) -> Result<Vec<VolumeId>> {
+        let entries = self.entries.borrow();
+        let mut ids: Vec<VolumeId> = Vec::with_capacity(count);
+        while ids.len() < count {
+            let is_used = |id| entries.contains(id) || ids.contains(&id);
+            let free = self.retired.borrow_mut().next_free(is_used);
+            ids.push(free.ok_or_else(too_many_volumes)?);
+        }
+        Ok(ids)
     }
 
     fn new_layer(&self) -> LayerId {
@@ -295,6 +304,10 @@ impl Catalogue {
         self.shard.change_system(LayerId::SYSTEM, &written, &removed).await?;
         self.shard.flush().await
     }
+}
+
+fn too_many_volumes() -> Error {
+    Error::new(ErrorKind::NoSpace, format!("a pool has at most {VOLUMES_MAX} volumes and snapshots"))
 }
 
 /// Splits `volume@snapshot` into the volume's name and the snapshot's name.

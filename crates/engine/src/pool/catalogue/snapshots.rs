@@ -1,53 +1,134 @@
 //! Snapshots, clones and rollback: a volume's layer becomes immutable, and the volume continues in
 //! a new child layer.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
 
 use super::{Catalogue, Pool, SEPARATOR, check_name, split_name};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::join_all::join_all;
 use crate::shard::Shard;
 
+/// The records that a snapshot adds and changes.
+struct VolumeSnapshot {
+    /// The snapshot, which keeps the volume's layer.
+    frozen: VolumeRecord,
+    /// The volume, which moves to a new layer.
+    moved: VolumeRecord,
+}
+
 impl Catalogue {
-    /// Takes a snapshot, named `volume@snapshot`. It contains every write acknowledged before, and
-    /// no write started after.
-    async fn snapshot(&self, name: String, now: u64) -> Result<()> {
-        let (volume, _) = split_name(&name)?;
+    /// Takes snapshots, named `volume@snapshot`, of different volumes at one point in time. They
+    /// contain every write acknowledged before, and no write started after. One that contains a
+    /// write contains everything that was acknowledged before that write began, on all the volumes.
+    async fn snapshot(&self, names: Vec<String>, now: u64) -> Result<()> {
+        let volumes = names.iter().map(|name| Ok(split_name(name)?.0)).collect::<Result<Vec<&str>>>()?;
+        self.check_group(&volumes)?;
         let _changing = self.changing.acquire().await;
-        let volume = self.find(volume)?;
-        self.check_name_unused(&name)?;
-        let id = self.free_id()?;
-        let qos = QosLimits::default();
-        let kind = VolumeKind::Snapshot;
-        let frozen = VolumeRecord { id, name, kind, created: now, qos, thick: false, ..volume.clone() };
-        let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
-        self.try_reserve(&moved, "a snapshot of it").await?;
-        // Stored before the first write to the new layer, so that the layer has an owner after a
-        // crash.
-        if let Err(error) = self.store(&[&frozen, &moved], None).await {
-            self.release_reservation(moved.layer).await?;
+        let plan = self.plan_snapshots(&names, &volumes, now)?;
+        self.reserve_moved(&plan).await?;
+        // Stored before the first write to the new layers, so that the layers have owners after a
+        // crash; in one record, so that a crash leaves all snapshots or none.
+        let records: Vec<_> = plan.iter().flat_map(|of| [&of.frozen, &of.moved]).collect();
+        if let Err(error) = self.store(&records, None).await {
+            self.release_moved(&plan).await?;
             return Err(error);
         }
-        self.insert(frozen.clone());
-        self.update(moved.clone());
-        self.switch_layer(&moved).await?;
-        self.release_reservation(frozen.layer).await?;
-        self.activate_layer(&frozen).await?;
-        // Waits for the writes to the old layer that were in flight, and makes acknowledged ones
+        for VolumeSnapshot { frozen, moved } in &plan {
+            self.insert(frozen.clone());
+            self.update(moved.clone());
+        }
+        self.switch_layers(plan.iter().map(|of| &of.moved)).await?;
+        for VolumeSnapshot { frozen, .. } in &plan {
+            self.release_reservation(frozen.layer).await?;
+            self.activate_layer(frozen).await?;
+        }
+        // Waits for the writes to the old layers that were in flight, and makes acknowledged ones
         // durable.
         self.flush_queued().await?;
-        self.events.emit(EventKind::SnapshotTaken, 0, &frozen.name);
+        plan.iter().for_each(|of| self.events.emit(EventKind::SnapshotTaken, 0, &of.frozen.name));
         Ok(())
     }
 
-    /// Switches a volume to its record's layer, in all shards at one point in time.
-    async fn switch_layer(&self, record: &VolumeRecord) -> Result<()> {
-        let id = record.id;
-        self.on_shards(move |shard| shard.hold_writes(id, true)).await?;
-        self.activate_layer(record).await
+    /// Refuses an empty group, one that names a volume twice, and one whose records do not fit into
+    /// one write of the catalogue.
+    fn check_group(&self, volumes: &[&str]) -> Result<()> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+        let most = group_max(self.shard.atomic_blocks());
+        if volumes.is_empty() {
+            return invalid("a group of snapshots needs at least one volume".into());
+        }
+        if volumes.len() > most {
+            let message = format!(
+                "snapshots of {} volumes cannot be taken together: this pool allows up to {most}",
+                volumes.len()
+            );
+            return invalid(message);
+        }
+        let mut seen = BTreeSet::new();
+        match volumes.iter().find(|volume| !seen.insert(**volume)) {
+            Some(twice) => invalid(format!("volume '{twice}' occurs twice in the group")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the records of new snapshots and of their volumes. Changes nothing.
+    fn plan_snapshots(&self, names: &[String], volumes: &[&str], now: u64) -> Result<Vec<VolumeSnapshot>> {
+        let mut found = Vec::new();
+        for (name, volume) in names.iter().zip(volumes) {
+            let volume = self.find(volume)?;
+            self.check_name_unused(name)?;
+            found.push((name.clone(), volume));
+        }
+        let ids = self.free_ids(found.len())?;
+        let plan = found.into_iter().zip(ids).map(|((name, volume), id)| {
+            let qos = QosLimits::default();
+            let kind = VolumeKind::Snapshot;
+            let frozen = VolumeRecord { id, name, kind, created: now, qos, thick: false, ..volume.clone() };
+            let moved = VolumeRecord { layer: self.new_layer(), parent: Some(frozen.layer), ..volume };
+            VolumeSnapshot { frozen, moved }
+        });
+        Ok(plan.collect())
+    }
+
+    /// Reserves the full size of the thick volumes again, for their new layers.
+    ///
+    /// # Errors
+    /// `NoSpace` if the pool lacks space; nothing is reserved for the new layers then.
+    async fn reserve_moved(&self, plan: &[VolumeSnapshot]) -> Result<()> {
+        for (number, VolumeSnapshot { moved, .. }) in plan.iter().enumerate() {
+            if let Err(error) = self.try_reserve(moved, "a snapshot of it").await {
+                self.release_moved(plan.get(..number).unwrap_or_default()).await?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_moved(&self, plan: &[VolumeSnapshot]) -> Result<()> {
+        for VolumeSnapshot { moved, .. } in plan {
+            self.release_reservation(moved.layer).await?;
+        }
+        Ok(())
+    }
+
+    /// Switches volumes to their records' layers, in all shards at one point in time: no volume
+    /// switches in any shard before all of them are held in every shard (F2).
+    async fn switch_layers(&self, records: impl Iterator<Item = &VolumeRecord>) -> Result<()> {
+        let layers: Arc<[_]> = records.map(|record| (record.id, record.layer, record.parent)).collect();
+        let held = layers.clone();
+        self.on_shards(move |shard| held.iter().for_each(|(volume, ..)| shard.hold_writes(*volume, true)))
+            .await?;
+        self.on_shards(move |shard| {
+            for (volume, layer, parent) in layers.iter() {
+                shard.set_active_layer(*volume, *layer, *parent);
+            }
+        })
+        .await
     }
 
     /// Completes all queued writes and makes them durable.
@@ -111,7 +192,7 @@ impl Catalogue {
         // at any time.
         self.insert(VolumeRecord { state: VolumeState::Ready, ..old.clone() });
         self.update(moved.clone());
-        self.switch_layer(&moved).await?;
+        self.switch_layers(std::iter::once(&moved)).await?;
         self.release_reservation(old.layer).await?;
         shared.size.store(size, Ordering::Release);
         self.activate_layer(&old).await?;
@@ -125,6 +206,12 @@ impl Catalogue {
     }
 }
 
+/// Returns the largest number of volumes with snapshots taken together: two records of each must
+/// fit into one write of `atomic_blocks` blocks.
+fn group_max(atomic_blocks: u32) -> usize {
+    (atomic_blocks as usize / 2).max(1)
+}
+
 impl Pool {
     /// Takes a snapshot of a volume, named `volume@snapshot`. It durably contains every write
     /// acknowledged before, and no write started after. `now` is in seconds since 1970.
@@ -132,9 +219,26 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Invalid` for a bad name, `Exists`, `NoSpace`.
     pub async fn snapshot_volume(&self, name: &str, now: u64) -> Result<()> {
-        let name = name.to_owned();
-        let snapshot = move |catalogue: Rc<Catalogue>| async move { catalogue.snapshot(name, now).await };
+        self.snapshot_volumes(&[name], now).await
+    }
+
+    /// Takes snapshots of different volumes at one point in time, as [`Pool::snapshot_volume`].
+    /// Each contains everything that was acknowledged, on any of the volumes, before a write that
+    /// one of them contains began. After a crash all of them exist or none.
+    ///
+    /// # Errors
+    /// As [`Pool::snapshot_volume`]; `Invalid` for a volume that occurs twice, and for more than
+    /// [`Pool::snapshot_group_max`] volumes. No snapshot is taken then.
+    pub async fn snapshot_volumes(&self, names: &[&str], now: u64) -> Result<()> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let snapshot = move |catalogue: Rc<Catalogue>| async move { catalogue.snapshot(names, now).await };
         self.catalogue().call(snapshot).await?
+    }
+
+    /// Returns the largest number of volumes with snapshots taken together; 32 unless segments are
+    /// tiny.
+    pub fn snapshot_group_max(&self) -> usize {
+        group_max(self.inner.atomic_blocks)
     }
 
     /// Creates a clone: a volume with the contents of a snapshot, which shares the snapshot's
