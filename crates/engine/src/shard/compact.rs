@@ -25,6 +25,8 @@ use crate::space::CHECKPOINT_OVERHEAD;
 #[derive(Default)]
 pub(super) struct Compaction {
     running: Cell<bool>,
+    /// Compactions that had segments to empty.
+    count: Cell<u64>,
     /// The space when no compaction could gain any: until it changes, none can.
     without_gain: Cell<Option<SpaceSnapshot>>,
     ended: WaitList,
@@ -37,6 +39,11 @@ struct SpaceSnapshot(u64, u64, usize);
 impl Compaction {
     pub(super) fn is_running(&self) -> bool {
         self.running.get()
+    }
+
+    /// Returns the number of compactions that had segments to empty.
+    pub(super) fn count(&self) -> u64 {
+        self.count.get()
     }
 
     /// Wakes waits for the end of a compaction, to check their condition again.
@@ -55,6 +62,14 @@ struct Plan {
     moved: u64,
     /// Map nodes and table blocks that the next checkpoint stores.
     nodes: HashSet<MissingNode>,
+}
+
+/// The segments that a compaction empties.
+#[derive(Default)]
+struct PlannedCompaction {
+    victims: Vec<SegmentId>,
+    /// Number of segments that the moved blocks need.
+    segments: u64,
 }
 
 /// The space available for a compaction.
@@ -89,9 +104,12 @@ impl Shard {
         }
         self.compaction.running.set(true);
         let planned = self.plan_compaction().await;
-        self.log.set_compacting(true);
-        self.empty(&planned).await;
-        self.log.set_compacting(false);
+        if !planned.victims.is_empty() {
+            self.compaction.count.set(self.compaction.count.get() + 1);
+            self.log.begin_compaction(planned.segments);
+            self.empty(&planned.victims).await;
+            self.log.end_compaction();
+        }
         self.compaction.running.set(false);
         self.compaction.wake_waiters();
         self.idle(self.is_worth_a_checkpoint())
@@ -125,16 +143,16 @@ impl Shard {
 
     /// Returns the segments with the largest net gain when they are emptied together; none if the
     /// cost is as high as the gain, or exceeds the budget.
-    async fn plan_compaction(&self) -> Vec<SegmentId> {
+    async fn plan_compaction(&self) -> PlannedCompaction {
         let (budget, victims, snapshot) = self.budget();
         if self.compaction.without_gain.get() == Some(snapshot) {
-            return Vec::new();
+            return PlannedCompaction::default();
         }
         let mut plan = Plan { nodes: self.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
-        let mut best = (0, 0);
+        let mut best = (0, 0, 0);
         for victim in victims {
             if self.log.checkpoints.is_running() || self.must_stop_cleaning() {
-                return Vec::new();
+                return PlannedCompaction::default();
             }
             match self.survey(victim, &mut plan).await {
                 Ok(()) => {}
@@ -144,16 +162,18 @@ impl Shard {
                 }
             }
             match budget.gain(&plan) {
-                Some(gain) if gain > best.0 => best = (gain, plan.victims.len()),
+                Some(gain) if gain > best.0 => {
+                    best = (gain, plan.victims.len(), budget.segments_for_moves(&plan))
+                }
                 Some(_) => {}
                 None => break,
             }
         }
-        let (gain, count) = best;
+        let (gain, count, segments) = best;
         self.compaction.without_gain.set((gain == 0).then_some(snapshot));
         plan.victims.truncate(count);
-        tracing::debug!(shard = %self.identity.shard, free = budget.free, zones = gain, segments = count, "compacting");
-        plan.victims
+        tracing::debug!(shard = %self.identity.shard, free = budget.free, zones = gain, victims = count, segments, "compacting");
+        PlannedCompaction { victims: plan.victims, segments }
     }
 
     fn budget(&self) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
@@ -218,10 +238,15 @@ impl Shard {
 }
 
 impl CompactionBudget {
+    /// Returns the number of segments that are opened for the moved blocks of a plan.
+    fn segments_for_moves(&self, plan: &Plan) -> u64 {
+        plan.moved.saturating_sub(self.room).div_ceil(self.segment)
+    }
+
     /// Returns the zones that a plan gains; `None` if it exceeds the budget.
     fn gain(&self, plan: &Plan) -> Option<u64> {
         let nodes = plan.nodes.len() as u64;
-        let moves = plan.moved.saturating_sub(self.room).div_ceil(self.segment);
+        let moves = self.segments_for_moves(plan);
         // The first checkpoint empties the segments; the second frees them.
         let checkpoints = (nodes + 2 * CHECKPOINT_OVERHEAD).div_ceil(self.payload);
         let taken = moves + checkpoints;
