@@ -296,7 +296,8 @@ impl AttachedVolume {
     /// Zeroes the range and frees its blocks. Offset and length are whole sectors.
     ///
     /// # Errors
-    /// `Invalid` beyond the end; `PoolFailed` when too many drives have failed.
+    /// `Invalid` beyond the end; `PoolFailed` when too many drives have failed; `NoSpace` in a full
+    /// pool if the zeros would hide blocks of a snapshot.
     pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
         self.check_write(offset, length)?;
         let (first, end) =

@@ -112,6 +112,7 @@ impl Log {
             }
             return;
         }
+        let priority = self.opening_priority(write_class, priority);
         self.opening.set(true);
         let opened = self.appender.open_next(class, priority).await;
         self.opening.set(false);
@@ -226,10 +227,31 @@ impl Log {
         }
     }
 
-    /// Sets whether moved data may use the checkpoint reserve. Only a compaction, which makes sure
-    /// that enough of it remains for checkpoints, sets this.
-    pub(crate) fn set_compacting(&self, compacting: bool) {
-        self.space_gate.borrow_mut().set_compacting(compacting);
+    /// Returns the priority at which the next segment is opened. Beyond the segments of its plan, a
+    /// compaction takes nothing from the checkpoint reserve (S4).
+    fn opening_priority(&self, write_class: WriteClass, priority: AllocPriority) -> AllocPriority {
+        let is_planned = || self.space_gate.borrow_mut().take_compaction_segment();
+        if write_class != WriteClass::Cold || priority != AllocPriority::Checkpoint || is_planned() {
+            return priority;
+        }
+        tracing::debug!(shard = %self.identity.shard, "a compaction exceeds its plan");
+        write_class.priority()
+    }
+
+    /// Lets moved data use the checkpoint reserve, and open up to `segments` segments there. Only a
+    /// compaction, which makes sure that enough remains for checkpoints, calls this.
+    pub(crate) fn begin_compaction(&self, segments: u64) {
+        self.space_gate.borrow_mut().begin_compaction(segments);
+    }
+
+    /// Returns the number of times that a compaction needed more segments than its plan (S4).
+    pub(crate) fn compaction_overruns(&self) -> u64 {
+        self.space_gate.borrow().compaction_overruns()
+    }
+
+    /// Ends the access of moved data to the checkpoint reserve.
+    pub(crate) fn end_compaction(&self) {
+        self.space_gate.borrow_mut().end_compaction();
     }
 
     /// Builds a record at the end of a segment and starts to write it.

@@ -68,8 +68,11 @@ pub(super) struct SpaceGate {
     peers: PeerSpace,
     /// The error of the last checkpoint; while it is set, no class waits for a checkpoint.
     checkpoint_failure: Option<Error>,
-    /// Moved data may use the checkpoint reserve, and does not wait for a checkpoint.
-    compacting: bool,
+    /// While set, moved data may use the checkpoint reserve, and does not wait for a checkpoint:
+    /// the number of segments that it may still open there.
+    compaction: Option<u64>,
+    /// Number of times that a compaction needed more segments than its plan.
+    compaction_overruns: u64,
     /// Checkpoints and cleaning have ended: no class waits.
     reclaim_ended: bool,
 }
@@ -101,18 +104,44 @@ impl SpaceGate {
 
     /// Returns true while moved data may use the checkpoint reserve.
     pub(super) fn is_compacting(&self) -> bool {
-        self.compacting
+        self.compaction.is_some()
     }
 
-    /// Sets whether moved data may use the checkpoint reserve.
-    pub(super) fn set_compacting(&mut self, compacting: bool) {
-        self.compacting = compacting;
+    /// Lets moved data use the checkpoint reserve, and open up to `segments` segments there.
+    pub(super) fn begin_compaction(&mut self, segments: u64) {
+        assert!(self.compaction.is_none(), "S4: one compaction runs at a time");
+        self.compaction = Some(segments);
+    }
+
+    /// Ends the access of moved data to the checkpoint reserve.
+    pub(super) fn end_compaction(&mut self) {
+        self.compaction = None;
+    }
+
+    /// Takes one of the segments that moved data may open in the checkpoint reserve. Returns false
+    /// if none is left: the compaction has used what its plan counted.
+    pub(super) fn take_compaction_segment(&mut self) -> bool {
+        match &mut self.compaction {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => {
+                self.compaction_overruns += 1;
+                false
+            }
+        }
+    }
+
+    /// Returns the number of times that a compaction needed more segments than its plan.
+    pub(super) fn compaction_overruns(&self) -> u64 {
+        self.compaction_overruns
     }
 
     /// Returns true for write classes that the next checkpoint waits for: they must not wait for
     /// it. During a compaction it waits for moved data.
     fn is_needed_by_checkpoint(&self, write_class: WriteClass) -> bool {
-        write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.compacting
+        write_class == WriteClass::Checkpoint || write_class == WriteClass::Cold && self.is_compacting()
     }
 
     /// Decides about a class that can be served only after a checkpoint. All classes of the same

@@ -51,10 +51,10 @@ fn moved_data_of_a_compaction_never_waits_for_the_checkpoint() {
     let mut gate = SpaceGate::default();
     gate.needs_checkpoint(WriteClass::Freeing);
     assert_eq!(gate.state_of(WriteClass::Cold), SpaceState::WaitForCheckpoint);
-    gate.set_compacting(true);
+    gate.begin_compaction(1);
     assert_eq!(gate.state_of(WriteClass::Cold), SpaceState::Open);
     assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, SpaceState::Refuse);
-    gate.set_compacting(false);
+    gate.end_compaction();
     assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, SpaceState::WaitForCheckpoint);
 }
 
@@ -80,7 +80,7 @@ enum Event {
     CheckpointEnded(bool),
     SpaceFreed,
     CleaningEnded(bool),
-    Compacting(bool),
+    Compacting(u64),
     EndReclaim,
 }
 
@@ -93,7 +93,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => any::<bool>().prop_map(Event::CheckpointEnded),
         1 => Just(Event::SpaceFreed),
         3 => any::<bool>().prop_map(Event::CleaningEnded),
-        1 => any::<bool>().prop_map(Event::Compacting),
+        1 => (0u64..4).prop_map(Event::Compacting),
         1 => Just(Event::EndReclaim),
     ];
     proptest::collection::vec(event, 0..200)
@@ -162,7 +162,12 @@ proptest! {
                     prop_assert!(!gate.is_waited_for() && gate.checkpoint_failure().is_none());
                 }
                 Event::CleaningEnded(gained) => gate.cleaning_ended(gained),
-                Event::Compacting(compacting) => gate.set_compacting(compacting),
+                Event::Compacting(_) if gate.is_compacting() => gate.end_compaction(),
+                Event::Compacting(segments) => {
+                    gate.begin_compaction(segments);
+                    let granted = (0..10).filter(|_| gate.take_compaction_segment()).count();
+                    prop_assert_eq!(granted as u64, segments);
+                }
                 Event::EndReclaim => {
                     ended = true;
                     gate.end_reclaim();

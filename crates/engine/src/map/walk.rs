@@ -98,6 +98,19 @@ impl Map {
         Ok(None)
     }
 
+    /// Returns true if the leaf of a block exists and has entries, so that it is stored anyway.
+    ///
+    /// # Errors
+    /// The inner node to load first.
+    pub(crate) fn has_entries(&mut self, layer: LayerId, block: u64) -> Result<bool, MissingNode> {
+        match self.reach(layer, block) {
+            WalkEnd::Node(leaf) => Ok(self.nodes[leaf].entries.iter().any(|entry| !entry.is_absent())),
+            WalkEnd::Unread(load) if load.level == 0 => Ok(true),
+            WalkEnd::Unread(load) => Err(load),
+            WalkEnd::Nothing { .. } => Ok(false),
+        }
+    }
+
     /// Pins the leaves that cover `block..block + count` in `pins`, and creates missing ones.
     /// `pins` is empty before the first call.
     ///

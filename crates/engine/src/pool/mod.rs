@@ -295,6 +295,8 @@ mod atomic_tests;
 #[cfg(test)]
 mod extents_tests;
 #[cfg(test)]
+mod full_pool_tests;
+#[cfg(test)]
 mod journal_tests;
 #[cfg(test)]
 mod numbers_tests;

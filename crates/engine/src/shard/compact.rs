@@ -25,6 +25,8 @@ use crate::space::CHECKPOINT_OVERHEAD;
 #[derive(Default)]
 pub(super) struct Compaction {
     running: Cell<bool>,
+    /// Compactions that had segments to empty.
+    count: Cell<u64>,
     /// The space when no compaction could gain any: until it changes, none can.
     without_gain: Cell<Option<SpaceSnapshot>>,
     ended: WaitList,
@@ -37,6 +39,11 @@ struct SpaceSnapshot(u64, u64, usize);
 impl Compaction {
     pub(super) fn is_running(&self) -> bool {
         self.running.get()
+    }
+
+    /// Returns the number of compactions that had segments to empty.
+    pub(super) fn count(&self) -> u64 {
+        self.count.get()
     }
 
     /// Wakes waits for the end of a compaction, to check their condition again.
@@ -55,6 +62,14 @@ struct Plan {
     moved: u64,
     /// Map nodes and table blocks that the next checkpoint stores.
     nodes: HashSet<MissingNode>,
+}
+
+/// The segments that a compaction empties.
+#[derive(Default)]
+struct PlannedCompaction {
+    victims: Vec<SegmentId>,
+    /// Number of segments that the moved blocks need.
+    segments: u64,
 }
 
 /// The space available for a compaction.
@@ -89,9 +104,12 @@ impl Compaction {
         }
         self.running.set(true);
         let planned = self.plan(shard).await;
-        shard.log.set_compacting(true);
-        self.empty(shard, &planned).await;
-        shard.log.set_compacting(false);
+        if !planned.victims.is_empty() {
+            self.count.set(self.count.get() + 1);
+            shard.log.begin_compaction(planned.segments);
+            self.empty(shard, &planned.victims).await;
+            shard.log.end_compaction();
+        }
         self.running.set(false);
         self.wake_waiters();
         shard.cleaner.note_idle(shard, self.is_worth_a_checkpoint(shard))
@@ -124,17 +142,17 @@ impl Compaction {
 
     /// Returns the segments with the largest net gain when they are emptied together; none if the
     /// cost is as high as the gain, or exceeds the budget.
-    async fn plan(&self, shard: &Shard) -> Vec<SegmentId> {
+    async fn plan(&self, shard: &Shard) -> PlannedCompaction {
         let (budget, victims, snapshot) = self.budget(shard);
         if self.without_gain.get() == Some(snapshot) {
-            return Vec::new();
+            return PlannedCompaction::default();
         }
         let mut plan =
             Plan { nodes: shard.ledger.map.borrow().nodes_to_store().collect(), ..Plan::default() };
-        let mut best = (0, 0);
+        let mut best = (0, 0, 0);
         for victim in victims {
             if shard.log.checkpoints.is_running() || shard.has_ended() {
-                return Vec::new();
+                return PlannedCompaction::default();
             }
             match self.survey(shard, victim, &mut plan).await {
                 Ok(()) => {}
@@ -144,16 +162,18 @@ impl Compaction {
                 }
             }
             match budget.gain(&plan) {
-                Some(gain) if gain > best.0 => best = (gain, plan.victims.len()),
+                Some(gain) if gain > best.0 => {
+                    best = (gain, plan.victims.len(), budget.segments_for_moves(&plan))
+                }
                 Some(_) => {}
                 None => break,
             }
         }
-        let (gain, count) = best;
+        let (gain, count, segments) = best;
         self.without_gain.set((gain == 0).then_some(snapshot));
         plan.victims.truncate(count);
-        tracing::debug!(shard = %shard.identity.shard, free = budget.free, zones = gain, segments = count, "compacting");
-        plan.victims
+        tracing::debug!(shard = %shard.identity.shard, free = budget.free, zones = gain, victims = count, segments, "compacting");
+        PlannedCompaction { victims: plan.victims, segments }
     }
 
     fn budget(&self, shard: &Shard) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
@@ -218,10 +238,15 @@ impl Compaction {
 }
 
 impl CompactionBudget {
+    /// Returns the number of segments that are opened for the moved blocks of a plan.
+    fn segments_for_moves(&self, plan: &Plan) -> u64 {
+        plan.moved.saturating_sub(self.room).div_ceil(self.segment)
+    }
+
     /// Returns the zones that a plan gains; `None` if it exceeds the budget.
     fn gain(&self, plan: &Plan) -> Option<u64> {
         let nodes = plan.nodes.len() as u64;
-        let moves = plan.moved.saturating_sub(self.room).div_ceil(self.segment);
+        let moves = self.segments_for_moves(plan);
         // The first checkpoint empties the segments; the second frees them.
         let checkpoints = (nodes + 2 * CHECKPOINT_OVERHEAD).div_ceil(self.payload);
         let taken = moves + checkpoints;

@@ -110,6 +110,10 @@ pub struct ShardCounters {
     /// Checkpoints that failed for lack of space, although the checkpoint reserve should have been
     /// enough (S4).
     pub checkpoints_refused: u64,
+    /// Compactions in the checkpoint reserve.
+    pub compactions: u64,
+    /// Compactions that needed more segments than their plan, and did not get them (S4).
+    pub compaction_overruns: u64,
     /// Map nodes in memory, of 4 KiB.
     pub map_nodes: u64,
     /// Map nodes that differ from their stored copy.
@@ -289,6 +293,8 @@ impl Shard {
             log: self.log.counters.get(),
             checkpoints: self.checkpointer.completed(),
             checkpoints_refused: self.checkpointer.refused(),
+            compactions: self.compaction.count(),
+            compaction_overruns: self.log.compaction_overruns(),
             map_nodes: map.node_count() as u64,
             dirty_nodes: map.dirty_count() as u64,
             repaired_blocks: self.rows.repaired.get(),

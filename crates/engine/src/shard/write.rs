@@ -2,21 +2,22 @@
 //! is applied.
 
 mod compare;
+mod full_pool;
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use codec::is_zero;
 use format::limits::BLOCK;
-use format::{Item, LayerBlock, LayerId, MapEntry, UnmapMode, VolumeId};
+use format::{Item, LayerBlock, LayerId, UnmapMode, VolumeId};
 use reactor::{Buffer, Span};
 use smallvec::SmallVec;
 
+use self::full_pool::{ZeroAdmission, no_space_for_zeros};
 use super::locks::RangeLock;
 use super::walk::pin_leaves;
 use super::{LEAF_BLOCKS, Shard};
-use crate::error::{Error, ErrorKind, Result};
-use crate::invariant::to_index;
+use crate::error::Result;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{Map, Pins};
 use crate::write_waits::WriteWait;
@@ -38,13 +39,14 @@ impl Shard {
         let _use = self.track_client_op();
         let count = (data.len() / BLOCK) as u64;
         let _permit = self.permit_to_write(volume, data.len() / BLOCK).await;
+        if self.log.pacer.space.is_full() {
+            // Boxed, so that the futures of most writes need no room for it.
+            Box::pin(self.load_visible(volume, block, count)).await?;
+        }
         let (layer, pins) = self.prepare(volume, block, count).await?;
         let request = write_request(layer, block, data, pins, self.unmap_mode(layer));
-        if request.data.is_empty() {
-            return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
-        }
-        let request = self.admit(layer, block, count, request)?;
-        self.log.commit(WriteClass::User, request).await.map(|_| ())
+        let (write_class, request) = self.admit(layer, block, count, request)?;
+        self.log.commit(write_class, request).await.map(|_| ())
     }
 
     /// Changes blocks of the catalogue or of the event log atomically: writes those in `written`
@@ -112,20 +114,22 @@ impl Shard {
                 self.read_layer(layer, last, &whole.span().slice((count - 1) * BLOCK..count * BLOCK)).await?;
             }
             whole.span().slice(offset..end).copy_from_span(data);
+            if self.log.pacer.space.is_full() {
+                self.load_visible(volume, block, blocks).await?;
+            }
             let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
             let request = write_request(layer, block, &whole.span(), pins, self.unmap_mode(layer));
-            if request.data.is_empty() {
-                return self.log.commit(WriteClass::Trim, request).await.map(|_| ());
-            }
-            let request = self.admit(layer, block, blocks, request)?;
-            return self.log.commit(WriteClass::User, request).await.map(|_| ());
+            let (write_class, request) = self.admit(layer, block, blocks, request)?;
+            return self.log.commit(write_class, request).await.map(|_| ());
         }
     }
 
     /// Makes blocks `block..block + count` of a volume read as zeros, and frees their data.
     ///
     /// # Errors
-    /// `PoolFailed` when too many drives have failed; those of reading the map.
+    /// `PoolFailed` when too many drives have failed; those of reading the map; `NoSpace` in a full
+    /// pool where zeros would have to hide blocks of a snapshot. The rest of the range is zeroed
+    /// and freed then.
     pub(crate) async fn unmap(&self, volume: VolumeId, block: u64, count: u64) -> Result<()> {
         // Checked even if there is nothing to unmap: the next opening may replay a write that
         // failed with the shard.
@@ -135,19 +139,31 @@ impl Shard {
         let end = block + count;
         let most = self.unmap_blocks();
         let mut next = block;
+        let mut refused = Ok(());
         while next < end {
             self.make_room_in_map().await?;
             let layer = self.layer_for_writing(volume).await?;
             let mode = self.unmap_mode(layer);
             // Long unmapped ranges are skipped without a record.
-            let Some(found) = self.next_leaf_through(layer, next, end).await? else {
-                return Ok(());
-            };
+            let Some(found) = self.next_leaf_through(layer, next, end).await? else { break };
             let until = match mode {
                 UnmapMode::Absent => end.min((found / most + 1) * most),
+                UnmapMode::Zero if self.log.pacer.space.is_full() => {
+                    let until = end.min((found / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
+                    match self.zeros_in_full_pool(layer, found, until - found).await? {
+                        ZeroAdmission::Admitted => until,
+                        ZeroAdmission::Needless => {
+                            next = until;
+                            continue;
+                        }
+                        ZeroAdmission::Refused => {
+                            refused = Err(no_space_for_zeros());
+                            next = until;
+                            continue;
+                        }
+                    }
+                }
                 UnmapMode::Zero => {
-                    self.admit_zeros(layer, found).await?;
-                    let most = if self.log.pacer.space.is_full() { LEAF_BLOCKS } else { most };
                     self.end_of_leaves(layer, found, end.min(found.saturating_add(most))).await?
                 }
             };
@@ -170,24 +186,7 @@ impl Shard {
             self.commit_unmap(WriteClass::Trim, (layer, found, until - found, mode), pins).await?;
             next = until;
         }
-        Ok(())
-    }
-
-    /// Admits zeros that hide a parent layer's blocks into a full pool only where the layer already
-    /// has a leaf: they free nothing, and a new leaf takes space.
-    async fn admit_zeros(&self, layer: LayerId, block: u64) -> Result<()> {
-        let space = &self.log.pacer.space;
-        let kept = || !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer);
-        if !space.is_full() || kept() {
-            return Ok(());
-        }
-        match self.walk(|map| map.next_leaf(layer, block, block + 1)).await? {
-            Some(_) => Ok(()),
-            None => Err(Error::new(
-                ErrorKind::NoSpace,
-                "the pool is full: delete snapshots or data, or add a drive",
-            )),
-        }
+        refused
     }
 
     /// Like [`Shard::unmap`], for a layer that is not written to.
@@ -309,32 +308,6 @@ impl Shard {
         Ok(pins)
     }
 
-    /// Admits a write into a full pool only if it takes no more space than the blocks and leaves it
-    /// replaces.
-    ///
-    /// # Errors
-    /// `NoSpace`; the request's pins are released then.
-    fn admit(&self, layer: LayerId, block: u64, count: u64, request: Request) -> Result<Request> {
-        let space = &self.log.pacer.space;
-        if !space.is_full() {
-            return Ok(request);
-        }
-        if !space.is_full_for_reservations() && self.ledger.map.borrow().has_reservation(layer) {
-            return Ok(request);
-        }
-        let mut entries = SmallVec::new();
-        let count = to_index(count);
-        // The leaves are pinned, so they are in memory.
-        let known = self.ledger.map.borrow_mut().lookup(layer, block, count, &mut entries);
-        if known.is_ok() && takes_no_space(block, &entries, &request.items) {
-            return Ok(request);
-        }
-        if let Effect::Leaves(pins) = &request.effect {
-            self.unpin(pins);
-        }
-        Err(Error::new(ErrorKind::NoSpace, "the pool is full: delete or trim data, or add a drive"))
-    }
-
     /// Returns the layer that a volume writes to, with the leaves of a range pinned, once no block
     /// of it is locked. The caller queues its request without waiting in between.
     async fn prepare(&self, volume: VolumeId, block: u64, count: u64) -> Result<(LayerId, Pins)> {
@@ -441,21 +414,6 @@ fn write_request(layer: LayerId, block: u64, data: &Span, pins: Pins, unmap_mode
         start += length;
     }
     request
-}
-
-/// Returns true if a request stores no more blocks and map leaves than its range holds already.
-/// `entries` are those of the range, which begins at `block`. Zeros over a hole store nothing where
-/// the leaf exists, and it does where the request replaces a block of the same leaf.
-fn takes_no_space(block: u64, entries: &[MapEntry], items: &[Item]) -> bool {
-    let leaf = |block: u64| block / format::NODE_ENTRIES as u64;
-    let stored = || (block..).zip(entries).filter(|(_, entry)| entry.address().is_some());
-    let replaces = |block: u64| stored().any(|(other, _)| other == block);
-    let has_leaf = |block: u64| stored().any(|(other, _)| leaf(other) == leaf(block));
-    items.iter().all(|item| match item {
-        Item::Write { block, count, .. } => (block.get()..block.get() + u64::from(*count)).all(replaces),
-        Item::Unmap { block, count, .. } => (block.get()..block.get() + count).all(has_leaf),
-        _ => false,
-    })
 }
 
 /// Returns which blocks are zero. The first bytes usually decide, and the writer may still have

@@ -11,7 +11,6 @@ use reactor::{Buffer, Span};
 
 use super::{Shard, write_request};
 use crate::error::Result;
-use crate::log::WriteClass;
 
 impl Shard {
     /// Writes `data` at byte `offset` of block `block` if the range holds `expected`, which has the
@@ -45,12 +44,8 @@ impl Shard {
             stored.copy_from_span(data);
             let Some(pins) = self.prepare_in(volume, layer, block, blocks).await? else { continue };
             let request = write_request(layer, block, &whole.span(), pins, self.unmap_mode(layer));
-            if request.data.is_empty() {
-                self.log.commit(WriteClass::Trim, request).await?;
-            } else {
-                let request = self.admit(layer, block, blocks, request)?;
-                self.log.commit(WriteClass::User, request).await?;
-            }
+            let (write_class, request) = self.admit(layer, block, blocks, request)?;
+            self.log.commit(write_class, request).await?;
             return Ok(None);
         }
     }
