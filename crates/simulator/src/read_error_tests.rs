@@ -132,6 +132,24 @@ fn a_failing_drive_stays_until_it_can_be_replaced() {
     });
 }
 
+/// A failing drive that had to stay is drained when a drive is added, without another error.
+#[test]
+fn an_added_drive_replaces_a_failing_drive() {
+    let machine = machine(&Setup { spares: vec![20 << 20], ..setup("2+1", 3, 2) }, 7);
+    with_pool(&machine, async |pool| fill(pool, "v", 700, 9).await);
+    let bad = &machine.disks[0];
+    pages(bad).into_iter().for_each(|page| bad.mark_unreadable(page));
+    with_pool(&machine, async |pool| {
+        compare(pool, "v", 9).await;
+        settle_events().await;
+        assert!(wait_for_repair(pool).await.drives[0].failing);
+        pool.set_repair_limits(engine::RepairLimits { paused: true, bytes_per_second: 0 }).await.unwrap();
+        machine.add_drive(pool, 3).await.unwrap();
+        Reactor::current().sleep(Duration::from_secs(1)).await;
+        assert_eq!(state(&pool.status().await.unwrap(), 0), DriveState::Draining);
+    });
+}
+
 /// Keeping a drive clears its error history.
 #[test]
 fn a_kept_drive_is_not_drained_for_old_errors() {
