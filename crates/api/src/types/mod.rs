@@ -47,7 +47,8 @@ pub use pool::{
 pub use salvage::{ByteRange, SalvageReport, SalvagedDrive, SalvagedImage, SalvagedVolume, UnreadableRange};
 pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{
-    CloneSnapshot, CreateSnapshot, DiffQuery, DiffRange, RollbackVolume, VolumeDiff, VolumeUsage,
+    CloneSnapshot, CreateSnapshot, CreateSnapshots, DiffQuery, DiffRange, RollbackVolume, VolumeDiff,
+    VolumeUsage,
 };
 pub use volume::{CreateVolume, QosLimits, ResizeVolume, Volume};
 
