@@ -1,11 +1,15 @@
 //! The OpenAPI document, made from the table of endpoints and the wire types.
 
+mod integers;
+
+use std::collections::BTreeSet;
+
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathItem, Paths, RefOr,
-    Required, Response, ResponseBuilder, Schema,
+    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathItem, Paths, Ref,
+    RefOr, Required, Response, ResponseBuilder, Schema,
 };
 
 use crate::paths::{ALL, Body, EndpointRow, Method};
@@ -25,12 +29,16 @@ pub fn json() -> String {
     let mut schemas = Vec::new();
     <ErrorResponse as Body>::add_schemas(&mut schemas);
     for row in ALL {
-        let item = PathItem::new(http_method(row.method), operation(row));
+        (row.add_schemas)(&mut schemas);
+    }
+    schemas.iter_mut().for_each(|(_, schema)| integers::bound(schema));
+    let optional = optional_bodies(&schemas);
+    for row in ALL {
+        let item = PathItem::new(http_method(row.method), operation(row, &optional));
         match paths.paths.get_mut(row.path) {
             Some(present) => present.merge_operations(item),
             None => drop(paths.paths.insert(row.path.to_owned(), item)),
         }
-        (row.add_schemas)(&mut schemas);
     }
     let mut license = LicenseBuilder::new().name("Apache-2.0").build();
     license.identifier = Some("Apache-2.0".to_owned());
@@ -61,6 +69,14 @@ fn unwrap_paragraphs(json: &str) -> String {
     unwrapped
 }
 
+/// Returns the references to schemas without a required field. The body of such a request may be
+/// absent, which stands for an empty object.
+fn optional_bodies(schemas: &[(String, RefOr<Schema>)]) -> BTreeSet<String> {
+    let is_optional = |schema: &RefOr<Schema>| matches!(schema, RefOr::T(Schema::Object(object)) if object.required.is_empty());
+    let optional = schemas.iter().filter(|(_, schema)| is_optional(schema));
+    optional.map(|(name, _)| Ref::from_schema_name(name).ref_location).collect()
+}
+
 fn http_method(method: Method) -> HttpMethod {
     match method {
         Method::Get => HttpMethod::Get,
@@ -71,12 +87,15 @@ fn http_method(method: Method) -> HttpMethod {
     }
 }
 
-fn operation(row: &EndpointRow) -> OperationBuilder {
+fn operation(row: &EndpointRow, optional_bodies: &BTreeSet<String>) -> OperationBuilder {
     let (summary, description) = split_doc(row.doc);
-    let parameters: Vec<Parameter> = path_parameters(row.path).chain((row.parameters)()).collect();
+    let mut parameters: Vec<Parameter> = path_parameters(row.path).chain((row.parameters)()).collect();
+    parameters.iter_mut().filter_map(|parameter| parameter.schema.as_mut()).for_each(integers::bound);
     let request = (row.request)().map(|schema| {
+        let optional = matches!(&schema, RefOr::Ref(body) if optional_bodies.contains(&body.ref_location));
+        let required = if optional { Required::False } else { Required::True };
         let content = ContentBuilder::new().schema(Some(schema)).build();
-        RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build()
+        RequestBodyBuilder::new().content("application/json", content).required(Some(required)).build()
     });
     let success = match row.status {
         201 => "Created",
@@ -118,13 +137,13 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
         let (description, format) = match name {
             "pool" => ("Name of the pool", None),
             "volume" => ("Name of the volume, or `volume@snapshot`", None),
-            "index" => ("Index of the drive in the pool", Some(KnownFormat::Int32)),
+            "index" => ("Index of the drive in the pool", Some(KnownFormat::UInt16)),
             "bucket" => ("Name of the bucket", None),
             "key" => ("Identifier of the access key", None),
             "machine" => ("Name of the virtual machine", None),
-            "console" => ("Number of the open console", Some(KnownFormat::Int64)),
+            "console" => ("Number of the open console", Some(KnownFormat::UInt64)),
             "token" => ("Identifier of the token", None),
-            _ => ("Number of the operation", Some(KnownFormat::Int64)),
+            _ => ("Number of the operation", Some(KnownFormat::UInt64)),
         };
         let schema = match format {
             None => ObjectBuilder::new().schema_type(Type::String),

@@ -49,3 +49,38 @@ fn every_field_is_described() {
         }
     }
 }
+
+#[test]
+fn a_body_is_required_if_one_of_its_fields_is() {
+    let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
+    let is_required = |path: &str, method: &str| {
+        document["paths"][path][method]["requestBody"]["required"].as_bool().unwrap()
+    };
+    assert!(is_required("/v1/pools", "post"));
+    assert!(is_required("/v1/pools/{pool}/volumes", "post"));
+    assert!(!is_required("/v1/pools/{pool}/scrub", "patch"));
+    assert!(!is_required("/v1/keys", "post"));
+}
+
+/// Calls `check` with each schema in a document that has a format of unsigned integers.
+fn each_unsigned(value: &Value, check: &mut impl FnMut(&str, &Value)) {
+    if let Some(format) = value["format"].as_str().filter(|format| format.starts_with("uint")) {
+        check(format, value);
+    }
+    let fields = value.as_object().into_iter().flat_map(|fields| fields.values());
+    fields.chain(value.as_array().into_iter().flatten()).for_each(|inner| each_unsigned(inner, check));
+}
+
+#[test]
+fn unsigned_integers_have_a_minimum_and_a_maximum() {
+    let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
+    let mut count = 0;
+    each_unsigned(&document, &mut |format, schema| {
+        let bits: u32 = format.strip_prefix("uint").unwrap().parse().unwrap();
+        let maximum = schema["maximum"].as_u64().unwrap_or_else(|| panic!("{schema}"));
+        assert!(maximum <= u64::MAX >> (64 - bits), "{schema}");
+        assert!(schema["minimum"].as_u64().is_some(), "{schema}");
+        count += 1;
+    });
+    assert!(count > 100, "{count}");
+}

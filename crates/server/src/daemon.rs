@@ -91,6 +91,7 @@ async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     servers.spawn(serve_api(listener, services.clone(), stopped));
     tokio::spawn(open_pools(services.clone()));
     let watch = tokio::spawn(services.pools.clone().watch());
+    let smart = tokio::spawn(services.pools.clone().watch_smart());
     let live = tokio::spawn(live_status::run(services.clone()));
     let exports = services.exports.clone();
     let clusters = tokio::spawn(async move { exports.activate_clusters().await });
@@ -121,6 +122,7 @@ async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
         }
     }
     watch.abort();
+    smart.abort();
     live.abort();
     clusters.abort();
     watchdog.abort();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engine::DriveSource;
 use reactor::{Drive, DriveHandle, DriveOptions, FileDrive};
 
+use crate::drive_health;
 use crate::error::Result;
 use crate::reactors;
 
@@ -15,6 +16,8 @@ use crate::reactors;
 pub(crate) struct OpenDrive {
     handle: DriveHandle,
     path: PathBuf,
+    /// The device number of a block device.
+    device: Option<u64>,
 }
 
 impl OpenDrive {
@@ -25,12 +28,18 @@ impl OpenDrive {
     /// See [`reactor::OpenDriveErrorKind`].
     pub(crate) fn open(path: &Path, options: DriveOptions) -> Result<Arc<Self>> {
         let handle = FileDrive::open(path, options)?;
-        Ok(Arc::new(Self { handle, path: path.to_owned() }))
+        let device = drive_health::device_of(path);
+        Ok(Arc::new(Self { handle, path: path.to_owned(), device }))
     }
 
     /// Returns the path that the drive was opened with.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the device number of a block device; `None` for a file.
+    pub(crate) fn device(&self) -> Option<u64> {
+        self.device
     }
 
     /// Returns the capacity in bytes.

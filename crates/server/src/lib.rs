@@ -12,6 +12,7 @@ mod clusters;
 pub mod config;
 mod consoles;
 mod daemon;
+mod drive_health;
 mod drives;
 mod error;
 mod exports;

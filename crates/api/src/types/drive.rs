@@ -56,6 +56,61 @@ pub struct PoolDrive {
     /// automatically if the other drives have enough free space.
     #[serde(default)]
     pub failing: Option<bool>,
+    /// Requests that the kernel has completed; absent for a file.
+    #[serde(default)]
+    pub io: Option<DriveIo>,
+    /// Self-assessment of the drive (SMART); absent if `smartctl` is not installed or reports none.
+    #[serde(default)]
+    pub smart: Option<SmartReport>,
+}
+
+/// Requests of one kind that the kernel has completed on a block device, since the device appeared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveRequests {
+    /// Number of requests.
+    pub count: u64,
+    /// Bytes of the requests; 0 for flushes.
+    pub bytes: u64,
+    /// Sum of their latencies, in milliseconds.
+    pub millis: u64,
+}
+
+/// Requests that the kernel has completed on a block device, from all users of the device, since
+/// the device appeared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveIo {
+    /// Reads.
+    pub read: DriveRequests,
+    /// Writes.
+    pub write: DriveRequests,
+    /// Discards; zeros from kernels before 4.18.
+    pub discard: DriveRequests,
+    /// Flushes; zeros from kernels before 5.5.
+    pub flush: DriveRequests,
+    /// Time in which the device had requests in progress, in milliseconds.
+    pub busy_millis: u64,
+}
+
+/// Self-assessment of a drive by SMART, as `smartctl` reports it. A value that the drive does not
+/// report is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SmartReport {
+    /// Time of the report.
+    pub time: u64,
+    /// False if the drive predicts its failure.
+    pub passed: Option<bool>,
+    /// Share of the rated endurance that is used, in percent. It can exceed 100.
+    pub wear_percent: Option<u64>,
+    /// Temperature in degrees Celsius.
+    pub temperature: Option<i64>,
+    /// Errors of the medium that the drive could not correct.
+    pub media_errors: Option<u64>,
+    /// Hours in which the drive was powered on.
+    pub power_on_hours: Option<u64>,
+    /// Model.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
 }
 
 /// A request to add a drive to a pool.

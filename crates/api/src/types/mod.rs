@@ -24,8 +24,8 @@ pub use access::{AuditQuery, AuditRecord, CreateSession, CreateToken, CreatedTok
 pub use check::{CheckFinding, CheckReport, Damage};
 pub use daemon::{API_VERSION, DaemonStatus, Version};
 pub use drive::{
-    AddDrive, DetectedContent, DetectedPool, DriveState, IdentifiedDrive, IdentifyDrives, PoolDrive,
-    ReturnDrive,
+    AddDrive, DetectedContent, DetectedPool, DriveIo, DriveRequests, DriveState, IdentifiedDrive,
+    IdentifyDrives, PoolDrive, ReturnDrive, SmartReport,
 };
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{

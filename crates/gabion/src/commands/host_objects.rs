@@ -45,8 +45,11 @@ fn of_machine(error: vm::Error) -> Error {
 }
 
 fn of_run(error: RunError) -> Error {
-    let kind = match error {
+    let kind = match &error {
         RunError::Unknown { .. } => ErrorKind::NotFound,
+        RunError::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            ErrorKind::Denied
+        }
         _ => ErrorKind::Io,
     };
     Error::new(kind, error.to_string())

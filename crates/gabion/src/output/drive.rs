@@ -15,30 +15,55 @@ pub(crate) fn drives(drives: &[PoolDrive]) -> String {
     if drives.is_empty() {
         return "no drives: there are no pools".into();
     }
+    let smart = has_smart(drives);
     let row = |drive: &PoolDrive| {
         let mut row = vec![drive.pool.clone()];
-        row.extend(columns(drive));
+        row.extend(columns(drive, smart));
         row
     };
-    table(&["POOL", ">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(row))
+    table(&[&["POOL"], heads(smart)].concat(), drives.iter().map(row))
 }
 
 /// Formats the drives of one pool as a table.
 pub(super) fn drives_of_pool(drives: &[PoolDrive]) -> String {
-    table(&[">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"], drives.iter().map(columns))
+    let smart = has_smart(drives);
+    table(heads(smart), drives.iter().map(|drive| columns(drive, smart)))
 }
 
-fn columns(drive: &PoolDrive) -> Vec<String> {
+/// Returns true if a drive has SMART data, which then has columns of its own.
+fn has_smart(drives: &[PoolDrive]) -> bool {
+    drives.iter().any(|drive| drive.smart.is_some())
+}
+
+fn heads(smart: bool) -> &'static [&'static str] {
+    if smart {
+        &[">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", ">WEAR", ">TEMP", "PATH"]
+    } else {
+        &[">INDEX", "STATE", ">SIZE", ">USED", ">READ ERRORS", "PATH"]
+    }
+}
+
+fn columns(drive: &PoolDrive, smart: bool) -> Vec<String> {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
     let failing = if drive.failing == Some(true) { ", failing" } else { "" };
-    vec![
+    let predicted = drive.smart.as_ref().is_some_and(|smart| smart.passed == Some(false));
+    let predicted = if predicted { ", SMART failed" } else { "" };
+    let mut columns = vec![
         number(drive.index.map(u64::from)),
-        format!("{}{failing}", word(&drive.state)),
+        format!("{}{failing}{predicted}", word(&drive.state)),
         size(drive.size),
         size(drive.used),
         errors(drive),
-        drive.path.clone(),
-    ]
+    ];
+    if smart {
+        let report = drive.smart.as_ref();
+        let wear = report.and_then(|smart| smart.wear_percent);
+        let temperature = report.and_then(|smart| smart.temperature);
+        columns.push(wear.map_or("-".into(), |percent| format!("{percent} %")));
+        columns.push(temperature.map_or("-".into(), |degrees| format!("{degrees} °C")));
+    }
+    columns.push(drive.path.clone());
+    columns
 }
 
 /// Formats the read errors of a drive.

@@ -154,7 +154,7 @@ fn the_api_answers_invalid_requests_with_an_error_object() {
     for (method, path, body, status, kind) in [
         ("GET", "/pools", "", 404, "not_found"),
         ("GET", "/v2/pools", "", 404, "not_found"),
-        ("PUT", "/v1/pools", "", 400, "invalid"),
+        ("PUT", "/v1/pools", "", 405, "invalid"),
         ("GET", "/v1/pools/slow", "", 404, "not_found"),
         ("GET", "/v1/pools/%FF", "", 400, "invalid"),
         ("GET", "/v1/pools/..%2f..%2fetc", "", 404, "not_found"),
@@ -167,6 +167,8 @@ fn the_api_answers_invalid_requests_with_an_error_object() {
         ("POST", "/v1/pools", r#"{"name":"a","skeme":"4+1"}"#, 400, "invalid"),
         ("POST", "/v1/pools/fast/volumes", r#"{"name":"a","size":-1}"#, 400, "invalid"),
         ("POST", "/v1/pools/fast/volumes", r#"{"name":"a","size":1e30}"#, 400, "invalid"),
+        ("PATCH", "/v1/pools/fast/scrub", "[null, null]", 400, "invalid"),
+        ("PATCH", "/v1/pools/fast/scrub", " {}", 200, ""),
         ("POST", "/v1/pools/fast/open", "", 202, ""),
         ("POST", "/v1/pools/fast/drives/99999/fail", "", 400, "invalid"),
         ("POST", "/v1/drives/identify", r#"{"drives":["relative"]}"#, 400, "invalid"),
@@ -243,6 +245,23 @@ fn every_endpoint_of_the_api_has_a_handler() {
         stream.read_to_string(&mut response).unwrap();
         let missing = response.contains("no endpoint") || response.contains("does not support");
         assert!(!missing, "{method} {path}: {response}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    for (method, path) in [("TRACE", "/v1/pools"), ("DELETE", "/v1/pools"), ("PATCH", "/v1/pools")] {
+        let mut stream = UnixStream::connect(home.path("gabion.sock")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
+        assert!(response.to_ascii_lowercase().contains("\r\nallow: get,head,post\r\n"), "{response}");
+        assert!(response.contains(&format!("{path} does not support {method}")), "{response}");
     }
     daemon.stop();
 }

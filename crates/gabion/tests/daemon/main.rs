@@ -12,6 +12,7 @@ mod connection_flood;
 mod corruption;
 mod crash;
 mod data_loss;
+mod drive_health;
 mod drives;
 mod events;
 mod exports;

@@ -7,6 +7,7 @@ export interface Problem { message: string; action: string }
 export interface Drive {
   pool: string; index: number | null; path: string; size: number | null; used: number | null; state: string;
   read_errors: number | null; checksum_errors: number | null; last_error: number | null; failing: boolean | null;
+  smart?: { passed: boolean | null; wear_percent: number | null; temperature: number | null; media_errors: number | null; power_on_hours: number | null } | null;
 }
 export interface Space { capacity: number; free: number; stored: number; provisioned: number; volumes: number }
 export interface Pool {

@@ -16,6 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::audit::{AuditNote, AuditedRequest};
+use super::extract::read_small_body;
 use super::sender::Sender;
 use crate::access::{check_role, unauthenticated};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +42,10 @@ pub(super) async fn authenticate(
     };
     if let Some(identity) = &identity {
         request.extensions_mut().insert(identity.clone());
+        request = match read_small_body(request).await {
+            Ok(request) => request,
+            Err(error) => return protect(error.into_response()),
+        };
     }
     let note = AuditNote::default();
     request.extensions_mut().insert(note.clone());

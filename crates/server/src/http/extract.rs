@@ -11,6 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::audit::AuditNote;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,10 +22,16 @@ pub(super) const BODY_MAX: usize = 2 << 20;
 /// Largest body of a request without an identity, which only the beginning of a session permits.
 const PUBLIC_BODY_MAX: usize = 4 << 10;
 
+/// Largest body that is read before the handler runs.
+const SMALL_BODY_MAX: u64 = 64 << 10;
+
 /// Bytes and time for reading and discarding a body that is too large. A client that still writes
 /// when the connection is closed reports a broken pipe instead of the response.
 const DISCARD_MAX: u64 = 1 << 30;
 const DISCARD_TIME: Duration = Duration::from_secs(10);
+
+/// Bound of the integers that a floating-point number represents exactly.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A JSON body, regardless of its content type. An empty body stands for an empty object.
 pub(super) struct JsonBody<T>(pub(super) T);
@@ -39,10 +46,65 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             note.set(&bytes);
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(text)
-            .map(Self)
-            .map_err(|error| invalid(format!("invalid request body: {error}")))
+        // The parser would also accept an array of the fields' values.
+        if !text.trim_ascii_start().starts_with(b"{") {
+            return Err(invalid("invalid request body: it is not a JSON object".into()));
+        }
+        match serde_json::from_slice(text) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) => {
+                with_integers(text).map(Self).ok_or_else(|| invalid(format!("invalid request body: {error}")))
+            }
+        }
     }
+}
+
+/// Parses a JSON text with an integer that has a fraction of zero, such as `20.0`, which JSON
+/// Schema does not distinguish from `20`. Returns `None` if the text has none, or is invalid for
+/// another reason.
+fn with_integers<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
+    let mut value = serde_json::from_slice(text).ok()?;
+    if drop_zero_fractions(&mut value) { serde_json::from_value(value).ok() } else { None }
+}
+
+/// Applies [`drop_zero_fractions`] to all values.
+fn drop_all_zero_fractions<'a>(values: impl Iterator<Item = &'a mut Value>) -> bool {
+    values.map(drop_zero_fractions).filter(|dropped| *dropped).count() > 0
+}
+
+/// Replaces numbers with a fraction of zero by integers. Returns true if there was one.
+fn drop_zero_fractions(value: &mut Value) -> bool {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            #[allow(clippy::cast_possible_truncation, reason = "the number is an integer below 2^53")]
+            Some(float) if float.fract() == 0.0 && float.abs() < EXACT_MAX => {
+                *number = (float as i64).into();
+                true
+            }
+            _ => false,
+        },
+        Value::Array(values) => drop_all_zero_fractions(values.iter_mut()),
+        Value::Object(fields) => drop_all_zero_fractions(fields.values_mut()),
+        _ => false,
+    }
+}
+
+/// Reads a small body before the handler runs, also for a handler that does not need it. The server
+/// closes the connection after the response to a request that is not read to its end, and a client
+/// that has sent its next request by then gets no response to it.
+pub(super) async fn read_small_body(request: Request) -> Result<Request> {
+    let (parts, body) = request.into_parts();
+    if !declared_length(&parts).is_some_and(|length| (1..=SMALL_BODY_MAX).contains(&length)) {
+        return Ok(Request::from_parts(parts, body));
+    }
+    let bytes = axum::body::to_bytes(body, BODY_MAX).await;
+    let bytes = bytes.map_err(|error| invalid(format!("the request body ended early: {error}")))?;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+/// Returns the length of the body according to the header.
+fn declared_length(parts: &Parts) -> Option<u64> {
+    parts.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Reads the body of a request.
@@ -50,9 +112,7 @@ async fn read(request: Request) -> Result<Vec<u8>> {
     let (parts, mut body) = request.into_parts();
     let is_known = parts.extensions.get::<Identity>().is_some();
     let most = if is_known { BODY_MAX } else { PUBLIC_BODY_MAX };
-    let declared =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: u64| length > most as u64) {
+    if declared_length(&parts).is_some_and(|length| length > most as u64) {
         // A client that expects 100 Continue has not sent the body yet.
         if is_known && !parts.headers.contains_key(header::EXPECT) {
             discard(body, 0).await;
@@ -151,5 +211,19 @@ impl IntoResponse for Error {
             ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(ErrorResponse { error: self.into() })).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_may_have_a_fraction_of_zero() {
+        assert_eq!(with_integers::<Vec<u64>>(b"[20.0, 7, 1e3, -0.0]"), Some(vec![20, 7, 1000, 0]));
+        assert_eq!(with_integers::<Vec<i64>>(b"[-2.0]"), Some(vec![-2]));
+        for refused in ["[20.5]", "[-1.0]", "[1e300]", "[9007199254740992.0]", "[\"20.0\"]", "[20.0"] {
+            assert_eq!(with_integers::<Vec<u64>>(refused.as_bytes()), None, "{refused}");
+        }
     }
 }

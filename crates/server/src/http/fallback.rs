@@ -1,6 +1,10 @@
 //! Responses to requests for paths and methods that do not exist.
 
-use axum::http::{Method, Uri};
+use axum::Json;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::IntoResponse;
+
+use api::types::ErrorResponse;
 
 use crate::error::{Error, ErrorKind};
 
@@ -9,8 +13,10 @@ pub(super) async fn no_route(uri: Uri) -> Error {
         .hint("GET /v1/openapi.json describes the API")
 }
 
-pub(super) async fn no_method(method: Method, uri: Uri) -> Error {
+/// The router adds the header `Allow` with the methods of the path.
+pub(super) async fn no_method(method: Method, uri: Uri) -> impl IntoResponse {
     let path = crate::request::shown(uri.path());
-    Error::new(ErrorKind::Invalid, format!("{path} does not support {method}"))
-        .hint("GET /v1/openapi.json describes the API")
+    let error = Error::new(ErrorKind::Invalid, format!("{path} does not support {method}"))
+        .hint("GET /v1/openapi.json describes the API");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorResponse { error: error.into() }))
 }

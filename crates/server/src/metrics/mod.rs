@@ -3,6 +3,7 @@
 //! Owns the collection of values at each scrape; nothing is kept between scrapes except the
 //! counters of engine and exports. docs/metrics.md lists the metrics. Must not know: HTTP.
 
+mod drive_health;
 mod family;
 mod pools;
 mod process;
@@ -68,6 +69,7 @@ async fn collect(services: &Services) -> Result<Vec<MetricFamily>> {
     all.push(reactors(services).await);
     all.extend(process::families());
     all.extend(pools::families(&shown));
+    all.extend(drive_health::families(&shown));
     all.extend(volumes::of_volumes(&volumes));
     all.extend(volumes::of_exports(&services.exports.list_with_io()));
     Ok(all)

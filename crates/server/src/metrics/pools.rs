@@ -18,7 +18,7 @@ fn of_pool(pool: &Pool) -> Labels {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
-fn number(value: u64) -> f64 {
+pub(super) fn number(value: u64) -> f64 {
     value as f64
 }
 
@@ -269,7 +269,7 @@ fn background(pools: &[Pool]) -> Vec<MetricFamily> {
     ]
 }
 
-fn of_drive(drive: &PoolDrive) -> Option<Labels> {
+pub(super) fn of_drive(drive: &PoolDrive) -> Option<Labels> {
     Some(vec![("pool", drive.pool.clone()), ("drive", drive.index?.to_string())])
 }
 

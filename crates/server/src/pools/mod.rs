@@ -6,6 +6,7 @@
 
 mod close;
 mod create;
+mod drive_health;
 mod drives;
 mod events;
 mod find;
@@ -29,6 +30,7 @@ use reactor::Remote;
 
 use crate::blocking::blocking;
 use crate::config::Config;
+use crate::drive_health::SmartCache;
 use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{self, PoolDrives};
@@ -48,6 +50,7 @@ pub(crate) struct Pools {
     /// The space usage thresholds in percent.
     warn_at: Vec<u8>,
     slots: Mutex<BTreeMap<String, Slot>>,
+    smart: SmartCache,
 }
 
 /// An open pool.
@@ -105,7 +108,8 @@ impl Pools {
         };
         let drive_wait = config.drive_wait;
         let warn_at = config.warn_at.clone();
-        Arc::new(Self { reactors, state, tuning, drive_wait, warn_at, slots: Mutex::new(slots) })
+        let (slots, smart) = (Mutex::new(slots), SmartCache::default());
+        Arc::new(Self { reactors, state, tuning, drive_wait, warn_at, slots, smart })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {

@@ -54,7 +54,8 @@ impl Pools {
         match open {
             None => Ok(shown),
             Some(open) => {
-                let (shown, status) = of_open(shown, &open, &self.warn_at).await?;
+                let (mut shown, status) = of_open(shown, &open, &self.warn_at).await?;
+                self.add_drive_health(&open, &mut shown);
                 if let Some(status) = status {
                     self.release_removed(name, &open, &status).await;
                 }
@@ -78,6 +79,8 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
         checksum_errors: None,
         last_error: None,
         failing: None,
+        io: None,
+        smart: None,
     };
     let (state, activity, error) = match &slot.status {
         Status::Open(_) => (PoolState::Open, None, None),
@@ -223,6 +226,8 @@ fn drives_of(status: &PoolStatus) -> Vec<PoolDrive> {
         checksum_errors: Some(drive.errors.wrong),
         last_error: Some(drive.errors.last).filter(|last| *last > 0),
         failing: Some(drive.failing),
+        io: None,
+        smart: None,
     };
     status.drives.iter().map(drive).collect()
 }

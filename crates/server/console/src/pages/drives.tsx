@@ -30,23 +30,29 @@ function DriveActions({ drive }: { drive: Drive }) {
   );
 }
 
+const known = (value: number | null | undefined, unit: string) => (value == null ? "-" : `${value}${unit}`);
+
 export function Drives() {
   const add = () => ask({
     title: "Add a drive", button: "Add",
     fields: [{ name: "pool", label: "Pool", options: openPools().map((pool) => [pool.name, pool.name]) }, { name: "path", label: "Drive", placeholder: "/dev/disk/by-id/..." }],
     run: (values) => attempt("Adding the drive", () => call("POST", `${poolPath(values.pool ?? "")}/drives`, { path: values.path })),
   });
+  const drives = pools().flatMap((pool) => pool.drives).filter((drive) => drive.state !== "removed");
+  // Columns for SMART data only if a drive has some.
+  const smart = drives.some((drive) => drive.smart);
   return (
     <>
       <h1>Drives</h1>
       {may("admin") && openPools().length > 0 && <p><button class="primary" onClick={add}>Add a drive</button></p>}
-      <Table label="Drives" head={["Pool", ">Drive", "Path", "State", ">Size", ">Used", ">Read errors", ">Checksum errors", "Last error", "Actions"]} empty="No drives.">
-        {pools().flatMap((pool) => pool.drives).filter((drive) => drive.state !== "removed").map((drive) => (
+      <Table label="Drives" head={["Pool", ">Drive", "Path", "State", ">Size", ">Used", ">Read errors", ">Checksum errors", "Last error", ...(smart ? [">Wear", ">Temperature", ">Media errors"] : []), "Actions"]} empty="No drives.">
+        {drives.map((drive) => (
           <tr key={`${drive.pool}/${drive.index}/${drive.path}`}>
             <td>{drive.pool}</td><th scope="row" class="number">{drive.index ?? "-"}</th><td class="path">{drive.path}</td>
-            <td><Badge state={drive.failing ? "failing" : drive.state} /></td>
+            <td><Badge state={drive.failing ? "failing" : drive.state} />{drive.smart?.passed === false && <Badge state="SMART_failed" />}</td>
             <td class="number">{size(drive.size)}</td><td class="number">{size(drive.used)}{drive.size ? <small>{Math.round(100 * (drive.used ?? 0) / drive.size)} %</small> : null}</td>
-            <td class="number">{drive.read_errors ?? "-"}</td><td class="number">{drive.checksum_errors ?? "-"}</td><td>{time(drive.last_error)}</td>
+            <td class="number">{drive.read_errors ?? "-"}</td><td class="number">{drive.checksum_errors ?? "-"}</td><td class="time">{time(drive.last_error)}</td>
+            {smart && <><td class="number">{known(drive.smart?.wear_percent, " %")}</td><td class="number">{known(drive.smart?.temperature, " °C")}</td><td class="number">{known(drive.smart?.media_errors, "")}</td></>}
             <td class="actions"><DriveActions drive={drive} /></td>
           </tr>))}
       </Table>

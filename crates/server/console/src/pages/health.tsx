@@ -34,7 +34,7 @@ export function Health() {
         <section class="card" key={pool.name} aria-label={`Pool ${pool.name}`}>
           <h2>{pool.name} <Badge state={pool.state === "open" ? pool.health : pool.state} /></h2>
           <Fill pool={pool} />
-          {pool.rebuild && pool.rebuild.state !== "idle" && <p>Rebuild: {words(pool.rebuild.state)}, {pool.rebuild.percent} %, {size(pool.rebuild.remaining)} and {duration(pool.rebuild.seconds_left)} left</p>}
+          {pool.rebuild && pool.rebuild.state !== "idle" && <p>Rebuild: {words(pool.rebuild.state)}, {pool.rebuild.percent} %, {size(pool.rebuild.remaining)}{pool.rebuild.seconds_left == null ? "" : ` and ${duration(pool.rebuild.seconds_left)}`} left</p>}
           {pool.scrub?.current && <p>Scrub: {pool.scrub.percent} %</p>}
           {pool.state === "open" && <PoolCharts pool={pool.name} />}
         </section>))}</div>
@@ -53,7 +53,7 @@ function PoolCharts({ pool }: { pool: string }) {
   return (
     <>
       <Chart title="Operations per second" least={10} times={times} series={pair("reads", "writes")} format={(value) => count(value ?? 0)} />
-      <Chart title="Throughput" least={1 << 20} times={times} series={pair("readBytes", "writeBytes")} format={(value) => `${size(value ?? 0)}/s`} />
+      <Chart title="Throughput" binary least={1 << 20} times={times} series={pair("readBytes", "writeBytes")} format={(value) => `${size(value ?? 0)}/s`} />
       <Chart title="Mean latency" least={1e-3} times={times} series={pair("readLatency", "writeLatency")} format={latency} />
     </>
   );

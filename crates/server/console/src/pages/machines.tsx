@@ -17,7 +17,7 @@ export function Machines() {
         {(machines ?? []).map((machine) => (
           <tr key={machine.name}>
             <th scope="row">{machine.name}</th><td><Badge state={machine.started ? "running" : "stopped"} /></td>
-            <td class="number">{machine.cpus}</td><td class="number">{size(machine.memory)}</td><td>{machine.disks.join(", ")}</td><td>{time(machine.started)}</td>
+            <td class="number">{machine.cpus}</td><td class="number">{size(machine.memory)}</td><td>{machine.disks.join(", ")}</td><td class="time">{time(machine.started)}</td>
             <td class="actions">{machine.started && may("operator") && <button onClick={() => setShown(shown === machine.name ? null : machine.name)}>{shown === machine.name ? "Close console" : "Console"}</button>}</td>
           </tr>))}
       </Table>

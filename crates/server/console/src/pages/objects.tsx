@@ -70,11 +70,11 @@ function Buckets({ pools, open }: { pools: string[]; open: (bucket: PoolBucket) 
     <section aria-labelledby="buckets">
       <h2 id="buckets">Buckets</h2>
       {may("operator") && <p><button class="primary" onClick={create}>Create a bucket</button></p>}
-      <Table label="Buckets" head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Versioning", "Created", "Actions"]} empty={buckets ? "No buckets." : "Loading"}>
+      <Table label="Buckets of all pools" head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Versioning", "Created", "Actions"]} empty={buckets ? "No buckets." : "Loading"}>
         {(buckets ?? []).map((bucket) => (
           <tr key={`${bucket.pool}/${bucket.name}`}>
             <th scope="row">{bucket.pool}/{bucket.name}</th><td class="number">{bucket.objects}</td><td class="number">{size(bucket.bytes)}</td>
-            <td class="number">{bucket.quota ? size(bucket.quota) : "none"}</td><td>{bucket.owner}</td><td>{bucket.versioning}</td><td>{time(bucket.created)}</td>
+            <td class="number">{bucket.quota ? size(bucket.quota) : "none"}</td><td>{bucket.owner}</td><td>{bucket.versioning}</td><td class="time">{time(bucket.created)}</td>
             <td class="actions"><button onClick={() => open(bucket)}>Browse</button>
               {may("operator") && <><button onClick={() => quota(bucket)}>Quota</button><button class="danger" onClick={() => remove(bucket)}>Delete</button></>}</td>
           </tr>))}
@@ -111,7 +111,7 @@ function Browser({ bucket, leave }: { bucket: { pool: string; name: string }; le
         {[...(page?.prefixes ?? []).map((folder) => (
           <tr key={folder}><th scope="row"><button class="plain" onClick={() => setPrefix(folder)}>{folder.slice(prefix.length)}</button></th><td class="number">-</td><td>-</td><td>-</td></tr>)),
         ...(page?.objects ?? []).map((object) => (
-          <tr key={object.key}><th scope="row">{object.key.slice(prefix.length)}</th><td class="number">{size(object.size)}</td><td>{time(object.modified)}</td><td class="path">{object.etag}</td></tr>))]}
+          <tr key={object.key}><th scope="row">{object.key.slice(prefix.length)}</th><td class="number">{size(object.size)}</td><td class="time">{time(object.modified)}</td><td class="path">{object.etag}</td></tr>))]}
       </Table>
       {next && <p><button onClick={() => void load(next, page)}>Show more</button></p>}
     </>
@@ -141,7 +141,7 @@ function Keys() {
       <p><button class="primary" onClick={create}>Create an access key</button></p>
       <Table label="Access keys" head={["User", "Access key", "Created", "Expires", "Actions"]} empty={keys ? "No access keys." : "Loading"}>
         {(keys ?? []).map((key) => (
-          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td>{time(key.created)}</td><td>{key.expires ? time(key.expires) : "never"}</td>
+          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td class="time">{time(key.created)}</td><td>{key.expires ? time(key.expires) : "never"}</td>
             <td class="actions"><button class="danger" onClick={() => remove(key)}>Delete</button></td></tr>))}
       </Table>
     </section>

@@ -48,7 +48,7 @@ const close = (pool: Pool) => {
 
 const limits = (pool: Pool) => ask({
   title: `Rebuild of ${pool.name}`, button: "Set",
-  text: <p>{pool.rebuild?.state === "idle" ? "No columns are missing." : `${words(pool.rebuild?.state ?? "")}, ${size(pool.rebuild?.bytes_per_second)}/s, ${duration(pool.rebuild?.seconds_left)} left.`}</p>,
+  text: <p>{pool.rebuild?.state === "idle" ? "No columns are missing." : `${words(pool.rebuild?.state ?? "")}, ${size(pool.rebuild?.bytes_per_second)}/s${pool.rebuild?.seconds_left == null ? "" : `, ${duration(pool.rebuild.seconds_left)} left`}.`}</p>,
   fields: [{ name: "paused", label: "Pause the rebuild", checkbox: true, value: pool.rebuild?.paused ? "on" : "" },
     { name: "rate", label: "Limit per second (empty: none)", value: pool.rebuild?.rate_limit ? String(pool.rebuild.rate_limit) : "", placeholder: "500M", optional: true }],
   run: (values) => attempt("Rebuild changed", () => call("PATCH", `${poolPath(pool.name)}/rebuild`, { paused: values.paused === "on", rate_limit: values.rate ? parseSize(values.rate) : 0 })),

@@ -65,7 +65,7 @@ export function Volumes() {
         {shown.slice(0, SHOWN).map(({ volume, depth }) => (
           <tr key={`${volume.pool}/${volume.name}`}>
             <th scope="row" class={`depth${Math.min(depth, 6)} ${volume.snapshot ? "snapshot" : ""}`}>{volume.pool}/{volume.name}{volume.origin && <small>clone of {volume.origin}</small>}</th>
-            <td class="number">{size(volume.size)}</td><td class="number">{size(volume.stored)}</td><td>{time(volume.created)}</td>
+            <td class="number">{size(volume.size)}</td><td class="number">{size(volume.stored)}</td><td class="time">{time(volume.created)}</td>
             <td>{limitsOf(volume)}</td>
             <td>{volume.deleting ? "deleting" : volume.exported ? "exported" : volume.snapshot ? "snapshot" : "not exported"}</td>
             <td class="actions">{may("operator") && !volume.deleting && <VolumeActions volume={volume} all={all ?? []} />}</td>
