@@ -9,6 +9,7 @@ use s3_client::{Result, S3Client, S3Error};
 use super::ObjectOperation;
 use super::client::{LoadClient, OperationLatencies};
 use super::content::Contents;
+use super::counters::ObjectCounters;
 use super::plan::ObjectLoad;
 use super::result::ObjectResult;
 use crate::load::Second;
@@ -30,17 +31,6 @@ struct ObjectLoadState {
     ended: AtomicUsize,
     /// Measured GETs, and PUTs.
     done: [AtomicU64; 2],
-}
-
-/// The measurements of a load.
-pub(super) struct ObjectCounters {
-    /// In the order of [`ObjectOperation::ALL`].
-    pub(super) measured: [OperationLatencies; 4],
-    /// Objects with other contents or another length than the written ones.
-    pub(super) wrong: u64,
-    pub(super) elapsed: Duration,
-    pub(super) ended: Instant,
-    pub(super) seconds: Vec<Second>,
 }
 
 /// Runs a load. Each S3 client is used by a thread of its own.

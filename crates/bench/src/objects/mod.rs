@@ -6,6 +6,7 @@
 mod client;
 mod columns;
 mod content;
+mod counters;
 mod listing;
 mod load;
 mod load_error;

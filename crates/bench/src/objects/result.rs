@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::ObjectOperation;
 use super::client::OperationLatencies;
-use super::load::ObjectCounters;
+use super::counters::ObjectCounters;
 use super::plan::{ObjectLoad, RequestShares};
 use crate::bounds::{Layout, SchemeError};
 use crate::lab::DriveLimits;

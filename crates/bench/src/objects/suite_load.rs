@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use s3_client::{Address, Credentials, ListRequest, S3Client, S3Error};
 
 use super::client::OperationLatencies;
-use super::load::{ObjectCounters, execute};
+use super::counters::ObjectCounters;
+use super::load::execute;
 use super::load_error::ObjectLoadError;
 use super::plan::ObjectLoad;
 use super::{ObjectOperation, warp};

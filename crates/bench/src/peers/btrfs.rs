@@ -141,7 +141,7 @@ impl Btrfs {
 }
 
 /// Makes the kernel forget the drives of a file system: an unknown drive counts as failed.
-fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
     for drive in drives {
         run(command("btrfs").args(["device", "scan", "--forget"]).arg(drive))?;
     }

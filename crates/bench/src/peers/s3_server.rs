@@ -11,7 +11,7 @@ use crate::load::{S3Endpoint, Target};
 use crate::program::{ProgramError, Server, command, run};
 use crate::system::{Requirements, TargetExtent, is_device};
 
-use super::btrfs::mounted_in;
+use super::btrfs::{forget, mounted_in};
 use super::{Failure, PeerOptions, interrupted, target_extent};
 
 /// Maximum time for a server to answer its first request.
@@ -23,8 +23,9 @@ const KEY_BYTES: usize = 16;
 
 /// A mounted file system on one or more drives.
 pub(super) struct DriveMount {
-    pub(super) drives: Vec<PathBuf>,
-    pub(super) at: PathBuf,
+    drives: Vec<PathBuf>,
+    at: PathBuf,
+    is_btrfs: bool,
     mounted: bool,
 }
 
@@ -72,7 +73,8 @@ impl RunningS3 {
             }
         };
         let data = std::ffi::CString::new(data)?;
-        self.mounts.push(DriveMount { drives: drives.to_vec(), at: at.clone(), mounted: false });
+        let is_btrfs = kind == "btrfs";
+        self.mounts.push(DriveMount { drives: drives.to_vec(), at: at.clone(), is_btrfs, mounted: false });
         rustix::mount::mount(first, &at, kind, MountFlags::NOATIME, Some(data.as_c_str()))
             .map_err(|error| format!("{} cannot be mounted as {kind}: {error}", first.display()))?;
         if let Some(mount) = self.mounts.last_mut() {
@@ -120,6 +122,10 @@ impl DriveMount {
             rustix::mount::unmount(&self.at, UnmountFlags::empty())
                 .map_err(|error| format!("{} stays mounted: {error}", self.at.display()))?;
             self.mounted = false;
+        }
+        // The kernel keeps the drives of a known btrfs open.
+        if self.is_btrfs {
+            forget(&self.drives)?;
         }
         run(command("wipefs").args(["-a", "-q"]).args(&self.drives))?;
         Ok(std::fs::remove_dir(&self.at)?)

@@ -603,9 +603,9 @@ pub(crate) struct RunArgs {
     /// Number of repeats of the whole suite [default: that of the suite; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeats: Option<u32>,
-    /// Generator of S3 requests: 'own' compares every byte, 'warp' is MinIO's program [default: warp
-    /// if it is on the PATH]
-    #[arg(long, value_name = "GENERATOR", value_parser = generator, verbatim_doc_comment)]
+    /// Generator of S3 requests: 'own' compares every byte, 'warp' is MinIO's program [default:
+    /// warp if it is on the PATH]
+    #[arg(long, value_name = "GENERATOR", value_parser = generator)]
     pub(crate) load: Option<bench::ObjectGenerator>,
     /// Allow the data on drives and targets to be destroyed
     #[arg(long)]
