@@ -157,6 +157,7 @@ mod tests {
             runner: String::new(),
             at: 0,
             all: Some(ReadWrite { read: Some(read), write: None }),
+            others: std::collections::BTreeMap::new(),
             instance_iops: Vec::new(),
             seconds: Vec::new(),
             steady: None,

@@ -52,4 +52,7 @@ pub use histogram::Histogram;
 pub use machine::machine;
 pub use result::{Direction, DirectionFigures, JobResult, ReadWrite};
 pub use sample::Sample;
-pub use suite::{Case, Figure, Job, Published, ScaledSuite, Scaling, Suite, SuiteError, Unit};
+pub use suite::{
+    Case, Figure, Job, ObjectGenerator, ObjectJob, Published, ScaledSuite, Scaling, Suite, SuiteError, Unit,
+    Workload,
+};

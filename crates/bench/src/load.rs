@@ -1,11 +1,13 @@
 //! A load on a target and its result, independent of the program that runs it.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::ReadWrite;
+use crate::result::{Direction, ReadWrite};
 use crate::suite::Job;
 
 /// A target of I/O.
@@ -25,6 +27,28 @@ pub enum Target {
         /// The device in the guest.
         device: String,
     },
+    /// An S3 service.
+    S3(S3Endpoint),
+}
+
+/// The address and the keys of an S3 service.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct S3Endpoint {
+    /// The address, as `http://HOST:PORT`.
+    pub url: String,
+    /// The region of signatures.
+    pub region: String,
+    /// The access key.
+    pub access_key: String,
+    /// The secret key, which is never stored.
+    #[serde(skip)]
+    pub secret_key: String,
+}
+
+impl fmt::Debug for S3Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Endpoint").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// The part of a target that one instance uses.
@@ -114,6 +138,8 @@ pub struct Second {
 pub struct LoadResult {
     /// The output.
     pub output: Output,
+    /// Requests of S3 without a body, by name.
+    pub others: BTreeMap<String, Direction>,
     /// Per-second results, if requested.
     pub seconds: Vec<Second>,
     /// The time at which the load ended, if the result arrived later, as from a guest.

@@ -143,6 +143,27 @@ impl Server {
         self.wait_until(SERVER_TIMEOUT, stop, || sockets.iter().all(|socket| socket.exists()))
     }
 
+    /// Waits until the program exits with success. Fails if `timeout` passes.
+    pub(crate) fn wait_for_exit(&mut self, timeout: Duration, stop: &AtomicBool) -> Result<(), ProgramError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let started = |source| ProgramError::Start { program: self.program.clone(), source };
+            match self.child.try_wait().map_err(started)? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let (program, message) = (self.program.clone(), self.last_log_line(status));
+                    return Err(ProgramError::Failed { program, message });
+                }
+                None if stop.load(Ordering::Relaxed) => return Err(ProgramError::Interrupted),
+                None if Instant::now() > deadline => {
+                    let (program, log) = (self.program.clone(), self.log.clone());
+                    return Err(ProgramError::Unresponsive { program, log });
+                }
+                None => std::thread::sleep(POLL_INTERVAL),
+            }
+        }
+    }
+
     fn last_log_line(&self, status: std::process::ExitStatus) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last_log_line = log.lines().rev().find(|line| !line.trim().is_empty());
@@ -215,6 +236,10 @@ mod tests {
         let mut server = Server::start(shell("echo so it is; exit 1"), place.path(), "two").unwrap();
         let error = server.wait_for(&[place.path().join("y")], &go).unwrap_err().to_string();
         assert_eq!(error, "sh failed: so it is");
+        let mut server = Server::start(shell("true"), place.path(), "exit").unwrap();
+        server.wait_for_exit(SERVER_TIMEOUT, &go).unwrap();
+        let mut server = Server::start(shell("echo no; exit 1"), place.path(), "fail").unwrap();
+        assert_eq!(server.wait_for_exit(SERVER_TIMEOUT, &go).unwrap_err().to_string(), "sh failed: no");
         let mut server = Server::start(shell("exec sleep 600"), place.path(), "three").unwrap();
         let stop = AtomicBool::new(true);
         assert!(matches!(server.wait_until(SERVER_TIMEOUT, &stop, || false), Err(ProgramError::Interrupted)));

@@ -1,5 +1,5 @@
 //! Runs a load with the program that reaches its target: fio for files, devices and NBD, on the
-//! host or in a guest; the built-in generator for vhost-user sockets.
+//! host or in a guest; built-in generators for vhost-user sockets and S3 services.
 //!
 //! Invariant: one runner serves all slices of a load.
 
@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use crate::fio::{self, FioError};
 use crate::guest;
 use crate::load::{Load, LoadResult, Slice, Target};
+use crate::objects::{self, ObjectLoadError};
 use crate::vhost::{self, VhostError};
 
 /// A load that failed.
@@ -20,6 +21,9 @@ pub enum LoadError {
     /// A failure of the built-in generator.
     #[error(transparent)]
     Vhost(VhostError),
+    /// A failure of a load of S3 requests.
+    #[error(transparent)]
+    Objects(ObjectLoadError),
     /// The slices need different runners.
     #[error("cannot run one load on targets of different kinds")]
     Mixed,
@@ -40,9 +44,15 @@ impl From<VhostError> for LoadError {
     }
 }
 
+impl From<ObjectLoadError> for LoadError {
+    fn from(error: ObjectLoadError) -> Self {
+        if matches!(error, ObjectLoadError::Interrupted) { Self::Interrupted } else { Self::Objects(error) }
+    }
+}
+
 /// True if the load runs in this process.
 pub fn runs_in_process(slices: &[Slice]) -> bool {
-    slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_)))
+    slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_) | Target::S3(_)))
 }
 
 /// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
@@ -61,6 +71,7 @@ pub fn run(
         Target::File(_) | Target::Nbd(_) => Runner::Fio,
         Target::Vhost(_) => Runner::Vhost,
         Target::Machine { .. } => Runner::Machines,
+        Target::S3(_) => Runner::Objects,
     };
     let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
     runners.dedup();
@@ -68,6 +79,7 @@ pub fn run(
         [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
         [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
         [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
+        [Runner::Objects] => Ok(objects::run_load(load, folder, name, stop, started)?),
         _ => Err(LoadError::Mixed),
     }
 }
@@ -78,4 +90,5 @@ enum Runner {
     Fio,
     Vhost,
     Machines,
+    Objects,
 }

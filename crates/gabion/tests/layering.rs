@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("format", &[]),
     ("reactor", &[]),
     ("object", &[]),
-    ("s3", &["object"]),
+    ("s3", &["codec", "object"]),
     ("s3-client", &[]),
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),

@@ -42,7 +42,12 @@ fn the_quickstart_needs_no_other_program_and_leaves_nothing() {
         let sides = ["read", "write"].map(|side| job[side]["iops"].as_f64().unwrap_or(0.0));
         assert!(sides.iter().sum::<f64>() > 0.0, "{job}");
     }
+    let objects = &report["objects"];
+    for rate in ["put_bytes_per_s", "get_bytes_per_s"] {
+        assert!(objects[rate].as_f64() > Some(0.0), "{objects}");
+    }
     let said = text(&output.stderr);
+    assert!(said.contains("every byte compared"), "{said}");
     assert_eq!(said.matches("all data verified").count(), 3, "{said}");
     assert!(said.contains("no damage"), "{said}");
     assert!(!directory.exists(), "{said}");

@@ -13,8 +13,8 @@ use hyper::{Method, Request, Response};
 use rusty_s3::actions::list_objects_v2::ListObjectsV2Response;
 use rusty_s3::actions::{
     AbortMultipartUpload, CompleteMultipartUpload, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteObject, DeleteObjects, DeleteObjectsResponse, GetObject, HeadObject, ListObjectsV2,
-    ObjectIdentifier, PutObject, UploadPart,
+    DeleteObject, DeleteObjects, GetObject, HeadObject, ListObjectsV2, ObjectIdentifier, PutObject,
+    UploadPart,
 };
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use tokio::time::timeout;
@@ -211,8 +211,7 @@ impl S3Client {
         let (body, md5) = action.clone().body_with_md5();
         let headers = [("content-md5", md5)];
         let (_, text) = self.call(action, Method::POST, &headers, body.into()).await?;
-        let response = DeleteObjectsResponse::parse(&text).map_err(|error| unreadable(&error))?;
-        Ok(response.errors.into_iter().map(|error| (error.key, error.message)).collect())
+        delete_errors(&text)
     }
 
     /// Lists a page of the objects of a bucket by key.
@@ -407,6 +406,24 @@ fn unreadable(error: &dyn fmt::Display) -> S3Error {
     S3Error::Response(error.to_string())
 }
 
+/// Reads the errors of a deletion of several objects. The namespace of the elements differs between
+/// services, and the library accepts one only.
+fn delete_errors(text: &str) -> Result<Vec<(String, String)>> {
+    if !text.contains("<DeleteResult") {
+        return Err(S3Error::Response("the result of a deletion has another form".into()));
+    }
+    let element = |of: &str, name: &str| {
+        let (_, rest) = of.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(value, _)| unescaped(value))
+    };
+    let errors = text.split("<Error>").skip(1).filter_map(|rest| Some(rest.split_once("</Error>")?.0));
+    let read = |error: &str| {
+        let reason = element(error, "Message").or_else(|| element(error, "Code"));
+        (element(error, "Key").unwrap_or_default(), reason.unwrap_or_else(|| "unknown".into()))
+    };
+    Ok(errors.map(read).collect())
+}
+
 /// Reads the error of a response.
 fn refused(status: u16, text: &str) -> S3Error {
     let element = |name: &str| {
@@ -426,4 +443,25 @@ fn refused(status: u16, text: &str) -> S3Error {
 fn unescaped(text: &str) -> String {
     let replaced = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
     replaced.replace("&apos;", "'").replace("&#39;", "'").replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_deletions_are_read_in_any_namespace() {
+        for namespace in ["", " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""] {
+            let none = format!("<?xml version=\"1.0\"?><DeleteResult{namespace}></DeleteResult>");
+            assert!(delete_errors(&none).unwrap().is_empty());
+            let one =
+                "<Error><Key>a&amp;b</Key><Code>AccessDenied</Code><Message>it is locked</Message></Error>";
+            let all = format!(
+                "<DeleteResult{namespace}>{one}<Error><Key>c</Key><Code>X</Code></Error></DeleteResult>"
+            );
+            let read = |key: &str, reason: &str| (key.to_owned(), reason.to_owned());
+            assert_eq!(delete_errors(&all).unwrap(), [read("a&b", "it is locked"), read("c", "X")]);
+        }
+        assert!(delete_errors("<html></html>").is_err());
+    }
 }

@@ -9,6 +9,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
+use crate::md5_service::Md5Service;
 use crate::settings::{BucketSettings, SettingsCache};
 
 /// The access keys and their users.
@@ -31,6 +32,7 @@ pub(crate) struct Gateway {
     pub(crate) service_keys: ServiceKeys,
     pub(crate) region: Arc<str>,
     pub(crate) settings: Arc<SettingsCache>,
+    pub(crate) md5: Arc<Md5Service>,
     /// The length of a day of lifecycle rules.
     pub(crate) lifecycle_day: Duration,
 }

@@ -24,6 +24,7 @@ mod get;
 mod lifecycle;
 mod listings;
 mod locks;
+mod md5_service;
 mod multipart;
 mod object_attributes;
 mod operations;

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use futures_util::future::join;
 use object::{Body, BodyWriter, ObjectError, ObjectStore};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum, Md5};
@@ -18,10 +19,13 @@ use crate::checksums::{ALGORITHMS, Checksums, hasher};
 use crate::encryption::Encryption;
 use crate::errors::{convert, custom};
 use crate::gateway::{Gateway, blocking};
+use crate::md5_service::BodyMd5;
 use crate::sealed::Sealer;
 
 /// The bytes of a piece. Smaller bodies stay in memory.
 const PIECE: usize = 1 << 20;
+/// The bytes that arrive at once at most, by the size of the connection's buffer.
+const ARRIVAL_MAX: usize = 64 << 10;
 /// The largest body of a request in bytes, as in S3.
 const BODY_MAX: u64 = 5 << 30;
 /// A client that sends nothing for this time is disconnected.
@@ -75,7 +79,12 @@ impl Gateway {
             return Err(s3_error!(EntityTooLarge, "the body is larger than {BODY_MAX} bytes"));
         }
         let mut sink = BodySink::new(self.store.clone(), &claims, &form, length.unwrap_or(0))?;
-        let mut piece = BytesMut::new();
+        // The MD5 is left out only if no claim needs it.
+        let leaves_md5_out = form.has_fast_etag && claims.md5.is_none();
+        let mut md5 = (!leaves_md5_out).then(|| self.md5.begin());
+        // One allocation for a piece and the bytes that arrive with its end.
+        let expected = usize::try_from(length.unwrap_or(0)).unwrap_or(usize::MAX);
+        let mut piece = BytesMut::with_capacity(expected.min(PIECE + ARRIVAL_MAX));
         let mut received = 0;
         let mut stream = stream;
         while let Some(source) = &mut stream {
@@ -90,21 +99,36 @@ impl Gateway {
             piece.extend_from_slice(&bytes);
             while piece.len() > PIECE {
                 let full = piece.split_to(PIECE).freeze();
-                sink = blocking(move || sink.push(&full).map(|()| sink)).await?.map_err(convert)?;
+                let left = expected.saturating_sub(usize::try_from(received).unwrap_or(usize::MAX));
+                piece.reserve(left.min(PIECE + ARRIVAL_MAX - piece.len().min(PIECE)));
+                let hashed = update(md5, full.clone());
+                let stored = blocking(move || sink.push(&full).map(|()| sink));
+                let (updated, stored) = join(hashed, stored).await;
+                (md5, sink) = (updated, stored?.map_err(convert)?);
             }
         }
         if length.is_some_and(|length| length != received) {
             return Err(s3_error!(IncompleteBody, "the body has {received} bytes, not those of its header"));
         }
         let rest = piece.freeze();
-        let finished = if sink.writer.is_none() && sink.sealer.is_none() {
-            sink.finish(&rest)
+        let hashed = update(md5, rest.clone());
+        let (md5, finished) = if sink.writer.is_none() && sink.sealer.is_none() {
+            (hashed.await, sink.finish(&rest))
         } else {
-            blocking(move || sink.finish(&rest)).await?
+            let (md5, finished) = join(hashed, blocking(move || sink.finish(&rest))).await;
+            (md5, finished?)
         };
         let (body, digests) = finished.map_err(convert)?;
-        let (etag, checksums) = digests.verify(claims)?;
+        let (etag, checksums) = digests.verify(md5.map(BodyMd5::finish), claims)?;
         Ok(ReceivedBody { body, size: received, etag, checksums })
+    }
+}
+
+/// Appends a piece to the MD5 if the body has one.
+async fn update(md5: Option<BodyMd5>, piece: Bytes) -> Option<BodyMd5> {
+    match md5 {
+        Some(md5) => Some(md5.update(piece).await),
+        None => None,
     }
 }
 
@@ -147,7 +171,7 @@ impl BodySink {
         expected: u64,
     ) -> S3Result<Self> {
         let sealer = form.encryption.as_ref().map(|encryption| Sealer::new(&encryption.root)).transpose();
-        let digests = Digests::new(claims, form.has_fast_etag);
+        let digests = Digests::new(claims);
         Ok(Self { store, digests, sealer: sealer.map_err(convert)?, writer: None, expected })
     }
 
@@ -208,14 +232,13 @@ fn body_error(error: &(dyn std::error::Error + 'static)) -> s3s::S3Error {
     s3_error!(IncompleteBody, "the body ended early or is malformed: {text}")
 }
 
-/// The digests of a body.
+/// The digests of a body other than its MD5.
 struct Digests {
-    md5: Option<Md5>,
     others: ChecksumHasher,
 }
 
 impl Digests {
-    fn new(claims: &BodyClaims, has_fast_etag: bool) -> Self {
+    fn new(claims: &BodyClaims) -> Self {
         let announced = claims.announced.as_deref().unwrap_or_default().to_ascii_lowercase();
         let wanted = |name: &str| {
             let index = ALGORITHMS.iter().position(|other| *other == name).unwrap_or(0);
@@ -223,28 +246,23 @@ impl Digests {
                 || claims.algorithm.as_deref().is_some_and(|wanted| wanted.eq_ignore_ascii_case(name))
                 || announced.split(',').any(|header| header.trim() == format!("x-amz-checksum-{name}"))
         };
-        let leaves_md5_out = has_fast_etag && claims.md5.is_none();
-        Self { md5: (!leaves_md5_out).then(Md5::new), others: hasher(wanted) }
+        Self { others: hasher(wanted) }
     }
 
     fn update(&mut self, bytes: &[u8]) {
-        if let Some(md5) = &mut self.md5 {
-            md5.update(bytes);
-        }
         self.others.update(bytes);
     }
 
     /// Compares the digests with the claims. Returns the ETag and the checksums.
-    fn verify(self, claims: BodyClaims) -> S3Result<(String, Attributes)> {
-        let etag = match self.md5 {
+    fn verify(self, md5: Option<[u8; 16]>, claims: BodyClaims) -> S3Result<(String, Attributes)> {
+        let etag = match md5 {
             Some(md5) => {
-                let md5 = md5.finalize();
                 if let Some(claimed) = &claims.md5
                     && *claimed != base64_simd::STANDARD.encode_to_string(md5)
                 {
                     return Err(s3_error!(BadDigest, "the body does not match Content-MD5"));
                 }
-                hex(md5.as_slice())
+                hex(&md5)
             }
             None => random_etag()?,
         };

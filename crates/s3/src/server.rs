@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::encryption::ServiceKeys;
 use crate::front::{BucketHost, FrontService};
 use crate::gateway::{Gateway, KeyAuth, KeyStore};
+use crate::md5_service::Md5Service;
 
 /// The largest number of connections. Others wait in the queue of the socket.
 const CONNECTIONS_MAX: usize = 4096;
@@ -107,6 +108,7 @@ impl S3Server {
             service_keys: ServiceKeys { root: options.encryption_key },
             region: region.clone(),
             settings: Arc::default(),
+            md5: Arc::new(Md5Service::start()),
             lifecycle_day: options.lifecycle_day,
         };
         let mut builder = S3ServiceBuilder::new(gateway.clone());

@@ -139,6 +139,12 @@ fn finding(
     mixed: bool,
 ) -> Finding {
     let iops: f64 = series.sides.iter().map(|side| side.iops).sum();
+    // Bounds count operations of `block_bytes`, and objects may be larger.
+    #[allow(clippy::cast_precision_loss)]
+    let blocks = match &job.objects {
+        Some(_) => series.sides.iter().map(|side| side.bytes_per_s).sum::<f64>() / job.block_bytes as f64,
+        None => iops,
+    };
     let known = limits.zip(layout);
     let mut all = known.map_or_else(Vec::new, |(known, layout)| bounds(job, &known.limits, layout, None));
     if let Some(first) = tightest(&all).cloned() {
@@ -151,8 +157,10 @@ fn finding(
     }
     all.retain(|bound| bound.iops.is_finite() && bound.iops > 0.0);
     let cpu_us = cpu_us(iops, &last.observation).filter(|_| !mixed);
-    all.extend(cpu_us.and_then(|cost| processors(cost, &last.observation)));
-    let efficiency = all.into_iter().map(|bound| Efficiency { share: iops / bound.iops, bound }).collect();
+    let mut efficiency: Vec<Efficiency> =
+        all.into_iter().map(|bound| Efficiency { share: blocks / bound.iops, bound }).collect();
+    let processors = cpu_us.and_then(|cost| processors(cost, &last.observation));
+    efficiency.extend(processors.map(|bound| Efficiency { share: iops / bound.iops, bound }));
     Finding {
         target: last.target.clone(),
         case,

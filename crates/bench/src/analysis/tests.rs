@@ -101,6 +101,7 @@ pub(crate) fn measured(
         runner: String::new(),
         at: 0,
         all: Some(all),
+        others: std::collections::BTreeMap::new(),
         instance_iops: Vec::new(),
         seconds: Vec::new(),
         steady: None,

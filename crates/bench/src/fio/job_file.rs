@@ -92,6 +92,7 @@ impl Load<'_> {
             Target::Machine { device, .. } => self.file(Path::new(device)),
             // fio has no vhost-user engine; it reports the error.
             Target::Vhost(path) | Target::File(path) => self.file(path),
+            Target::S3(endpoint) => self.file(Path::new(&endpoint.url)),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
         if let Some((step, rest)) = slice.thread_offsets(job) {

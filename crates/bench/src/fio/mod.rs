@@ -151,7 +151,7 @@ pub(crate) fn run(
             seconds(&std::fs::read_to_string(&path).map_err(failed(&path))?, load.length)
         }
     };
-    Ok(LoadResult { output, seconds, ended: None })
+    Ok(LoadResult { output, seconds, ..LoadResult::default() })
 }
 
 /// Returns the per-second results within the measurement from fio's log.

@@ -137,7 +137,7 @@ fn run_load(
         keep("_iops.log", &lines)?;
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }
-    Ok(LoadResult { output, seconds, ended: Some(ended) })
+    Ok(LoadResult { output, seconds, ended: Some(ended), ..LoadResult::default() })
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! One client of a load: it sends one request at a time, on objects of its own.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use s3_client::{Checksum, Result, S3Client};
 
 use super::content::Contents;
-use super::{Mix, ObjectOperation};
+use super::{ObjectLoad, ObjectOperation};
 
 /// The measured operations of one kind.
 #[derive(Clone)]
@@ -33,14 +35,12 @@ impl OperationLatencies {
 }
 
 /// A client with its objects.
-pub(super) struct LoadClient {
-    bucket: String,
+pub(super) struct LoadClient<'a> {
+    load: &'a ObjectLoad,
     contents: Contents,
-    mix: Mix,
-    object_bytes: usize,
     /// The number of the first object.
     first: u64,
-    /// Versions of the objects; 0 for those that do not exist.
+    /// Versions of the objects, in the order of their writes; 0 for objects that do not exist.
     versions: Vec<u64>,
     last_version: u64,
     random: SmallRng,
@@ -49,20 +49,12 @@ pub(super) struct LoadClient {
     pub(super) wrong: u64,
 }
 
-impl LoadClient {
-    pub(super) fn new(
-        bucket: &str,
-        contents: Contents,
-        mix: Mix,
-        object_bytes: usize,
-        objects: std::ops::Range<u64>,
-    ) -> Self {
+impl<'a> LoadClient<'a> {
+    pub(super) fn new(load: &'a ObjectLoad, contents: Contents, objects: Range<u64>) -> Self {
         let count = usize::try_from(objects.end - objects.start).unwrap_or(0).max(1);
         Self {
-            bucket: bucket.into(),
+            load,
             contents,
-            mix,
-            object_bytes,
             first: objects.start,
             versions: vec![0; count],
             last_version: 0,
@@ -72,10 +64,13 @@ impl LoadClient {
         }
     }
 
-    /// Puts all objects if the mix reads them.
-    pub(super) async fn prepare(&mut self, client: &S3Client) -> Result<()> {
-        if self.mix.needs_objects() {
+    /// Puts all objects if the load reads them.
+    pub(super) async fn prepare(&mut self, client: &S3Client, goes_on: impl Fn() -> bool) -> Result<()> {
+        if self.load.shares.needs_objects() {
             for index in 0..self.versions.len() {
+                if !goes_on() {
+                    break;
+                }
                 self.put(client, index).await?;
             }
         }
@@ -84,13 +79,18 @@ impl LoadClient {
 
     /// Runs one operation. Returns it with its latency and its bytes.
     pub(super) async fn step(&mut self, client: &S3Client) -> Result<(ObjectOperation, Duration, u64)> {
-        let wanted = self.mix.pick(self.random.random_range(0..100));
+        let wanted = self.load.shares.pick(self.random.random_range(0..100));
         let start = self.random.random_range(0..self.versions.len());
         let is_put = wanted == ObjectOperation::Put;
         // The next object that exists, or for a put the next one that does not.
         let fits = |index: &usize| self.versions.get(*index).is_some_and(|version| (*version == 0) == is_put);
-        let all = (start..self.versions.len()).chain(0..start);
-        let (operation, index) = match all.into_iter().find(fits) {
+        let mut all = (start..self.versions.len()).chain(0..start).filter(fits);
+        let found = if wanted == ObjectOperation::Delete && self.load.oldest_first {
+            all.min_by_key(|index| self.version(*index))
+        } else {
+            all.next()
+        };
+        let (operation, index) = match found {
             Some(index) => (wanted, index),
             // All exist, and one is overwritten; or none does, and one is written.
             None => (ObjectOperation::Put, start),
@@ -130,45 +130,83 @@ impl LoadClient {
         }
     }
 
+    /// Returns the size in bytes of a version.
+    fn size(&self, number: u64, version: u64) -> usize {
+        usize::try_from(self.load.sizes.of(number, version)).unwrap_or(usize::MAX)
+    }
+
     async fn put(&mut self, client: &S3Client, index: usize) -> Result<(Duration, u64)> {
         self.last_version += 1;
         let ((number, key), version) = (self.key(index), self.last_version);
-        let body = self.contents.make(number, version, self.object_bytes);
+        let size = self.size(number, version);
+        let body = self.contents.make(number, version, size);
         let checksum = Checksum::of(&body);
         let started = Instant::now();
-        client.put_object(&self.bucket, &key, body.into(), &checksum).await?;
+        client.put_object(&self.load.bucket, &key, body.into(), &checksum).await?;
         let elapsed = started.elapsed();
         self.set_version(index, version);
-        Ok((elapsed, self.object_bytes as u64))
+        Ok((elapsed, size as u64))
     }
 
     async fn get(&mut self, client: &S3Client, index: usize) -> Result<(Duration, u64)> {
         let ((number, key), version) = (self.key(index), self.version(index));
+        let size = self.size(number, version) as u64;
+        let read = RangeRead { client, bucket: &self.load.bucket, key: &key, contents: &self.contents };
         let started = Instant::now();
-        let mut download = client.get_object(&self.bucket, &key, None, None).await?;
-        let (mut offset, mut is_right) = (0, true);
-        while let Some(bytes) = download.next().await? {
-            is_right &= self.contents.matches(number, version, offset, &bytes);
-            offset += bytes.len();
-        }
+        let (is_right, length) = match self.load.range_bytes {
+            None => read.compare(number, version, None).await?,
+            Some(each) => {
+                let starts = (0..size.div_ceil(each)).map(|part| part * each);
+                let ranges = starts.map(|start| Some(start..(start + each).min(size)));
+                let reads: FuturesUnordered<_> =
+                    ranges.map(|range| read.compare(number, version, range)).collect();
+                let add = |(all, sum), (right, length)| std::future::ready(Ok((all & right, sum + length)));
+                reads.try_fold((true, 0), add).await?
+            }
+        };
         let elapsed = started.elapsed();
-        self.wrong += u64::from(!is_right || offset != self.object_bytes);
-        Ok((elapsed, offset as u64))
+        self.wrong += u64::from(!is_right || length != size);
+        Ok((elapsed, length))
     }
 
     async fn stat(&mut self, client: &S3Client, index: usize) -> Result<(Duration, u64)> {
+        let ((number, key), version) = (self.key(index), self.version(index));
         let started = Instant::now();
-        let head = client.head_object(&self.bucket, &self.key(index).1).await?;
+        let head = client.head_object(&self.load.bucket, &key).await?;
         let elapsed = started.elapsed();
-        self.wrong += u64::from(head.length != self.object_bytes as u64);
+        self.wrong += u64::from(head.length != self.size(number, version) as u64);
         Ok((elapsed, 0))
     }
 
     async fn delete(&mut self, client: &S3Client, index: usize) -> Result<(Duration, u64)> {
         let started = Instant::now();
-        client.delete_object(&self.bucket, &self.key(index).1).await?;
+        client.delete_object(&self.load.bucket, &self.key(index).1).await?;
         let elapsed = started.elapsed();
         self.set_version(index, 0);
         Ok((elapsed, 0))
+    }
+}
+
+/// A GET of an object or of a range of it.
+struct RangeRead<'a> {
+    client: &'a S3Client,
+    bucket: &'a str,
+    key: &'a str,
+    contents: &'a Contents,
+}
+
+impl RangeRead<'_> {
+    /// Reads and compares the bytes. Returns whether they are right, and their number.
+    async fn compare(&self, number: u64, version: u64, range: Option<Range<u64>>) -> Result<(bool, u64)> {
+        let start = range.as_ref().map_or(0, |range| range.start);
+        let mut download = self.client.get_object(self.bucket, self.key, range, None).await?;
+        let (mut offset, mut is_right) = (usize::try_from(start).unwrap_or(usize::MAX), true);
+        let mut length = 0;
+        while let Some(bytes) = download.next().await? {
+            is_right &= self.contents.matches(number, version, offset, &bytes);
+            offset += bytes.len();
+            length += bytes.len() as u64;
+        }
+        Ok((is_right, length))
     }
 }

@@ -1,12 +1,11 @@
 //! The figures of a load.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
+use super::ObjectOperation;
 use super::client::OperationLatencies;
-use super::plan::ObjectLoad;
-use super::{Mix, ObjectOperation, PublishedMix};
+use super::counters::ObjectCounters;
+use super::plan::{ObjectLoad, RequestShares};
 use crate::bounds::{Layout, SchemeError};
 use crate::lab::DriveLimits;
 use crate::observe::Observation;
@@ -17,9 +16,9 @@ pub const SERVER: &str = "server";
 /// The result of one run of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct ObjectResult {
-    /// The mix.
-    pub mix: &'static str,
-    /// Bytes of each object.
+    /// Name of the mix; empty until the caller sets it.
+    pub mix: String,
+    /// Mean bytes of the objects.
     pub object_bytes: u64,
     /// The number of objects.
     pub objects: u64,
@@ -35,10 +34,10 @@ pub struct ObjectResult {
     pub server_cpus: Option<f64>,
     /// Processor seconds of the server per GB of bodies.
     pub server_cpu_s_per_gb: Option<f64>,
+    /// Processor time of the server per operation in microseconds.
+    pub server_cpu_us: Option<f64>,
     /// Objects with other contents or another length than the written ones.
     pub wrong: u64,
-    /// The published figures of the document.
-    pub published: PublishedMix,
     /// Processors, drives and disturbances.
     pub observation: Observation,
 }
@@ -75,11 +74,16 @@ impl ObjectBound {
     ///
     /// # Errors
     /// For an invalid scheme.
-    pub fn new(mix: &Mix, limits: &DriveLimits, scheme: &str, drives: u32) -> Result<Self, SchemeError> {
+    pub fn new(
+        shares: RequestShares,
+        limits: &DriveLimits,
+        scheme: &str,
+        drives: u32,
+    ) -> Result<Self, SchemeError> {
         let layout = Layout::parse(scheme, drives, 1)?;
         let (data, width) = (f64::from(layout.data), f64::from(layout.data + layout.parity));
         let (gets, puts) =
-            (f64::from(mix.share(ObjectOperation::Get)), f64::from(mix.share(ObjectOperation::Put)));
+            (f64::from(shares.share(ObjectOperation::Get)), f64::from(shares.share(ObjectOperation::Put)));
         let bodies = (gets + puts).max(1.0);
         let reads = float(limits.read_bps) * f64::from(drives);
         let writes = float(limits.write_bps) * f64::from(drives) * data / width;
@@ -98,22 +102,18 @@ impl ObjectBound {
 }
 
 impl ObjectResult {
-    pub(super) fn new(
-        load: &ObjectLoad,
-        elapsed: Duration,
-        measured: &[OperationLatencies; 4],
-        wrong: u64,
-        observation: Observation,
-    ) -> Self {
-        let seconds = elapsed.as_secs_f64().max(1e-9);
-        let all = ObjectOperation::ALL.iter().zip(measured).filter(|(_, one)| !one.latencies.is_empty());
+    pub(super) fn new(load: &ObjectLoad, counters: &ObjectCounters, observation: Observation) -> Self {
+        let seconds = counters.elapsed.as_secs_f64().max(1e-9);
+        let all = ObjectOperation::ALL.iter().zip(&counters.measured);
+        let all = all.filter(|(_, one)| !one.latencies.is_empty());
         let operations: Vec<_> = all.map(|(operation, one)| figures(*operation, one, seconds)).collect();
         let bytes_per_s: f64 = operations.iter().map(|one| one.bytes_per_s).sum();
         let server_cpus = observation.cpu.get(SERVER).copied();
         let per_gb = |cpus: f64| cpus / (bytes_per_s / 1e9);
+        let per_s: f64 = operations.iter().map(|one| one.per_s).sum();
         Self {
-            mix: load.mix.name,
-            object_bytes: load.object_bytes as u64,
+            mix: String::new(),
+            object_bytes: load.sizes.mean(),
             objects: load.objects,
             clients: load.clients,
             seconds,
@@ -121,8 +121,8 @@ impl ObjectResult {
             bound: None,
             server_cpus,
             server_cpu_s_per_gb: server_cpus.filter(|_| bytes_per_s > 0.0).map(per_gb),
-            wrong,
-            published: load.mix.published,
+            server_cpu_us: server_cpus.filter(|_| per_s > 0.0).map(|cpus| cpus * 1e6 / per_s),
+            wrong: counters.wrong,
             observation,
         }
     }
@@ -136,19 +136,7 @@ impl ObjectResult {
     /// Returns the mean latencies of reads and writes of the drives in milliseconds, and their
     /// utilisation in percent; `None` without observed drives.
     pub fn drives(&self) -> Option<[f64; 3]> {
-        let drives = &self.observation.drives;
-        if drives.is_empty() {
-            return None;
-        }
-        let sum = |value: &dyn Fn(&crate::observe::DriveWork) -> f64| drives.iter().map(value).sum::<f64>();
-        let mean =
-            |total: f64, operations: f64| if operations > 0.0 { total / operations / 1e3 } else { 0.0 };
-        let count = float(drives.len() as u64);
-        Some([
-            mean(sum(&|one| one.read_us * one.read_iops), sum(&|one| one.read_iops)),
-            mean(sum(&|one| one.write_us * one.write_iops), sum(&|one| one.write_iops)),
-            sum(&|one| one.utilisation) / count * 100.0,
-        ])
+        self.observation.drive_means()
     }
 }
 

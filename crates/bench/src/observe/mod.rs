@@ -56,6 +56,23 @@ pub struct Observation {
     pub disturbed: Vec<String>,
 }
 
+impl Observation {
+    /// Returns the mean latencies of reads and writes of all drives in milliseconds, and their mean
+    /// utilisation in percent; `None` without observed drives.
+    pub fn drive_means(&self) -> Option<[f64; 3]> {
+        let drives = &self.drives;
+        let count = u32::try_from(drives.len()).ok().filter(|count| *count > 0)?;
+        let sum = |value: fn(&DriveWork) -> f64| drives.iter().map(value).sum::<f64>();
+        let mean =
+            |total: f64, operations: f64| if operations > 0.0 { total / operations / 1e3 } else { 0.0 };
+        Some([
+            mean(sum(|one| one.read_us * one.read_iops), sum(|one| one.read_iops)),
+            mean(sum(|one| one.write_us * one.write_iops), sum(|one| one.write_iops)),
+            sum(|one| one.utilisation) / f64::from(count) * 100.0,
+        ])
+    }
+}
+
 /// The work of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveWork {

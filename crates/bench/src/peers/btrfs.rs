@@ -11,7 +11,7 @@ use crate::system::{
     Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave, is_device,
 };
 
-use super::{Failure, Groups, PeerOptions, interrupted, number, round_to_mib, target_extent};
+use super::{Failure, Groups, PeerOptions, interrupted, number, round_to_mib, target_extent, with_left};
 
 /// Share of the file systems that the files fill, in percent.
 const FILL: u64 = 50;
@@ -141,7 +141,7 @@ impl Btrfs {
 }
 
 /// Makes the kernel forget the drives of a file system: an unknown drive counts as failed.
-fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn forget(drives: &[PathBuf]) -> Result<(), Failure> {
     for drive in drives {
         run(command("btrfs").args(["device", "scan", "--forget"]).arg(drive))?;
     }
@@ -169,7 +169,7 @@ impl FileSystem {
 }
 
 /// Returns the directories in a run's folder where an earlier process has mounted a file system.
-fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn mounted_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let of_line = |line: &str| Some(PathBuf::from(line.split(' ').nth(4)?));
     let ours = |at: &PathBuf| {
@@ -215,12 +215,7 @@ impl System for Btrfs {
         let mut up = RunningBtrfs::default();
         let made = self.make(wish, &mut up);
         if let Err(error) = made {
-            let left = Self::remove(&mut up);
-            let error = match left {
-                Ok(()) => error,
-                Err(left) => format!("{error}; and {left}").into(),
-            };
-            return Err(self.options.error("set up", error));
+            return Err(self.options.error("set up", with_left(error, Self::remove(&mut up))));
         }
         self.up = Some(up);
         Ok(())

@@ -7,16 +7,20 @@
 
 mod btrfs;
 mod md;
+mod minio;
 mod nbdkit;
+mod s3_server;
 mod storage_daemon;
 #[cfg(test)]
 mod tests;
+mod versitygw;
 
 use std::path::{Path, PathBuf};
 
 use crate::bounds::Layout;
 use crate::load::Target;
 use crate::program::{self, ProgramError};
+use crate::suite::Workload;
 use crate::system::{Requirements, System, SystemError, TargetExtent, file_size, is_device};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -30,32 +34,37 @@ pub struct Peer {
     pub title: &'static str,
     /// Options and their descriptions.
     pub options: &'static [(&'static str, &'static str)],
-    /// Debian packages that it needs.
+    /// Debian packages or other sources of its programs.
     pub packages: &'static str,
+    /// The kind of requests that it serves.
+    pub workload: Workload,
 }
 
 const FILL: (&str, &str) = ("fill", "used share of the space in percent, default 50");
 const POOLS: (&str, &str) = ("pools", "number of pools, default from the suite");
 
 /// All supported systems.
-pub const PEERS: [Peer; 4] = [
+pub const PEERS: [Peer; 6] = [
     Peer {
         name: "btrfs",
         title: "files on btrfs, raid5 or raid6 over the drives, with its checksums",
         options: &[FILL, POOLS],
-        packages: "btrfs-progs",
+        packages: "Debian: btrfs-progs",
+        workload: Workload::Blocks,
     },
     Peer {
         name: "qemu-storage-daemon",
         title: "independent drives, exported by QEMU's storage daemon, without protection or checksums",
         options: &[("by", "nbd (default) or vhost")],
-        packages: "qemu-system-common",
+        packages: "Debian: qemu-system-common",
+        workload: Workload::Blocks,
     },
     Peer {
         name: "nbdkit",
         title: "independent drives, exported by nbdkit through the page cache, without protection or checksums",
         options: &[],
-        packages: "nbdkit",
+        packages: "Debian: nbdkit",
+        workload: Workload::Blocks,
     },
     Peer {
         name: "md",
@@ -67,7 +76,22 @@ pub const PEERS: [Peer; 4] = [
             ("guest", "in a virtual machine: auto (default), always or never"),
             ("kernel", "folder with the guest kernel, default /var/lib/gabion/guest"),
         ],
-        packages: "mdadm; for a VM also qemu-system-x86, busybox-static and an unpacked kernel",
+        packages: "Debian: mdadm; for a VM also qemu-system-x86, busybox-static and an unpacked kernel",
+        workload: Workload::Blocks,
+    },
+    Peer {
+        name: "minio",
+        title: "MinIO, one XFS file system per drive, erasure coded",
+        options: &[("parity", "drives of a set that may fail, default from the suite")],
+        packages: "Debian: xfsprogs; go install github.com/minio/minio@latest",
+        workload: Workload::Objects,
+    },
+    Peer {
+        name: "versitygw",
+        title: "versitygw, files on btrfs raid0 over the drives, without protection",
+        options: &[],
+        packages: "Debian: btrfs-progs; go install github.com/versity/versitygw/cmd/versitygw@latest",
+        workload: Workload::Objects,
     },
 ];
 
@@ -87,9 +111,11 @@ impl Peer {
         let missing = match self.name {
             "btrfs" => btrfs::missing_requirement(),
             "md" => md::missing_requirement(&parse(options)),
+            "minio" => minio::missing_requirement(),
+            "versitygw" => versitygw::missing_requirement(),
             name => (!program::is_installed(name)).then(|| format!("{name} is not installed")),
         };
-        missing.map(|what| format!("{what} (Debian: {})", self.packages))
+        missing.map(|what| format!("{what} ({})", self.packages))
     }
 
     /// Opens the system as the target `name`. `overwrite` permits overwriting the drives.
@@ -101,6 +127,10 @@ impl Peer {
         let opened: Result<Box<dyn System>, String> = match self.name {
             "btrfs" => btrfs::Btrfs::new(given).map(|system| Box::new(system) as Box<dyn System>),
             "md" => md::Md::new(given).map(|system| Box::new(system) as Box<dyn System>),
+            "minio" => minio::Minio::new(given).map(|system| Box::new(system) as Box<dyn System>),
+            "versitygw" => {
+                versitygw::VersityGateway::new(given).map(|system| Box::new(system) as Box<dyn System>)
+            }
             "nbdkit" => nbdkit::Nbdkit::new(given).map(|system| Box::new(system) as Box<dyn System>),
             _ => storage_daemon::StorageDaemon::new(given).map(|system| Box::new(system) as Box<dyn System>),
         };
@@ -213,6 +243,14 @@ fn round_to_mib(bytes: u64) -> u64 {
 
 fn target_extent(target: Target, bytes: u64) -> TargetExtent {
     TargetExtent { target, bytes }
+}
+
+/// Adds a failure of the removal to the failure that caused it.
+fn with_left(error: Failure, removed: Result<(), Failure>) -> Failure {
+    match removed {
+        Ok(()) => error,
+        Err(left) => format!("{error}; and {left}").into(),
+    }
 }
 
 fn interrupted(stop: &std::sync::atomic::AtomicBool) -> Result<(), ProgramError> {

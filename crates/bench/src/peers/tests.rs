@@ -14,6 +14,7 @@ fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Req
         scheme: Some(scheme),
         pools: 2,
         machine_cpus: None,
+        workload: crate::suite::Workload::Blocks,
         folder,
         stop,
     }

@@ -33,7 +33,7 @@ pub(super) fn use_all_drives(case: &Case, layout: Option<Layout>, places: usize)
 pub(super) fn limit_request_size(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
     let mut case = case.clone();
     let limit = |slice: &Slice| match slice.target {
-        Target::File(_) | Target::Machine { .. } => None,
+        Target::File(_) | Target::Machine { .. } | Target::S3(_) => None,
         Target::Nbd(_) => Some((NBD_MAX, "the maximum of NBD")),
         Target::Vhost(_) => Some((vhost::BLOCK_MAX, "the maximum of vhost-user")),
     };
@@ -43,6 +43,24 @@ pub(super) fn limit_request_size(case: &Case, slices: &[Slice]) -> (Case, Option
     };
     case.job.block_bytes = max;
     (case, Some(format!("in requests of {} MiB, {protocol}", max >> 20)))
+}
+
+/// Limits the number of objects to half of the capacity of the targets: replaced objects need space
+/// until they are cleaned. Also returns a note about the change.
+pub(super) fn limit_objects(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
+    let mut case = case.clone();
+    let Some(objects) = &case.job.objects else { return (case, None) };
+    let clients = u64::from(case.instances) * u64::from(case.job.threads) * u64::from(case.job.depth);
+    let capacity: u64 = slices.iter().map(|slice| slice.bytes / 2).sum();
+    let most = (capacity / objects.sizes(&case.job).mean().max(1)).max(clients);
+    if objects.count <= most {
+        return (case, None);
+    }
+    let note = format!("{most} objects instead of {}: half of the capacity", objects.count);
+    if let Some(objects) = &mut case.job.objects {
+        objects.count = most;
+    }
+    (case, Some(note))
 }
 
 /// Returns the job that fills a volume.
@@ -66,6 +84,7 @@ pub(super) fn fill_job() -> Job {
         refill: true,
         latency: None,
         prepare: None,
+        objects: None,
     }
 }
 

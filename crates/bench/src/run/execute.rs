@@ -3,11 +3,12 @@
 //! Invariant: however the run ends, every system that was set up is torn down, and all results are
 //! in the run's folder.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::carry::{fill_job, limit_request_size, slices, use_all_drives};
+use super::carry::{fill_job, limit_objects, limit_request_size, slices, use_all_drives};
 use super::steady::steadiness;
 use super::{
     Measured, Missing, RAW, RunError, RunPlan, Step, StepKind, Store, SystemRecord, blend, interrupted, steps,
@@ -167,6 +168,7 @@ impl<'a> Run<'a> {
             runner: String::new(),
             at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             all: None,
+            others: BTreeMap::new(),
             instance_iops: Vec::new(),
             seconds: Vec::new(),
             steady: None,
@@ -200,13 +202,15 @@ impl<'a> Run<'a> {
         let about = self.systems.get(target).map(|system| system.info());
         let (case, more) =
             use_all_drives(case, about.as_ref().and_then(|about| about.layout), standing.spots.len());
-        let case = &case;
         let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
+        let (case, fewer) = limit_objects(&case, &slices);
+        let case = &case;
         if case.job.latency.is_some() && runner::runs_in_process(&slices) {
             return Err(skipped("the vhost-user load generator does not support latency targets"));
         }
-        if !standing.filled || case.job.prepare == Some(Prepare::Sequential) {
+        let fills = !standing.filled || case.job.prepare == Some(Prepare::Sequential);
+        if fills && case.job.objects.is_none() {
             self.fill(step, target, &slices)?;
         }
         if case.job.degraded {
@@ -216,7 +220,8 @@ impl<'a> Run<'a> {
         let mut measured = self.blank(step, Some(target), case.clone(), None);
         let (carried, said) = limit_request_size(case, &slices);
         let remark = about.and_then(|about| about.remark);
-        let said: Vec<String> = standing.degraded.into_iter().chain(remark).chain(more).chain(said).collect();
+        let said: Vec<String> =
+            standing.degraded.into_iter().chain(remark).chain(more).chain(fewer).chain(said).collect();
         measured.state = (!said.is_empty()).then(|| said.join("; "));
         let processes = self.processes(target);
         if carried.job.writes() && !vhost::can_stamp(carried.job.block_bytes) {
@@ -275,7 +280,9 @@ impl<'a> Run<'a> {
         if job.degraded && !about.degrades {
             return Err(skipped("the system does not support failing a drive"));
         }
-        if job.writes() && !about.takes_drives && !self.plan.overwrite {
+        // Objects are in a bucket of the load, which replaces nothing.
+        let replaces = job.writes() && job.objects.is_none();
+        if replaces && !about.takes_drives && !self.plan.overwrite {
             return Err(skipped("it would overwrite the target; use --overwrite to permit it"));
         }
         Ok(())
@@ -302,6 +309,7 @@ impl<'a> Run<'a> {
             scheme: self.plan.suite.scheme.as_deref(),
             pools: self.plan.suite.pools,
             machine_cpus: self.plan.suite.machine_cpus,
+            workload: self.plan.suite.workload(),
             folder: self.store.folder(),
             stop: self.stop,
         };
@@ -375,11 +383,8 @@ impl<'a> Run<'a> {
         (processes, stamped): (&[(String, u32)], bool),
         measured: &mut Measured,
     ) -> Result<(), StepError> {
-        let most = if case.job.writes() && !self.plan.scaling.quick && measured.target != RAW {
-            ATTEMPTS_MAX
-        } else {
-            1
-        };
+        let repeats = case.job.writes() && case.job.objects.is_none() && measured.target != RAW;
+        let most = if repeats && !self.plan.scaling.quick { ATTEMPTS_MAX } else { 1 };
         for attempt in 1..=most {
             let name = format!("{}-{attempt}", fio::file_name(&step.key));
             let (ran, observation) = self
@@ -389,6 +394,7 @@ impl<'a> Run<'a> {
             measured.steady = steadiness(&ran.seconds);
             measured.instance_iops = ran.output.instances.iter().map(ReadWrite::iops).collect();
             measured.all = Some(ran.output.merged());
+            measured.others = ran.others;
             measured.runner = ran.output.version;
             measured.seconds = ran.seconds;
             measured.observation = observation;

@@ -13,6 +13,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::lab::{DriveLimits, Lab, LabPlan};
 use crate::load::Second;
 use crate::observe::Observation;
-use crate::result::ReadWrite;
+use crate::result::{Direction, ReadWrite};
 use crate::runner::LoadError;
 use crate::suite::{Case, ScaledSuite, Scaling, Suite};
 use crate::system::{SystemError, SystemInfo};
@@ -105,6 +106,9 @@ pub struct Measured {
     pub at: u64,
     /// Merged result of all instances; `None` if it failed or was skipped.
     pub all: Option<ReadWrite>,
+    /// Requests of S3 without a body, by name.
+    #[serde(default)]
+    pub others: BTreeMap<String, Direction>,
     /// Operations per second of each instance.
     pub instance_iops: Vec<f64>,
     /// Per-second results.

@@ -73,6 +73,7 @@ pub fn raw_cases(cases: &[Case], drives: usize) -> Vec<Case> {
         raw.degraded = false;
         raw.latency = None;
         raw.prepare = None;
+        raw.objects = None;
         raw.offset_increment_percent = None;
         // io_uring first submits without waiting, which fails once for long operations; a throttled
         // device counts them twice.

@@ -146,6 +146,7 @@ fn measured(step: &str, missing: Option<Missing>) -> Measured {
         runner: "fio-3".into(),
         at: 1,
         all: None,
+        others: std::collections::BTreeMap::new(),
         instance_iops: vec![1.5],
         seconds: Vec::new(),
         steady: None,

@@ -1,6 +1,6 @@
 //! Semantic checks of a suite that parses.
 
-use super::{Job, Order, Suite, SuiteError};
+use super::{Job, Order, Suite, SuiteError, Workload};
 
 /// Longest operation that fio and the exports support, in bytes.
 const BLOCK_MAX: u64 = 64 << 20;
@@ -38,6 +38,15 @@ fn head(suite: &Suite) -> Option<String> {
     if !seconds(suite.ramp_s) || !seconds(suite.run_s) || suite.run_s < 1.0 || !seconds(suite.stagger_s) {
         return Some(format!("times must be at most {SECONDS_MAX} s, and run_s at least 1"));
     }
+    if suite.jobs.iter().any(|job| job.objects.is_some() != (suite.workload() == Workload::Objects)) {
+        return Some("either all jobs have the key 'objects' or none".into());
+    }
+    if suite.order == Order::Staggered && suite.workload() == Workload::Objects {
+        return Some("jobs of objects require the order 'together'".into());
+    }
+    if !(1..=100).contains(&suite.repeats) {
+        return Some("repeats must be 1 to 100".into());
+    }
     if suite.order == Order::Staggered && suite.jobs.iter().any(|job| job.degraded) {
         return Some("degraded jobs require the order 'together'".into());
     }
@@ -66,6 +75,9 @@ fn wrong(suite: &Suite, job: &Job) -> Option<String> {
         return Some(format!(
             "job '{name}': read_percent is above 100, or depth or threads are out of range"
         ));
+    }
+    if let Some(problem) = job.objects.as_ref().and_then(|objects| objects.problem(job)) {
+        return Some(format!("job '{name}': {problem}"));
     }
     if job.offset_increment_percent.is_some_and(|percent| percent > 100) {
         return Some(format!("job '{name}': offset_increment_percent is above 100"));

@@ -1,12 +1,14 @@
 //! Suites: workloads as data, with published figures. docs/benchmark.md explains each key.
 
 mod check;
+mod object_job;
 mod scale;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use object_job::{ObjectGenerator, ObjectJob};
 pub use scale::{Case, ScaledSuite, Scaling};
 
 /// A workload of a reference document or of a user.
@@ -55,6 +57,9 @@ pub struct Suite {
     /// Measured seconds per job.
     #[serde(default = "default_run")]
     pub run_s: f64,
+    /// Number of measurements of each job, of which the document reports the mean.
+    #[serde(default = "one")]
+    pub repeats: u32,
     /// Alternative sets of jobs; the first is the default.
     #[serde(default)]
     pub profiles: Vec<Profile>,
@@ -66,6 +71,16 @@ pub struct Suite {
     /// Further published facts.
     #[serde(default)]
     pub facts: Vec<PublishedFact>,
+}
+
+/// The kind of requests of a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Reads and writes of volumes, files and devices.
+    Blocks,
+    /// S3 requests.
+    Objects,
 }
 
 /// The order in which the instances run the jobs.
@@ -141,6 +156,9 @@ pub struct Job {
     /// Preparation of the volumes.
     #[serde(default)]
     pub prepare: Option<Prepare>,
+    /// S3 requests instead of reads and writes of blocks.
+    #[serde(default)]
+    pub objects: Option<ObjectJob>,
 }
 
 impl Job {
@@ -165,6 +183,7 @@ impl Job {
             refill: false,
             latency: None,
             prepare: None,
+            objects: None,
         }
     }
 }
@@ -209,6 +228,9 @@ pub struct Published {
     /// Number of instances, if relevant.
     #[serde(default)]
     pub instances: Option<u32>,
+    /// Number of drives, if the figures are those of more drives than the suite has.
+    #[serde(default)]
+    pub drives: Option<u32>,
     /// The figures.
     pub figures: Vec<Figure>,
 }
@@ -234,6 +256,15 @@ pub struct Figure {
     /// Efficiency as printed in the document, in percent.
     #[serde(default)]
     pub efficiency: Option<f64>,
+    /// Processors in use in percent.
+    #[serde(default)]
+    pub cpu_percent: Option<f64>,
+    /// Mean latency of the drives in milliseconds: reads, writes.
+    #[serde(default)]
+    pub drive_ms: Option<[f64; 2]>,
+    /// Mean share of the time with I/O in flight at a drive, in percent.
+    #[serde(default)]
+    pub drive_percent: Option<f64>,
 }
 
 /// The unit of a figure.
@@ -248,6 +279,9 @@ pub enum Unit {
     /// MiB per second.
     #[serde(rename = "MiB/s")]
     MibPerS,
+    /// MB per second.
+    #[serde(rename = "MB/s")]
+    MbPerS,
     /// GB per second.
     #[serde(rename = "GB/s")]
     GbPerS,
@@ -298,12 +332,14 @@ fn default_run() -> f64 {
 }
 
 /// The built-in suites.
-const BUILT_IN: [&str; 5] = [
+const BUILT_IN: [&str; 7] = [
     include_str!("../../suites/raid-vm.toml"),
     include_str!("../../suites/io-blender.toml"),
     include_str!("../../suites/sweep.toml"),
     include_str!("../../suites/simulations.toml"),
     include_str!("../../suites/vm-scale.toml"),
+    include_str!("../../suites/object-five.toml"),
+    include_str!("../../suites/kv-cache.toml"),
 ];
 
 impl Suite {
@@ -339,6 +375,12 @@ impl Suite {
         }
     }
 
+    /// Returns the kind of requests, which is the same for all jobs.
+    pub fn workload(&self) -> Workload {
+        let objects = self.jobs.first().is_some_and(|job| job.objects.is_some());
+        if objects { Workload::Objects } else { Workload::Blocks }
+    }
+
     /// Returns the figures published for this number of instances.
     pub fn published_for(&self, instances: u32) -> impl Iterator<Item = &Published> {
         self.published.iter().filter(move |published| published.instances.is_none_or(|of| of == instances))
@@ -367,6 +409,7 @@ impl Unit {
             Self::Iops => iops,
             Self::KiloIops => iops / 1e3,
             Self::MibPerS => bytes_per_s / f64::from(1 << 20),
+            Self::MbPerS => bytes_per_s / 1e6,
             Self::GbPerS => bytes_per_s / 1e9,
         }
     }
@@ -379,6 +422,7 @@ impl Unit {
             Self::Iops => value * block,
             Self::KiloIops => value * 1e3 * block,
             Self::MibPerS => value * f64::from(1 << 20),
+            Self::MbPerS => value * 1e6,
             Self::GbPerS => value * 1e9,
         };
         if bandwidth { bytes } else { bytes / block }
@@ -390,6 +434,7 @@ impl Unit {
             Self::Iops => "IOPS",
             Self::KiloIops => "K IOPS",
             Self::MibPerS => "MiB/s",
+            Self::MbPerS => "MB/s",
             Self::GbPerS => "GB/s",
         }
     }

@@ -80,6 +80,9 @@ const QUICK_RAMP_S: f64 = 1.0;
 const QUICK_BYTES: u64 = 96 << 20;
 /// Maximum number of cases in a quick run.
 const QUICK_CASES: usize = 12;
+/// Clients per thread and objects per client in a quick run of objects.
+const QUICK_CLIENTS: u32 = 8;
+const QUICK_OBJECTS: u64 = 2;
 const RUN_MIN_S: f64 = 2.0;
 /// Minimum number of latency-target intervals per measurement.
 const WINDOWS_MIN: f64 = 8.0;
@@ -105,10 +108,12 @@ impl Suite {
                     let mut job = (*job).clone();
                     job.depth = depth;
                     fit(&mut job, count, scaling, &mut changes);
+                    fit_objects(&mut job, count, scaling, &mut changes);
                     cases.push(Case { name: label(&job, depth, count, &instances), job, instances: count });
                 }
             }
         }
+        let is_objects = self.workload() == super::Workload::Objects;
         // A failed drive is not restored within a run.
         cases.sort_by_key(|case| case.job.degraded);
         if scaling.quick && cases.len() > QUICK_CASES {
@@ -118,11 +123,11 @@ impl Suite {
         let (ramp_s, run_s) = self.times(scaling, &mut changes);
         // A dropped case takes its preparation along; the first remaining case prepares the volumes
         // instead.
-        if let Some(first) = cases.first_mut() {
+        if let Some(first) = cases.first_mut().filter(|_| !is_objects) {
             first.job.prepare = Some(super::Prepare::Sequential);
         }
         let mut instance_bytes = self.instance_bytes.map(|bytes| share(bytes, scaling.factor));
-        if scaling.quick {
+        if scaling.quick && !is_objects {
             instance_bytes = Some(instance_bytes.unwrap_or(u64::MAX).min(QUICK_BYTES));
         }
         if let Some(part) = instance_bytes.filter(|_| instance_bytes != self.instance_bytes) {
@@ -214,9 +219,14 @@ fn fit(job: &mut Job, instances: u32, scaling: &Scaling, changes: &mut Vec<Strin
     let (mut threads, mut depth) = (job.threads.min(most).max(1), job.depth);
     note(job.threads, threads, "threads per instance".into());
     job.threads = threads;
-    let bytes = |threads: u32, depth: u32| {
-        u64::from(threads) * u64::from(depth) * u64::from(instances) * job.block_bytes
-    };
+    let each = job.objects.as_ref().map_or(job.block_bytes, |objects| objects.sizes(job).mean());
+    let bytes =
+        |threads: u32, depth: u32| u64::from(threads) * u64::from(depth) * u64::from(instances) * each;
+    if scaling.quick && job.objects.is_some() {
+        depth = depth.min(QUICK_CLIENTS);
+        note(job.depth, depth, "clients per thread".into());
+        job.depth = depth;
+    }
     while bytes(threads, depth) > scaling.buffer_bytes && threads > 1 {
         threads = threads.div_ceil(2);
     }
@@ -227,6 +237,21 @@ fn fit(job: &mut Job, instances: u32, scaling: &Scaling, changes: &mut Vec<Strin
     note(job.depth, depth, format!("queue depth in '{}' (limited by memory for buffers)", job.name));
     job.threads = threads;
     job.depth = depth;
+}
+
+/// Reduces the number of objects.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn fit_objects(job: &mut Job, instances: u32, scaling: &Scaling, changes: &mut Vec<String>) {
+    let clients = u64::from(instances) * u64::from(job.threads) * u64::from(job.depth);
+    let Some(objects) = &mut job.objects else { return };
+    let whole = objects.count;
+    let part = (whole as f64 * scaling.factor).ceil() as u64;
+    let most = if scaling.quick { clients * QUICK_OBJECTS } else { u64::MAX };
+    objects.count = part.min(most).max(clients);
+    let change = format!("{} objects instead of {whole}", objects.count);
+    if objects.count != whole && !changes.contains(&change) {
+        changes.push(change);
+    }
 }
 
 /// Shortens the latency-target intervals to fit a short measurement.

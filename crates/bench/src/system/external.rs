@@ -5,7 +5,8 @@
 use std::process::{Command, Stdio};
 
 use super::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, file_size};
-use crate::load::Target;
+use crate::load::{S3Endpoint, Target};
+use crate::suite::Workload;
 use crate::vhost;
 
 /// An existing set of devices, files or exports.
@@ -18,13 +19,19 @@ pub struct ExternalSystem {
 }
 
 impl ExternalSystem {
-    /// Parses paths or NBD addresses, separated by commas.
+    /// Parses paths or NBD addresses, separated by commas, or the address of an S3 service.
     ///
     /// # Errors
     /// If a part is not a valid target.
     pub fn parse(name: &str, text: &str) -> Result<Self, SystemError> {
         let one = |part: &str| {
-            if part.starts_with("nbd://") || part.starts_with("nbd+unix://") || part.starts_with("nbds") {
+            if let Some(url) = part.strip_prefix("s3:") {
+                let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+                s3_target(url, variable).map_err(|error| SystemError::new(name, "parse the target", error))
+            } else if part.starts_with("nbd://")
+                || part.starts_with("nbd+unix://")
+                || part.starts_with("nbds")
+            {
                 Ok(Target::Nbd(part.into()))
             } else if let Some(socket) = part.strip_prefix("vhost:").filter(|path| path.starts_with('/')) {
                 Ok(Target::Vhost(socket.into()))
@@ -32,7 +39,7 @@ impl ExternalSystem {
                 Ok(Target::File(part.into()))
             } else {
                 let message = format!(
-                    "invalid target '{part}': expected an absolute path, an NBD address (nbd://, nbd+unix://) or vhost:/SOCKET"
+                    "invalid target '{part}': expected an absolute path, an NBD address (nbd://, nbd+unix://), vhost:/SOCKET or s3:http://HOST:PORT"
                 );
                 Err(SystemError::new(name, "parse the target", message))
             }
@@ -41,6 +48,10 @@ impl ExternalSystem {
         let ours = targets.iter().filter(|target| matches!(target, Target::Vhost(_))).count();
         if ours > 0 && ours < targets.len() {
             let message = "vhost-user sockets cannot be combined with files or exports; use two targets";
+            return Err(SystemError::new(name, "parse the target", message));
+        }
+        if targets.len() > 1 && targets.iter().any(|target| matches!(target, Target::S3(_))) {
+            let message = "S3 services cannot be combined with other targets; use two targets";
             return Err(SystemError::new(name, "parse the target", message));
         }
         Ok(Self { name: name.into(), targets, spots: Vec::new(), processes: Vec::new() })
@@ -54,6 +65,7 @@ impl System for ExternalSystem {
             Target::File(path) => path.display().to_string(),
             Target::Vhost(socket) => format!("vhost-user, {}", socket.display()),
             Target::Machine { device, .. } => device.clone(),
+            Target::S3(endpoint) => format!("S3, {}", endpoint.url),
         };
         let unknown = || "unknown: an external target".to_owned();
         SystemInfo {
@@ -65,6 +77,11 @@ impl System for ExternalSystem {
             layout: None,
             remark: None,
         }
+    }
+
+    fn serves(&self, workload: Workload) -> bool {
+        let is_s3 = self.targets.iter().any(|target| matches!(target, Target::S3(_)));
+        is_s3 == (workload == Workload::Objects)
     }
 
     fn set_up(&mut self, _wish: &Requirements<'_>) -> Result<(), SystemError> {
@@ -95,6 +112,24 @@ impl System for ExternalSystem {
     }
 }
 
+/// The size of a target whose size is unknown, in bytes.
+const UNKNOWN_BYTES: u64 = 1 << 60;
+
+/// Returns the S3 service at `url` with the keys in the environment variables of AWS clients.
+fn s3_target(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
+    s3_client::Address::parse(url).map_err(|error| error.to_string())?;
+    let key = |name: &str| {
+        variable(name)
+            .ok_or_else(|| format!("the environment variable {name} with the key of {url} is not set"))
+    };
+    Ok(Target::S3(S3Endpoint {
+        url: url.into(),
+        region: variable("AWS_REGION").unwrap_or_else(|| "us-east-1".into()),
+        access_key: key("AWS_ACCESS_KEY_ID")?,
+        secret_key: key("AWS_SECRET_ACCESS_KEY")?,
+    }))
+}
+
 /// Returns the size of a target and its process, if known. Fails if it is in use.
 fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Error + Send + Sync>> {
     match target {
@@ -107,9 +142,29 @@ fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Er
         }
         Target::File(path) => Ok((file_size(path)?, None)),
         Target::Machine { .. } => Err("a device in a guest cannot be an external target".into()),
+        // The size of a service is unknown.
+        Target::S3(_) => Ok((UNKNOWN_BYTES, None)),
         Target::Vhost(socket) => {
             let disk = vhost::disk(socket)?;
             Ok((disk.bytes, disk.process))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_a_service_come_from_the_environment() {
+        let variable = |name: &str| (name != "AWS_REGION").then(|| format!("value of {name}"));
+        let Target::S3(endpoint) = s3_target("http://127.0.0.1:9000", variable).unwrap() else { panic!() };
+        assert_eq!(endpoint.region, "us-east-1");
+        assert_eq!(endpoint.secret_key, "value of AWS_SECRET_ACCESS_KEY");
+        let stored = serde_json::to_string(&endpoint).unwrap();
+        assert!(!stored.contains("SECRET"), "{stored}");
+        let error = s3_target("http://127.0.0.1:9000", |_| None).unwrap_err();
+        assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
+        assert!(s3_target("ftp://x", variable).unwrap_err().contains("http://HOST:PORT"));
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bounds::Layout;
 use crate::lab;
 use crate::load::Target;
+use crate::suite::Workload;
 
 pub use external::ExternalSystem;
 
@@ -63,6 +64,8 @@ pub struct Requirements<'a> {
     pub pools: u32,
     /// Processors per virtual machine in the suite's document, if it uses virtual machines.
     pub machine_cpus: Option<u32>,
+    /// The kind of requests of the suite.
+    pub workload: Workload,
     /// A folder for files and logs.
     pub folder: &'a Path,
     /// Set to interrupt the run.
@@ -127,6 +130,11 @@ impl SystemError {
 pub trait System: Send {
     /// Returns its description.
     fn info(&self) -> SystemInfo;
+
+    /// True if it serves this kind of requests.
+    fn serves(&self, workload: Workload) -> bool {
+        workload == Workload::Blocks
+    }
 
     /// Sets it up for a run.
     ///

@@ -299,7 +299,7 @@ fn result(load: &Load<'_>, counted: Vec<(usize, LoadCounters)>) -> Result<LoadRe
     let wrong = |instance: usize, problem: String| {
         let system = load.slices.get(instance).map_or(String::new(), |slice| match &slice.target {
             Target::Vhost(socket) => socket.display().to_string(),
-            Target::File(_) | Target::Nbd(_) | Target::Machine { .. } => String::new(),
+            Target::File(_) | Target::Nbd(_) | Target::Machine { .. } | Target::S3(_) => String::new(),
         });
         Err(VhostError::Wrong { system, job: job.name.clone(), problem })
     };
@@ -325,7 +325,7 @@ fn result(load: &Load<'_>, counted: Vec<(usize, LoadCounters)>) -> Result<LoadRe
         version: format!("gabion {}, vhost-user load generator", env!("CARGO_PKG_VERSION")),
         instances: instances.into_iter().map(both).collect(),
     };
-    Ok(LoadResult { output, seconds, ended: None })
+    Ok(LoadResult { output, seconds, ..LoadResult::default() })
 }
 
 /// Merges the records of an instance's queues.

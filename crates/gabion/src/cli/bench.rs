@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 /// `run` measures a suite (a workload described as data) on Gabion, raw drives, block devices,
 /// files, NBD exports and vhost-user disks. It stores every result; an interrupted run can be
 /// resumed, and runs can be compared and reported. The other benchmarks need no suite: `objects`
-/// uses a pool of the daemon, and all others run in this process.
+/// and `listing` use a pool of the daemon, and all others run in this process.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     /// List the suites, or show the jobs of one suite and their published results
@@ -56,6 +56,7 @@ Without --drives it needs 11 GiB of memory: five drives of 2 GiB and the block m
     Rebuild(RebuildArgs),
     Fairness(FairnessArgs),
     Objects(ObjectsArgs),
+    Listing(ListingArgs),
     Map(MapArgs),
     Recovery(RecoveryArgs),
     /// Benchmark vhost-user disks: those of a pool in this process, or the back end of a socket
@@ -358,6 +359,27 @@ pub(crate) struct ObjectsArgs {
     pub(crate) lab: Option<String>,
 }
 
+/// Measure listings of a large bucket: single pages, and all keys
+///
+/// Puts objects of one byte into a temporary bucket of the pool's S3 service ('gabion s3 start'),
+/// lists single pages 50 times, then all keys page after page, and deletes the objects. Every page
+/// is compared with the keys.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bench listing fast
+  gabion bench listing fast --keys 10000000 --json > listing.json")]
+pub(crate) struct ListingArgs {
+    /// Name of the pool
+    pub(crate) pool: String,
+    /// Number of keys
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) keys: u64,
+    /// Number of clients that put the objects
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub(crate) clients: u32,
+}
+
 fn mix(name: &str) -> Result<bench::objects::Mix, String> {
     let names = bench::objects::MIXES.map(|mix| mix.name).join(", ");
     bench::objects::Mix::find(name).ok_or_else(|| format!("unknown mix: use {names}"))
@@ -531,7 +553,8 @@ pub(crate) struct DrivesArgs {
 #[derive(Args, Debug, Clone)]
 #[command(after_long_help = "\
 Targets, as NAME=TARGET or TARGET:
-  gabion[:OPTION,...]      Gabion on the drives, with its own daemon, pools, volumes and exports.
+  gabion[:OPTION,...]      Gabion on the drives, with its own daemon, pools, volumes and exports, or for
+                           suites of objects with an S3 service.
                            Options: scheme=4+1, pools=2, fill=50 (fill of the pools in percent),
                            reactors=N, by=nbd, by=vhost, by=fuse or by=vm (export protocol; by=vm
                            runs fio in one virtual machine per volume, with the options cpus=N,
@@ -548,7 +571,13 @@ Targets, as NAME=TARGET or TARGET:
                            pools=2, chunk=64, guest=auto, always or never, kernel=DIR
   qemu-storage-daemon[:by=nbd or vhost], nbdkit
                            each drive exported separately by that program, without protection
-  peers[:OPTION,...]       all installed targets of the last four; './run peers' installs them
+  s3:http://HOST:PORT      an existing S3 service, for suites of objects; its keys are in the variables
+                           AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, its region in AWS_REGION
+  minio[:parity=2]         MinIO on one XFS file system per drive, for suites of objects
+  versitygw                versitygw on btrfs raid0 over the drives, without protection
+  peers[:OPTION,...]       all installed peers for the suite's kind of requests: btrfs, md,
+                           qemu-storage-daemon and nbdkit for blocks, which './run peers' installs;
+                           minio and versitygw for objects
 
 Data on drives and targets is overwritten only with --overwrite; lab drives need no flag.
 
@@ -558,6 +587,7 @@ Examples:
   gabion bench run raid-vm --lab lab --target gabion --quick
   gabion bench run vm-scale --make-lab 1/4 --target gabion --vms --instances 1,2,4 --quick
   gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
+  gabion bench run object-five --make-lab 1/100 --target gabion --target peers --scale 0.1 --report
   gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
 pub(crate) struct RunArgs {
     /// Name of a suite, or path of a suite file
@@ -570,9 +600,13 @@ pub(crate) struct RunArgs {
     pub(crate) drives: DrivesArgs,
     #[command(flatten)]
     pub(crate) scale: ScaleArgs,
-    /// Number of repeats of the whole suite
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeats: u32,
+    /// Number of repeats of the whole suite [default: that of the suite; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeats: Option<u32>,
+    /// Generator of S3 requests: 'own' compares every byte, 'warp' is MinIO's program [default:
+    /// warp if it is on the PATH]
+    #[arg(long, value_name = "GENERATOR", value_parser = generator)]
+    pub(crate) load: Option<bench::ObjectGenerator>,
     /// Allow the data on drives and targets to be destroyed
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -591,6 +625,14 @@ pub(crate) struct RunArgs {
     pub(crate) report: bool,
     #[command(flatten)]
     pub(crate) results_dir: ResultsArgs,
+}
+
+fn generator(name: &str) -> Result<bench::ObjectGenerator, String> {
+    match name {
+        "own" => Ok(bench::ObjectGenerator::Own),
+        "warp" => Ok(bench::ObjectGenerator::Warp),
+        _ => Err("unknown generator: use own or warp".into()),
+    }
 }
 
 /// Compute the upper bound of a suite on given drives, and its bottleneck

@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, FairnessArgs, MapArgs,
-    ObjectsArgs, PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs,
+    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, FairnessArgs, ListingArgs,
+    MapArgs, ObjectsArgs, PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs,
     SnapshotsArgs, VhostArgs,
 };
 pub(crate) use cluster::{

@@ -8,14 +8,14 @@ use clap::Args;
 /// Run a guided demonstration on file drives
 ///
 /// Creates a 4+1 pool on five sparse files, starts a separate daemon, exports a volume over NBD,
-/// writes and verifies data with an NBD client, runs the small-block and large-block jobs of the
-/// RAID reference document, fails a drive, repeats the jobs in degraded mode, verifies the data,
-/// restarts the daemon and verifies the data again. At the end, prints the results next to the
-/// published ones.
+/// writes and verifies data with an NBD client, puts an object into a bucket and gets it, runs the
+/// small-block and large-block jobs of the RAID reference document, fails a drive, repeats the jobs
+/// in degraded mode, verifies the data, restarts the daemon and verifies the data again. At the
+/// end, prints the results next to the published ones.
 ///
 /// Needs no root, writes only below its directory, and removes everything at the end or when
-/// interrupted. Uses fio, and nbdcopy or qemu-img, if they are installed; otherwise a built-in load
-/// generator and NBD client.
+/// interrupted. Uses fio, nbdcopy or qemu-img, and curl, if they are installed; otherwise a
+/// built-in load generator and built-in clients.
 #[derive(Args, Debug, Clone)]
 #[command(after_long_help = "\
 Examples:

@@ -33,6 +33,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason>
         BenchCommand::Rebuild(arguments) => super::bench_rebuild::run(global, arguments),
         BenchCommand::Fairness(arguments) => super::bench_fairness::run(global, arguments),
         BenchCommand::Objects(arguments) => super::bench_objects::run(global, arguments),
+        BenchCommand::Listing(arguments) => super::bench_listing::run(global, arguments),
         BenchCommand::Map(arguments) => super::bench_scale::map(global, arguments),
         BenchCommand::Recovery(arguments) => super::bench_scale::recovery(global, arguments),
         BenchCommand::Vhost(arguments) => super::bench_vhost::run(global, arguments),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use api::client::Client;
 use bench::lab::{Lab, LabError};
-use bench::objects::{MIXES, Mix, ObjectBound, ObjectLoad, ObjectResult, SERVER};
+use bench::objects::{MIXES, Mix, ObjectBound, ObjectLoad, ObjectResult, ObjectSizes, SERVER};
 use bench::observe::Watch;
 use s3_client::{ListRequest, S3Client};
 
@@ -30,7 +30,7 @@ pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
         let measured = measure(&ctx.client, &client, &bucket, arguments, &measurement).await;
         // Its objects are deleted after a failed measurement too.
-        let removed = remove(&client, &bucket).await;
+        let removed = empty_bucket(&client, &bucket).await;
         ctx.client.delete_key(&key).await?;
         let results = measured?;
         removed.with_context(|| format!("removing bucket {bucket}"))?;
@@ -69,14 +69,15 @@ async fn measure(
                 clients.push(client);
                 keys.push(key);
             }
-            let result = bench::objects::run(&load(arguments, bucket, mix), clients, &watch);
+            let result = bench::objects::run(&load(arguments, bucket, mix), &clients, &watch);
             for key in keys {
                 daemon.delete_key(&key).await?;
             }
             let mut result = result?;
+            result.mix = mix.name.to_owned();
             if let Some(lab) = &lab {
                 let drives = u32::try_from(lab.devices().len()).unwrap_or(u32::MAX);
-                result.bound = Some(ObjectBound::new(mix, &lab.limits, &scheme, drives)?);
+                result.bound = Some(ObjectBound::new(mix.shares, &lab.limits, &scheme, drives)?);
             }
             results.push(result);
         }
@@ -90,8 +91,10 @@ async fn measure(
 fn load(arguments: &ObjectsArgs, bucket: &str, mix: &Mix) -> ObjectLoad {
     ObjectLoad {
         bucket: bucket.into(),
-        mix: *mix,
-        object_bytes: usize::try_from(arguments.size.0).unwrap_or(usize::MAX),
+        shares: mix.shares,
+        sizes: ObjectSizes::new(arguments.size.0, arguments.size.0),
+        range_bytes: None,
+        oldest_first: false,
         objects: arguments.objects,
         clients: arguments.clients,
         warm_up: Duration::from_secs_f64(arguments.warm_up),
@@ -100,7 +103,7 @@ fn load(arguments: &ObjectsArgs, bucket: &str, mix: &Mix) -> ObjectLoad {
 }
 
 /// Deletes the objects of a bucket and the bucket.
-async fn remove(client: &S3Client, bucket: &str) -> Result<()> {
+pub(super) async fn empty_bucket(client: &S3Client, bucket: &str) -> Result<()> {
     loop {
         let page = client.list(bucket, &ListRequest { limit: 1000, ..ListRequest::default() }).await?;
         let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).collect();

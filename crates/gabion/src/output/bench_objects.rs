@@ -1,6 +1,6 @@
 //! Formatting of loads of S3 requests.
 
-use bench::objects::{ObjectOperation, ObjectResult};
+use bench::objects::{ListingResult, ObjectOperation, ObjectResult};
 
 use super::table::table;
 
@@ -9,8 +9,8 @@ use super::table::table;
 pub(crate) fn object_results(results: &[ObjectResult]) -> String {
     let mut mixes: Vec<&str> = Vec::new();
     for result in results {
-        if !mixes.contains(&result.mix) {
-            mixes.push(result.mix);
+        if !mixes.contains(&result.mix.as_str()) {
+            mixes.push(&result.mix);
         }
     }
     let runs = |mix: &str| results.iter().filter(|one| one.mix == mix).collect::<Vec<_>>();
@@ -24,6 +24,7 @@ pub(crate) fn object_results(results: &[ObjectResult]) -> String {
             ">WRITE ms",
             ">DRIVE %",
             ">SERVER s/GB",
+            ">SERVER us/OP",
             ">OF BOUND",
         ],
         mixes.iter().map(|mix| summary(mix, &runs(mix))),
@@ -63,6 +64,7 @@ fn summary(mix: &str, runs: &[&ObjectResult]) -> Vec<String> {
         if known.is_empty() { "-".to_owned() } else { format!("{:.2}", mean(known)) }
     };
     let per_gb: Vec<f64> = runs.iter().filter_map(|one| one.server_cpu_s_per_gb).collect();
+    let per_operation: Vec<f64> = runs.iter().filter_map(|one| one.server_cpu_us).collect();
     let bound: Vec<f64> = runs.iter().filter_map(|one| Some(one.bound.as_ref()?.bytes_per_s / 1e6)).collect();
     vec![
         mix.to_owned(),
@@ -73,6 +75,7 @@ fn summary(mix: &str, runs: &[&ObjectResult]) -> Vec<String> {
         drives(|[_, write, _]| write),
         drives(|[_, _, busy]| busy),
         if per_gb.is_empty() { "-".into() } else { format!("{:.2}", mean(per_gb)) },
+        if per_operation.is_empty() { "-".into() } else { format!("{:.1}", mean(per_operation)) },
         if bound.is_empty() { "-".into() } else { format!("{:.1} %", (get + put) / mean(bound) * 100.0) },
     ]
 }
@@ -102,4 +105,28 @@ fn operations(mix: &str, runs: &[&ObjectResult]) -> Vec<Vec<String>> {
         ]);
     }
     rows
+}
+
+/// Formats the result of listings.
+pub(crate) fn listing_result(result: &ListingResult) -> String {
+    let row = |what: &str, times: [f64; 3]| {
+        let [median, most, longest] = times.map(|time| format!("{time:.2} ms"));
+        vec![what.to_owned(), median, most, longest]
+    };
+    let pages = table(
+        &["PAGE OF 1000", ">50 %", ">99 %", ">LONGEST"],
+        [
+            row("first keys", result.first_page_ms),
+            row("after a random key", result.random_page_ms),
+            row("groups by delimiter", result.groups_page_ms),
+        ],
+    );
+    let cpu =
+        result.server_cpu_s.map_or(String::new(), |seconds| format!(", {seconds:.2} s of the server's CPU"));
+    let disturbed: String =
+        result.observation.disturbed.iter().map(|by| format!("disturbed: {by}\n")).collect();
+    format!(
+        "{} objects put in {:.1} s\n\n{pages}\nall keys in {:.2} s, {} pages{cpu}; {} wrong\n{disturbed}",
+        result.keys, result.put_seconds, result.list_seconds, result.pages, result.wrong
+    )
 }

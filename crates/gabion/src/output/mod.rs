@@ -30,7 +30,7 @@ pub(crate) use access::{audit, contexts, tokens};
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
 pub(crate) use bench_fairness::fairness;
-pub(crate) use bench_objects::object_results;
+pub(crate) use bench_objects::{listing_result, object_results};
 pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_result;

@@ -5,6 +5,7 @@
 //! directory is removed unless it is kept.
 
 mod data;
+mod objects;
 mod report;
 mod steps;
 mod work_dir;

@@ -4,6 +4,8 @@
 use bench::{DirectionFigures, Job, JobResult, Published, Suite};
 use serde::Serialize;
 
+use super::objects::ObjectRates;
+
 /// All results.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -19,6 +21,8 @@ pub(super) struct Report {
     /// Results of the same jobs on a plain file of the same file system, without protection.
     pub(super) raw: Vec<JobResult>,
     pub(super) gabion: Vec<JobResult>,
+    /// One object over S3.
+    pub(super) objects: ObjectRates,
 }
 
 /// Returns the published results for the total over all instances.
@@ -56,6 +60,14 @@ pub(super) fn table(report: &Report, suite: &Suite) -> String {
             figure(1),
         ));
     }
+    let objects = &report.objects;
+    lines.push(format!(
+        "object of {} over S3, by {}: PUT {:.0} MB/s, GET {:.0} MB/s",
+        api::Size(objects.bytes),
+        objects.client,
+        objects.put_bytes_per_s / 1e6,
+        objects.get_bytes_per_s / 1e6
+    ));
     lines.join("\n") + "\n"
 }
 

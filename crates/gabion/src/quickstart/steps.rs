@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use server::offline;
 
 use super::data::{self, NbdTool, TestData};
+use super::objects::{self, ObjectRates, QuickBucket, S3Tool};
 use super::report::{self, Report};
 use super::work_dir::{self, EarlierRun, WorkDir};
 use crate::child_daemon::ChildDaemon;
@@ -39,7 +40,7 @@ struct StepPrinter {
     step: u32,
 }
 
-const STEPS: u32 = 9;
+const STEPS: u32 = 10;
 
 impl StepPrinter {
     fn print(&self, text: &str) {
@@ -126,6 +127,10 @@ pub(super) async fn run_all(global: &Global, arguments: &QuickstartArgs) -> Resu
     write_data(&printer, &data).await?;
     verify_data(&printer, &data).await?;
 
+    let tool = S3Tool::find(arguments.built_in);
+    printer.step(&format!("storing and reading an object over S3 with {}", tool.name()));
+    let objects = object_step(&printer, &client, tool, &work_dir, &data.file).await?;
+
     let load = JobRunner {
         fio: (!arguments.built_in).then(fio::with_nbd).flatten(),
         seconds: arguments.seconds,
@@ -179,6 +184,7 @@ pub(super) async fn run_all(global: &Global, arguments: &QuickstartArgs) -> Resu
         seconds: arguments.seconds,
         raw,
         gabion: results,
+        objects,
     };
     let mut text = format!("\n{}\n{}\n", report::table(&report, &suite), report::notes(&report, &suite));
     if arguments.keep {
@@ -233,6 +239,44 @@ async fn verify_data(printer: &StepPrinter, data: &std::sync::Arc<TestData>) -> 
     verified.context("verifying the data")?;
     printer.detail(&format!("all data verified ({seconds:.1} s)"));
     Ok(())
+}
+
+/// Puts and gets an object in a new bucket, and compares it.
+async fn object_step(
+    printer: &StepPrinter,
+    client: &Client,
+    tool: S3Tool,
+    work_dir: &WorkDir,
+    file: &Path,
+) -> Result<ObjectRates> {
+    let bucket = QuickBucket::create(client, POOL, tool).await?;
+    printer.detail(&bucket.address());
+    let (source, copy) = (file.to_owned(), work_dir.path("object.img"));
+    let (writer, from) = (bucket.clone(), source.clone());
+    let (put, put_seconds) = printer.during("storing the object", move || writer.put(&from)).await?;
+    put.context("storing an object")?;
+    let (reader, into) = (bucket.clone(), copy.clone());
+    let (got, get_seconds) = printer.during("reading the object", move || reader.get(&into)).await?;
+    got.context("reading an object")?;
+    let same = copy.clone();
+    printer.during("comparing the object", move || objects::compare(&source, &same)).await?.0?;
+    std::fs::remove_file(copy)?;
+    #[allow(clippy::cast_precision_loss, reason = "a size for a rate")]
+    let rate = |seconds: f64| data::BYTES as f64 / seconds.max(1e-9);
+    let rates = ObjectRates {
+        client: tool.name(),
+        bytes: data::BYTES,
+        put_bytes_per_s: rate(put_seconds),
+        get_bytes_per_s: rate(get_seconds),
+    };
+    printer.detail(&format!(
+        "bucket '{}': {} put at {:.0} MB/s and durable, got at {:.0} MB/s, every byte compared",
+        objects::BUCKET,
+        Size(rates.bytes),
+        rates.put_bytes_per_s / 1e6,
+        rates.get_bytes_per_s / 1e6
+    ));
+    Ok(rates)
 }
 
 /// Runs benchmark jobs, with fio or the built-in load generator.

@@ -8,9 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use bench::lab::{Lab, LabError, LabPlan};
-use bench::run::{Environment, Event, Measured, Missing, Run, RunPlan, Store, new_id, with_own_lab};
+use bench::objects::warp_version;
+use bench::run::{
+    Environment, Event, Measured, Missing, Run, RunPlan, Store, TargetSpec, new_id, with_own_lab,
+};
 use bench::system::System;
-use bench::{DirectionFigures, Scaling};
+use bench::{DirectionFigures, ObjectGenerator, Scaling, Suite, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -51,15 +54,24 @@ pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &Result
 
 fn plan(arguments: &RunArgs) -> Result<RunPlan> {
     let suite = super::suite(&arguments.suite)?;
-    let Some(fio) = bench::fio::version() else {
+    let fio = bench::fio::version();
+    // Without raw drives, only loads of blocks need fio.
+    let has_drives = arguments.drives.lab.is_some() || !arguments.drives.drives.is_empty();
+    let needs_fio = suite.workload() == Workload::Blocks || has_drives || arguments.make_lab.is_some();
+    if fio.is_none() && needs_fio {
         bail!("fio is not installed: install the package 'fio', or use './run setup'");
-    };
+    }
     let scaling = scaling(&arguments.scale);
-    let scaled = suite.scaled(&scaling)?;
+    let mut scaled = suite.scaled(&scaling)?;
+    set_generator(&mut scaled, arguments.load)?;
+    let repeats = arguments.repeats.unwrap_or(if scaling.quick { 1 } else { suite.repeats });
+    if repeats != suite.repeats {
+        scaled.said.push(format!("{repeats} repeats instead of {}", suite.repeats));
+    }
     let (lab, drives) = drives(&arguments.drives)?;
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
     for text in &arguments.targets {
-        let (specs, missing) = target::specs(text)?;
+        let (specs, missing) = target::specs(text, suite.workload())?;
         targets.extend(specs);
         absent.extend(missing);
     }
@@ -98,12 +110,12 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         lab,
         own_lab,
         absent,
-        repeats: arguments.repeats,
+        repeats,
         command: std::env::args().collect(),
         environment: Environment {
             started,
             machine: bench::machine(),
-            fio,
+            fio: fio.unwrap_or_else(|| "no fio".into()),
             gabion: env!("CARGO_PKG_VERSION").into(),
         },
         suite,
@@ -142,7 +154,35 @@ fn drives(arguments: &DrivesArgs) -> Result<(Option<Lab>, Vec<std::path::PathBuf
 
 fn systems(plan: &RunPlan) -> Result<Vec<Box<dyn System>>> {
     let overwrite = plan.overwrite || plan.lab.is_some() || plan.own_lab.is_some();
-    plan.targets.iter().map(|spec| target::open(spec, overwrite)).collect()
+    plan.targets.iter().map(|spec| open(spec, overwrite, &plan.suite)).collect()
+}
+
+/// Opens a target that serves the requests of the suite.
+fn open(spec: &TargetSpec, overwrite: bool, suite: &Suite) -> Result<Box<dyn System>> {
+    let system = target::open(spec, overwrite)?;
+    if system.serves(suite.workload()) {
+        return Ok(system);
+    }
+    let what = match suite.workload() {
+        Workload::Blocks => "reads and writes of blocks",
+        Workload::Objects => "S3 requests; use gabion, minio, versitygw or s3:http://HOST:PORT",
+    };
+    Err(Usage(format!("target '{}' does not serve suite '{}': it needs {what}", spec.name, suite.name))
+        .into())
+}
+
+/// Sets the generator of the loads of S3 requests.
+fn set_generator(scaled: &mut bench::ScaledSuite, wanted: Option<ObjectGenerator>) -> Result<()> {
+    let has_warp = warp_version().is_some();
+    if wanted == Some(ObjectGenerator::Warp) && !has_warp {
+        let message = "warp is not available: put warp and zstd on the PATH, or use --load own";
+        return Err(Usage(message.into()).into());
+    }
+    let available = if has_warp { ObjectGenerator::Warp } else { ObjectGenerator::Own };
+    for objects in scaled.cases.iter_mut().filter_map(|case| case.job.objects.as_mut()) {
+        objects.generator = wanted.unwrap_or(available);
+    }
+    Ok(())
 }
 
 /// Executes the remaining measurements of a run, and prints all results.

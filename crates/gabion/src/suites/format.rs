@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use bench::compare::{Series, series};
 pub(super) use bench::human::rate;
 use bench::human::time;
+use bench::objects::{ObjectColumns, object_columns};
 use bench::run::{Measured, Missing, RAW, RunPlan};
-use bench::{DirectionFigures, Job};
+use bench::{DirectionFigures, Job, Workload};
 
 /// Converts a count for the computation of rates.
 #[allow(clippy::cast_precision_loss)]
@@ -19,8 +20,41 @@ pub(super) fn indented(text: &str, by: usize) -> String {
     text.trim().lines().map(|line| format!("{:by$}{line}", "")).collect::<Vec<_>>().join("\n")
 }
 
+/// Describes a job of objects on one line.
+fn object_job(job: &Job) -> Option<String> {
+    let objects = job.objects.as_ref()?;
+    let shares =
+        [("GET", objects.get), ("STAT", objects.stat), ("PUT", objects.put), ("DELETE", objects.delete)];
+    let shares: Vec<String> = shares
+        .iter()
+        .filter(|(_, share)| *share > 0)
+        .map(|(name, share)| format!("{share} % {name}"))
+        .collect();
+    let size = bench::human::size;
+    let sizes = match objects.max_bytes {
+        Some(max) => format!("{} to {}", size(job.block_bytes), size(max)),
+        None => size(job.block_bytes),
+    };
+    let mut text = format!(
+        "{}, {} objects of {sizes}, {} clients",
+        shares.join(", "),
+        objects.count,
+        job.threads * job.depth
+    );
+    if let Some(bytes) = objects.range_bytes {
+        text.push_str(&format!(", GETs in parallel ranges of {}", size(bytes)));
+    }
+    if objects.oldest_first {
+        text.push_str(", oldest objects deleted first");
+    }
+    Some(text)
+}
+
 /// Describes a job on one line.
 pub(super) fn job(job: &Job) -> String {
+    if let Some(text) = object_job(job) {
+        return text;
+    }
     let size = match job.block_bytes {
         bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
         bytes => format!("{} KiB", bytes >> 10),
@@ -66,6 +100,7 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
             text.push('\n');
         }
     }
+    text.push_str(&columns_of_objects(plan, results));
     plan.absent.iter().for_each(|absent| text.push_str(&format!("unavailable: {absent}\n")));
     if !plan.scaled.said.is_empty() {
         text.push_str("scaled: ");
@@ -73,6 +108,37 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Formats the columns of a suite of objects: measured, and published.
+fn columns_of_objects(plan: &RunPlan, results: &[Measured]) -> String {
+    if plan.suite.workload() != Workload::Objects {
+        return String::new();
+    }
+    let line = |workload: &str, system: &str, cells: &[String; 7]| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>11}")).collect();
+        format!("{workload:<18} {system:<28}{cells}\n")
+    };
+    let mut text = line("workload, means", "system", &ObjectColumns::TITLES.map(str::to_owned));
+    for case in &plan.scaled.cases {
+        for target in &plan.targets {
+            let runs = results.iter().filter(|one| one.target == target.name && one.case.name == case.name);
+            if let Some(columns) = object_columns(runs) {
+                text.push_str(&line(&case.name, &target.name, &columns.cells()));
+            }
+        }
+        for published in &plan.suite.published {
+            if let Some(figure) = published.figure(&case.job.name) {
+                let columns = ObjectColumns::published(figure, &case.job);
+                text.push_str(&line(
+                    &case.name,
+                    &format!("{}, published", published.system),
+                    &columns.cells(),
+                ));
+            }
+        }
+    }
+    text + "\n"
 }
 
 fn target(name: &str, results: &[Measured]) -> String {

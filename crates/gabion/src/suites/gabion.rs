@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use api::client::Client;
-use api::types::{CreateExport, CreatePool, CreateVolume, Export, NetworkOptions, Protocol};
+use api::types::{
+    CreateExport, CreateKey, CreatePool, CreateVolume, Export, NetworkOptions, Protocol, StartS3,
+};
+use bench::Workload;
 use bench::bounds::Layout;
 use bench::guest::BootFiles;
-use bench::load::Target;
+use bench::load::{S3Endpoint, Target};
 use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent, interleave};
 use tokio::runtime::Runtime;
@@ -21,6 +24,8 @@ use crate::progress::follow;
 /// Default fill of the pools by volumes, in percent of the free space.
 const FILL: u64 = 50;
 const MIB: u64 = 1 << 20;
+/// Time for which the access key of a load is valid, in seconds.
+const KEY_VALID_S: u64 = 7 * 24 * 3600;
 /// Default memory of a machine in MiB: the root file system and the buffers of a load.
 const MACHINE_MIB: u64 = 768;
 /// Index of the drive of each pool that is marked as failed.
@@ -156,22 +161,39 @@ impl Gabion {
                 wipe: self.overwrite,
                 ..CreatePool::default()
             };
-            let extents_of_pool = self.pool(
-                &client,
-                &request,
-                requirements.share(pools),
-                requirements.instance_bytes,
-                directory,
-            );
+            let extents_of_pool = async {
+                let bytes = requirements.instance_bytes;
+                match requirements.workload {
+                    Workload::Blocks => {
+                        self.pool(&client, &request, requirements.share(pools), bytes, directory).await
+                    }
+                    Workload::Objects => Ok(vec![object_service(&client, &request).await?]),
+                }
+            };
             extents.push(runtime.block_on(extents_of_pool)?);
         }
         // RAID levels are not k+m schemes: their bounds are not computed.
         let drives = u32::try_from(per_pool)?.saturating_mul(pools);
         self.layout = Layout::parse(&scheme, drives, pools).ok();
-        self.shape = format!(
-            "{pools} {} {scheme} on {} drives, volumes of {} % of the free space, {}",
+        let shape = format!(
+            "{pools} {} {scheme} on {} drives",
             if pools == 1 { "pool" } else { "pools" },
             per_pool * pools as usize,
+        );
+        if requirements.workload == Workload::Objects {
+            self.shape = format!("{shape}, over S3");
+            return Ok(RunningTarget {
+                machines: None,
+                runtime,
+                daemon,
+                client,
+                directory: state_dir,
+                pools,
+                extents: interleave(extents),
+            });
+        }
+        self.shape = format!(
+            "{shape}, volumes of {} % of the free space, {}",
             self.fill,
             match self.protocol {
                 Protocol::Nbd => "over NBD on a Unix socket",
@@ -237,6 +259,23 @@ impl Gabion {
     fn error(&self, doing: &'static str, error: &anyhow::Error) -> SystemError {
         SystemError::new(&self.name, doing, format!("{error:#}"))
     }
+}
+
+/// Creates a pool that serves S3. Returns its service with its free bytes.
+async fn object_service(client: &Client, request: &CreatePool) -> Result<TargetExtent> {
+    let started = client.create_pool(request).await?;
+    follow(client, started, true).await?;
+    let bytes = client.get_pool(&request.name).await?.space.map_or(0, |space| space.free);
+    let listen = StartS3 { listen: "127.0.0.1:0".into(), region: None, domain: None, lifecycle_day: None };
+    let service = client.start_s3(&request.name, &listen).await?;
+    let key = client.create_key(&CreateKey { user: None, valid_s: Some(KEY_VALID_S) }).await?;
+    let target = Target::S3(S3Endpoint {
+        url: format!("http://{}", service.listen),
+        region: service.region,
+        access_key: key.access_key,
+        secret_key: key.secret.context("the daemon returned no secret key")?,
+    });
+    Ok(TargetExtent { target, bytes })
 }
 
 /// Starts a machine for each extent and replaces the extent's target by the disk of the machine.
@@ -310,6 +349,10 @@ impl System for Gabion {
             layout: self.layout,
             remark: self.remark.clone(),
         }
+    }
+
+    fn serves(&self, _: Workload) -> bool {
+        true
     }
 
     fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {

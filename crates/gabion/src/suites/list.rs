@@ -42,13 +42,15 @@ fn summary(suite: &Suite) -> String {
 }
 
 fn describe(suite: &Suite) -> String {
+    let is_objects = suite.workload() == bench::Workload::Objects;
     let list = |counts: &[u32]| counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut text = summary(suite);
     text.push_str(&format!(
-        "  runs  {} instances; {} s ramp-up and {} s measurement per job\n\njobs\n",
-        list(&suite.instances),
+        "  runs  {}{} s ramp-up and {} s measurement per job, repeats: {}\n\njobs\n",
+        if is_objects { String::new() } else { format!("{} instances; ", list(&suite.instances)) },
         suite.ramp_s,
-        suite.run_s
+        suite.run_s,
+        suite.repeats
     ));
     for job in &suite.jobs {
         let profile = job.profile.as_ref().map_or(String::new(), |profile| format!("[{profile}] "));
@@ -75,6 +77,15 @@ fn figure_text(figure: &Figure, job: &Job) -> String {
     }
     if !figure.p9995_us.is_empty() {
         text.push_str(&format!(", 99.95 % {} us", join(&figure.p9995_us)));
+    }
+    if let Some(percent) = figure.cpu_percent {
+        text.push_str(&format!(", CPU {percent} %"));
+    }
+    if let Some([read, write]) = figure.drive_ms {
+        text.push_str(&format!(", drives {read} / {write} ms"));
+    }
+    if let Some(percent) = figure.drive_percent {
+        text.push_str(&format!(", drives in use {percent} %"));
     }
     if let Some(percent) = figure.efficiency {
         text.push_str(&format!(", efficiency {percent} %"));

@@ -1,6 +1,7 @@
 //! Parsing of targets on the command line.
 
 use anyhow::{Result, bail};
+use bench::Workload;
 use bench::peers::{PEERS, Peer};
 use bench::run::TargetSpec;
 use bench::system::{ExternalSystem, System};
@@ -40,13 +41,13 @@ fn default_name(text: &str) -> String {
 }
 
 /// Parses a target argument into targets, and the reasons of unavailable ones. `peers` stands for
-/// all targets other than Gabion that are available on this host.
+/// all peers for this kind of requests that are available on this host.
 ///
 /// # Errors
 /// If a target is invalid, or a single one is unavailable.
-pub(super) fn specs(text: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
+pub(super) fn specs(text: &str, workload: Workload) -> Result<(Vec<TargetSpec>, Vec<String>)> {
     if let Some(options) = all_peers(text) {
-        return peers(options);
+        return peers(options, workload);
     }
     let one = spec(text)?;
     let (kind, options) = one.spec.split_once(':').unwrap_or((&one.spec, ""));
@@ -76,14 +77,15 @@ fn all_peers(text: &str) -> Option<&str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix(':') }
 }
 
-fn peers(options: &str) -> Result<(Vec<TargetSpec>, Vec<String>)> {
+fn peers(options: &str, workload: Workload) -> Result<(Vec<TargetSpec>, Vec<String>)> {
+    let suited = || PEERS.into_iter().filter(|peer| peer.workload == workload);
     let options = || options.split(',').filter(|option| !option.is_empty());
     let key = |option: &str| option.split_once('=').map_or(option, |(key, _)| key).to_owned();
-    if let Some(option) = options().find(|option| !PEERS.iter().any(|peer| peer.has(&key(option)))) {
+    if let Some(option) = options().find(|option| !suited().any(|peer| peer.has(&key(option)))) {
         return Err(Usage(format!("no peer has the option '{option}': see 'gabion bench run --help'")).into());
     }
     let (mut specs, mut missing) = (Vec::new(), Vec::new());
-    for peer in PEERS {
+    for peer in suited() {
         // An option applies only to the peers that have it.
         let own_options: Vec<&str> = options().filter(|option| peer.has(&key(option))).collect();
         let own_options = own_options.join(",");
@@ -165,6 +167,8 @@ mod tests {
             ("gabion:by=vm,kernel=/nonexistent", "gabion: "),
             ("btrfs:speed=9", "fill (used share"),
             ("nbdkit:fill=9", "known options: none"),
+            ("minio:speed=9", "parity (drives"),
+            ("s3:ftp://x", "http://HOST:PORT"),
             ("vhost:x.sock", "vhost:/SOCKET"),
             ("vhost:/x.sock,/dev/x", "two targets"),
         ] {
@@ -175,8 +179,8 @@ mod tests {
 
     #[test]
     fn peers_expands_to_available_targets_with_their_options() {
-        let (specs, missing) = peers("by=vhost,fill=20").unwrap();
-        assert_eq!(specs.len() + missing.len(), PEERS.len());
+        let (specs, missing) = peers("by=vhost,fill=20", Workload::Blocks).unwrap();
+        assert_eq!(specs.len() + missing.len(), 4);
         for spec in specs {
             let expected = match spec.name.as_str() {
                 "qemu-storage-daemon" => "qemu-storage-daemon:by=vhost",
@@ -187,7 +191,11 @@ mod tests {
             open(&spec, true).unwrap();
         }
         assert!(missing.iter().all(|line| line.contains("(Debian: ")), "{missing:?}");
-        assert!(peers("speed=9").unwrap_err().to_string().contains("no peer"));
+        let (specs, missing) = peers("parity=4", Workload::Objects).unwrap();
+        let names = specs.iter().map(|spec| spec.name.clone()).chain(missing);
+        assert!(names.zip(["minio", "versitygw"]).all(|(found, name)| found.starts_with(name)));
+        assert!(peers("fill=20", Workload::Objects).is_err());
+        assert!(peers("speed=9", Workload::Blocks).unwrap_err().to_string().contains("no peer"));
         assert_eq!(
             (all_peers("peers"), all_peers("peers:x=1"), all_peers("peersx")),
             (Some(""), Some("x=1"), None)

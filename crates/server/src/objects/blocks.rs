@@ -1,7 +1,9 @@
 //! The hidden volume of a pool as the device of its object store: blocking I/O from any thread.
 //!
 //! Requests run on the reactors of the volume's shards, in turns. Always true: a buffer belongs to
-//! one operation until that has completed.
+//! one operation until that has completed. A buffer is allocated and dropped on the thread of its
+//! caller, which recycles it: memory that one thread allocates and another one drops is cleared
+//! again each time.
 
 use std::fmt;
 use std::future::Future;
@@ -97,8 +99,8 @@ impl BlockVolume for PoolBlocks {
         let start = offset / BLOCK * BLOCK;
         let end = (offset + into.len() as u64).next_multiple_of(BLOCK);
         let length = usize::try_from(end - start).map_err(io::Error::other)?;
+        let buffer = Buffer::new(length);
         let buffer = self.run(move |volume| async move {
-            let buffer = Buffer::new(length);
             volume.read(start, &buffer.span()).await?;
             Ok(buffer)
         })?;
@@ -110,7 +112,9 @@ impl BlockVolume for PoolBlocks {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let buffer = Buffer::copy_of(data);
-        self.run(move |volume| async move { volume.write(offset, &buffer.span()).await })
+        let buffer = self.run(move |volume| write(volume, offset, buffer))?;
+        drop(buffer);
+        Ok(())
     }
 
     fn write_many(&self, writes: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
@@ -119,9 +123,7 @@ impl BlockVolume for PoolBlocks {
         for (offset, data) in writes {
             for (index, piece) in data.chunks(WRITE_MAX).enumerate() {
                 let (at, buffer) = (offset + (index * WRITE_MAX) as u64, Buffer::copy_of(piece));
-                let write =
-                    move |volume: Rc<AttachedVolume>| async move { volume.write(at, &buffer.span()).await };
-                self.begin(sender.clone(), write);
+                self.begin(sender.clone(), move |volume| write(volume, at, buffer));
                 begun += 1;
             }
         }
@@ -148,15 +150,21 @@ impl Drop for PoolBlocks {
     }
 }
 
+/// Writes a buffer and returns it.
+async fn write(volume: Rc<AttachedVolume>, offset: u64, buffer: Buffer) -> engine::Result<Buffer> {
+    volume.write(offset, &buffer.span()).await?;
+    Ok(buffer)
+}
+
 /// Waits for the results of `begun` operations, also after an error: none may be in flight when
 /// this returns.
 ///
 /// # Errors
 /// The first error; when an operation was dropped without a result, so that it may not have run.
-fn wait_for_all(results: &Receiver<io::Result<()>>, begun: usize) -> io::Result<()> {
-    let results: Vec<io::Result<()>> = results.iter().collect();
+fn wait_for_all<T>(results: &Receiver<io::Result<T>>, begun: usize) -> io::Result<()> {
+    let results: Vec<io::Result<T>> = results.iter().collect();
     let ended = results.len();
-    results.into_iter().collect::<io::Result<()>>()?;
+    results.into_iter().collect::<io::Result<Vec<T>>>()?;
     if ended == begun { Ok(()) } else { Err(closed()) }
 }
 

@@ -3,6 +3,7 @@
 mod analysis;
 mod comparison;
 mod configuration;
+mod objects;
 mod published;
 mod results;
 mod summary;
@@ -23,6 +24,7 @@ pub(super) fn document(report: &Report) -> Document {
     let sections = [
         ("Summary", summary::summary(report)),
         ("Configuration", configuration::configuration(report)),
+        ("Throughput, processors and drives", objects::objects(report)),
         ("Comparison of targets", comparison::comparison(report)),
         ("Results", results::results(report)),
         ("Published figures", published::published(report)),

@@ -14,9 +14,10 @@ use crate::suite::{Figure, Job, Published};
 pub(super) fn best_published<'a>(report: &'a Report, finding: &Finding) -> Option<(&'a str, f64)> {
     let suite = &report.plan.suite;
     let job = suite.jobs.iter().find(|job| job.name == finding.job.name)?;
-    let own = document_bound(report, job, efficiency(finding).map_or("", |(_, name)| name));
+    let name = efficiency(finding).map_or("", |(_, name)| name);
     let figures = suite.published.iter().filter_map(|published| {
         let figure = published.figure(&job.name)?;
+        let own = document_bound(report, published, job, name);
         let rate = figure.unit(job).back(figure.value.iter().sum(), job.block_bytes, false);
         let share = own.map(|bound| rate / bound * 100.0).or(figure.efficiency)?;
         Some((published.system.as_str(), share))
@@ -25,10 +26,11 @@ pub(super) fn best_published<'a>(report: &'a Report, finding: &Finding) -> Optio
 }
 
 /// Returns a bound of the document's healthy drives.
-fn document_bound(report: &Report, job: &Job, name: &str) -> Option<f64> {
+fn document_bound(report: &Report, published: &Published, job: &Job, name: &str) -> Option<f64> {
     let suite = &report.plan.suite;
     let limits = lab::model(suite.drive_model.as_deref()?)?.limits;
-    let layout = Layout::parse(suite.scheme.as_deref()?, suite.drives?, suite.pools).ok()?;
+    let drives = published.drives.or(suite.drives)?;
+    let layout = Layout::parse(suite.scheme.as_deref()?, drives, suite.pools).ok()?;
     let all = bounds(job, &limits, layout, None);
     let bound = all.iter().find(|bound| bound.name == name && !job.degraded)?;
     Some(bound.iops)
@@ -113,7 +115,10 @@ fn rate_chart(
             let value = |job: &&Job| {
                 let figure = system.figure(&job.name)?;
                 let sum: f64 = figure.value.iter().sum();
-                Some(figure.unit(job).back(sum, job.block_bytes, bandwidth) * share / unit)
+                // More drives than those of the lab: their share of the rate.
+                let part = report.plan.suite.drives.zip(system.drives);
+                let part = part.map_or(1.0, |(own, all)| f64::from(own) / f64::from(all));
+                Some(figure.unit(job).back(sum, job.block_bytes, bandwidth) * share * part / unit)
             };
             series.push((system.system.clone(), jobs.iter().map(value).collect()));
         }

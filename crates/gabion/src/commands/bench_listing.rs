@@ -1,0 +1,54 @@
+//! `gabion bench listing`.
+
+use anyhow::{Context, Result};
+use api::client::Client;
+use bench::objects::{ListingPlan, ListingResult, SERVER, measure_listing};
+use bench::observe::Watch;
+use s3_client::S3Client;
+
+use super::bench_objects::empty_bucket;
+use super::measurement::Measurement;
+use crate::cli::{Global, ListingArgs};
+use crate::failure::ExitReason;
+use crate::output;
+use crate::transfer::connect;
+
+const SETUP: &str = "\
+listing: S3 requests to the daemon of this host, one at a time. Every page is compared with the keys that were put.";
+
+/// Runs the benchmark and prints its result.
+///
+/// # Errors
+/// If a request fails, or a page has wrong keys.
+pub(crate) fn run(global: &Global, arguments: &ListingArgs) -> Result<ExitReason> {
+    super::with_daemon(global, async |ctx| {
+        let measurement = Measurement::start(global, SETUP)?;
+        let bucket = format!("bench-{}", std::process::id());
+        let (client, key) = connect(&ctx.client, &arguments.pool).await?;
+        let measured = measure(&ctx.client, &client, &bucket, arguments, &measurement).await;
+        // Its objects are deleted after a failed measurement too.
+        measurement.set_step("deleting the objects");
+        let removed = empty_bucket(&client, &bucket).await;
+        ctx.client.delete_key(&key).await?;
+        let result = measured?;
+        removed.with_context(|| format!("removing bucket {bucket}"))?;
+        let wrong = result.wrong;
+        measurement.finish(&result, output::listing_result, wrong)
+    })
+}
+
+async fn measure(
+    daemon: &Client,
+    client: &S3Client,
+    bucket: &str,
+    arguments: &ListingArgs,
+    measurement: &Measurement,
+) -> Result<ListingResult> {
+    client.create_bucket(bucket).await?;
+    let process = daemon.get_daemon().await?.pid;
+    let watch = Watch { processes: vec![(SERVER.into(), process)], drives: Vec::new(), here: "load".into() };
+    let plan = ListingPlan { bucket: bucket.into(), keys: arguments.keys, clients: arguments.clients };
+    let progress =
+        |step: &str, keys: u64| measurement.set_step(&format!("{step}: {keys} of {} keys", plan.keys));
+    Ok(measure_listing(&plan, client, &watch, progress).await?)
+}
