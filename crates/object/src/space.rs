@@ -335,8 +335,8 @@ impl StoredBody {
         (self, Some(rest))
     }
 
-    /// Appends the runs of `other`, which hold `length` bytes. Joins adjacent runs up to the largest
-    /// run.
+    /// Appends the runs of `other`, which hold `length` bytes. Joins adjacent runs up to the
+    /// largest run.
     pub(crate) fn append(&mut self, mut other: Self, length: u64) {
         for run in std::mem::take(&mut other.runs) {
             match self.runs.last_mut() {
