@@ -33,6 +33,8 @@ pub(crate) struct Gateway {
     pub(crate) settings: Arc<SettingsCache>,
     /// The length of a day of lifecycle rules.
     pub(crate) lifecycle_day: Duration,
+    /// True if the service speaks HTTPS.
+    pub(crate) has_tls: bool,
 }
 
 impl Gateway {
