@@ -17,8 +17,8 @@ pub(crate) struct BodyRun {
 
 /// Gaps to look at before new addresses are used.
 const GAPS_MAX: usize = 64;
-/// A gap of this many blocks is taken even for a larger body.
-const GAP_BLOCKS_MIN: u64 = 64;
+/// A gap of this many blocks, 1 MiB, is taken even for a larger body.
+const GAP_BLOCKS_MIN: u64 = 256;
 
 /// The allocator of the body region.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The thread that applies changes: all waiting changes in one commit of the index.
 //!
 //! Always true: bodies are durable before the index refers to them; a change is answered after its
-//! commit is durable; after a failed commit no change is applied.
+//! commit is durable; after a failed commit or flush no change is applied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub(crate) struct Committer {
     pub(crate) space: Arc<BodySpace>,
     /// The number of commits that changed buckets.
     pub(crate) settings_epoch: Arc<AtomicU64>,
-    /// The error of the commit that failed.
+    /// The error of the commit or flush that failed.
     pub(crate) failed: Option<ObjectError>,
 }
 
@@ -103,24 +103,23 @@ impl Committer {
                 Err(error) => answer(sender, Err(error)),
             }
         }
-        let Err(error) = self.write_and_flush(writes, placed.iter().any(|(change, _)| has_runs(change)))
-        else {
+        if !placed.iter().any(|(change, _)| has_runs(change)) {
             return placed;
-        };
-        let (refused, others): (Vec<_>, Vec<_>) =
-            placed.into_iter().partition(|(change, _)| has_runs(change));
-        refused.into_iter().for_each(|(_, sender)| answer(sender, Err(error.clone())));
-        others
-    }
-
-    fn write_and_flush(&self, writes: Vec<(u64, Vec<u8>)>, has_runs: bool) -> Result<()> {
-        if !writes.is_empty() {
-            self.space.volume().write_many(writes)?;
         }
-        if has_runs {
-            self.space.volume().flush()?;
+        let written = if writes.is_empty() { Ok(()) } else { self.space.volume().write_many(writes) };
+        if let Err(error) = written {
+            let error = ObjectError::from(error);
+            let (refused, others): (Vec<_>, Vec<_>) =
+                placed.into_iter().partition(|(change, _)| has_runs(change));
+            refused.into_iter().for_each(|(_, sender)| answer(sender, Err(error.clone())));
+            return others;
         }
-        Ok(())
+        // A failed flush may have lost bodies of later changes too, which a flush that succeeds
+        // afterwards does not show: no change is applied any longer.
+        if let Err(error) = self.space.volume().flush() {
+            self.failed.get_or_insert_with(|| error.into());
+        }
+        placed
     }
 
     fn place_body(&mut self, change: &mut Change, writes: &mut Vec<(u64, Vec<u8>)>) -> Result<()> {
@@ -209,8 +208,7 @@ impl Committer {
     }
 
     fn close(&mut self) -> Result<()> {
-        // Runs that readers still hold are discarded by the next open, as after a crash.
-        let is_clean = self.space.wait_for_reclaim();
+        let is_clean = self.space.end();
         self.space.volume().flush()?;
         let transaction = self.database.begin_write().map_err(failed)?;
         let mut index = IndexTxn::open(&transaction)?;

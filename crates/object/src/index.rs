@@ -113,6 +113,19 @@ impl<'t> IndexTxn<'t> {
         Ok(runs)
     }
 
+    /// The allocated runs: blocks and references by the first block.
+    #[cfg(test)]
+    pub(crate) fn references(&self) -> std::collections::BTreeMap<u64, (u64, u64)> {
+        let rows = self.runs.iter().unwrap().map(|row| row.unwrap());
+        rows.map(|(start, value)| (start.value(), value.value())).collect()
+    }
+
+    /// The newest number of versions, buckets and uploads.
+    #[cfg(test)]
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.counter(SEQUENCE).unwrap()
+    }
+
     /// Adds a run with one reference.
     pub(crate) fn add_run(&mut self, run: BodyRun) -> Result<()> {
         let before = self.runs.insert(run.start, (run.blocks, 1)).map_err(failed)?;

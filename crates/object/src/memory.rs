@@ -22,6 +22,14 @@ pub struct MemoryStore {
     state: Mutex<MemoryState>,
 }
 
+#[cfg(test)]
+impl MemoryStore {
+    /// The newest number of versions, buckets and uploads.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.state.lock().unwrap().sequence
+    }
+}
+
 #[derive(Default)]
 struct MemoryState {
     sequence: u64,

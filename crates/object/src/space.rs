@@ -1,7 +1,8 @@
 //! The space of bodies: allocation, and the delayed reuse of freed runs.
 //!
 //! Always true: a run is discarded and reused only when the commit that freed it is durable, no
-//! reader looks up an older state of the index, and no reader holds the run.
+//! reader looks up an older state of the index, and no reader holds the run. No run is longer than
+//! `RUN_BYTES_MAX`: a body that shares a range of another one keeps whole runs of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,11 @@ use crate::allocator::{Allocator, BodyRun};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::segment::BodySegment;
 use crate::volume::{BLOCK, BlockVolume};
+
+/// The largest run in bytes.
+pub(crate) const RUN_BYTES_MAX: u64 = 16 << 20;
+/// The largest run in blocks.
+const RUN_BLOCKS_MAX: u64 = RUN_BYTES_MAX / BLOCK;
 
 /// The space of bodies on the volume.
 #[derive(Debug)]
@@ -33,6 +39,12 @@ struct SpaceState {
     freed: Vec<(u64, BodyRun)>,
     /// Runs that are being discarded.
     discarding: usize,
+    /// Allocated blocks that no object refers to yet.
+    unreferenced: u64,
+    /// True if free blocks may hold data, because a discard failed.
+    has_undiscarded: bool,
+    /// True if no more blocks are allocated.
+    is_ending: bool,
     is_closed: bool,
 }
 
@@ -44,6 +56,8 @@ pub(crate) enum Allocation {
     NeedsFrontier,
     /// The volume has no free blocks.
     Full,
+    /// The store is being closed.
+    Closed,
 }
 
 impl BodySpace {
@@ -55,6 +69,9 @@ impl BodySpace {
             holds: HashMap::new(),
             freed: Vec::new(),
             discarding: 0,
+            unreferenced: 0,
+            has_undiscarded: false,
+            is_ending: false,
             is_closed: false,
         };
         Self { volume, state: Mutex::new(state), changed: Condvar::new() }
@@ -72,8 +89,15 @@ impl BodySpace {
     /// Allocates blocks for `bytes` bytes.
     pub(crate) fn allocate(&self, bytes: u64) -> Allocation {
         let mut state = self.lock();
-        match state.allocator.allocate(bytes.div_ceil(BLOCK)) {
-            Some(runs) => Allocation::Runs(runs),
+        if state.is_ending {
+            return Allocation::Closed;
+        }
+        let blocks = bytes.div_ceil(BLOCK);
+        match state.allocator.allocate(blocks) {
+            Some(runs) => {
+                state.unreferenced += blocks;
+                Allocation::Runs(runs.into_iter().flat_map(pieces).collect())
+            }
             None if state.allocator.next_frontier(1) > state.allocator.frontier() => {
                 Allocation::NeedsFrontier
             }
@@ -138,9 +162,17 @@ impl BodySpace {
     /// Frees runs that no commit refers to.
     fn release(&self, runs: Vec<BodyRun>) {
         if !runs.is_empty() {
-            self.lock().freed.extend(runs.into_iter().map(|run| (0, run)));
+            let mut state = self.lock();
+            state.unreferenced -= blocks_of(&runs);
+            state.freed.extend(runs.into_iter().map(|run| (0, run)));
+            drop(state);
             self.changed.notify_all();
         }
+    }
+
+    /// Hands runs over to an object.
+    fn adopt(&self, runs: &[BodyRun]) {
+        self.lock().unreferenced -= blocks_of(runs);
     }
 
     /// Discards freed runs and makes them available, until the space is closed. Runs on a thread of
@@ -155,13 +187,16 @@ impl BodySpace {
             }
             state.discarding = runs.len();
             drop(state);
+            let mut has_failed = false;
             for run in merge(&runs) {
                 // A failed discard costs space until the store is opened again.
                 if let Err(error) = self.volume.discard(run.start * BLOCK, run.blocks * BLOCK) {
                     tracing::warn!(%error, "cannot discard the space of deleted objects");
+                    has_failed = true;
                 }
             }
             state = self.lock();
+            state.has_undiscarded |= has_failed;
             runs.into_iter().for_each(|run| state.allocator.free(run));
             state.discarding = 0;
             self.changed.notify_all();
@@ -177,6 +212,15 @@ impl BodySpace {
         };
         let waited = self.changed.wait_while(self.lock(), is_busy);
         waited.unwrap_or_else(PoisonError::into_inner).freed.is_empty()
+    }
+
+    /// Ends allocations, and waits until the freed runs are discarded. Returns true if no unused
+    /// block holds data: otherwise the next open discards all unused blocks, as after a crash.
+    pub(crate) fn end(&self) -> bool {
+        self.lock().is_ending = true;
+        let is_reclaimed = self.wait_for_reclaim();
+        let state = self.lock();
+        is_reclaimed && state.unreferenced == 0 && !state.has_undiscarded
     }
 
     /// Ends [`BodySpace::reclaim`].
@@ -198,6 +242,17 @@ impl SpaceState {
         self.freed = kept;
         ready.into_iter().map(|(_, run)| run).collect()
     }
+}
+
+/// Splits a run into runs of up to `RUN_BLOCKS_MAX` blocks.
+fn pieces(run: BodyRun) -> impl Iterator<Item = BodyRun> {
+    let end = run.start + run.blocks;
+    let starts = (run.start..end).step_by(usize::try_from(RUN_BLOCKS_MAX).unwrap_or(usize::MAX));
+    starts.map(move |start| BodyRun { start, blocks: RUN_BLOCKS_MAX.min(end - start) })
+}
+
+fn blocks_of(runs: &[BodyRun]) -> u64 {
+    runs.iter().map(|run| run.blocks).sum()
 }
 
 /// Joins adjacent runs.
@@ -280,11 +335,17 @@ impl StoredBody {
         (self, Some(rest))
     }
 
-    /// Appends the runs of `other`, which hold `length` bytes. Joins adjacent runs.
+    /// Appends the runs of `other`, which hold `length` bytes. Joins adjacent runs up to the
+    /// largest run.
     pub(crate) fn append(&mut self, mut other: Self, length: u64) {
         for run in std::mem::take(&mut other.runs) {
             match self.runs.last_mut() {
-                Some(last) if last.start + last.blocks == run.start => last.blocks += run.blocks,
+                Some(last)
+                    if last.start + last.blocks == run.start
+                        && last.blocks + run.blocks <= RUN_BLOCKS_MAX =>
+                {
+                    last.blocks += run.blocks;
+                }
                 _ => self.runs.push(run),
             }
         }
@@ -294,6 +355,7 @@ impl StoredBody {
     /// Hands the runs over to an object.
     pub(crate) fn into_segments(mut self) -> (Vec<BodyRun>, Vec<BodySegment>) {
         let runs = std::mem::take(&mut self.runs);
+        self.space.adopt(&runs);
         let mut left = self.length;
         let segment = |run: &BodyRun| {
             let length = left.min(run.blocks * BLOCK);
@@ -329,6 +391,9 @@ pub(crate) fn allocate(
         match space.allocate(bytes) {
             Allocation::Runs(runs) => return Ok(runs),
             Allocation::Full => return Err(no_space()),
+            Allocation::Closed => {
+                return Err(ObjectError::new(ObjectErrorKind::Closed, "the object store is closed"));
+            }
             Allocation::NeedsFrontier => advance()?,
         }
     }

@@ -87,6 +87,11 @@ impl VolumeStore {
         Ok((found.record, found.is_current))
     }
 
+    #[cfg(test)]
+    pub(crate) fn database(&self) -> Arc<Database> {
+        self.database.clone().unwrap()
+    }
+
     /// Waits until the space of all deleted objects without readers is free. Returns false if
     /// readers hold the space of others.
     pub fn wait_for_reclaim(&self) -> bool {

@@ -95,7 +95,17 @@ pub struct UploadedPart {
 impl S3Client {
     /// Returns a client. It connects with the first request.
     pub fn new(address: Address, region: impl Into<String>, credentials: Credentials) -> Self {
-        let pool = Arc::new(ConnectionPool::new(address));
+        Self::with_tls(address, region, credentials, None)
+    }
+
+    /// Returns a client that accepts the certificates that `tls` trusts, for an address of HTTPS.
+    pub fn with_tls(
+        address: Address,
+        region: impl Into<String>,
+        credentials: Credentials,
+        tls: Option<Arc<rustls::ClientConfig>>,
+    ) -> Self {
+        let pool = Arc::new(ConnectionPool::new(address, tls));
         Self { pool, region: region.into(), credentials: Mutex::new(Arc::new(credentials)) }
     }
 
@@ -109,7 +119,7 @@ impl S3Client {
     }
 
     fn bucket(&self, name: &str) -> Result<Bucket> {
-        let endpoint = format!("http://{}", self.pool.address);
+        let endpoint = self.pool.address.url();
         let unusable = |error: &dyn fmt::Display| S3Error::Invalid(format!("bucket '{name}': {error}"));
         let endpoint = endpoint.parse().map_err(|error| unusable(&error))?;
         Bucket::new(endpoint, UrlStyle::Path, name.to_owned(), self.region.clone())

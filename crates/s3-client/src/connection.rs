@@ -1,8 +1,8 @@
-//! HTTP/1.1 connections to one service, kept for the next requests.
+//! HTTP/1.1 connections to one service, with TLS or without, kept for the next requests.
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +11,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::error::{Result, S3Error};
 
@@ -27,29 +31,48 @@ const IDLE_MAX: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host_and_port: String,
+    /// The name in the certificate of the service, with HTTPS.
+    tls_name: Option<ServerName<'static>>,
 }
 
 impl Address {
-    /// Reads `http://HOST[:PORT]`.
+    /// Reads `http://HOST[:PORT]` or `https://HOST[:PORT]`.
     ///
     /// # Errors
-    /// `Invalid` for other texts, and for `https`.
+    /// `Invalid` for other texts.
     pub fn parse(url: &str) -> Result<Self> {
-        let rest = url.strip_prefix("http://").ok_or_else(|| {
-            S3Error::Invalid(format!("'{url}' is not the address of an S3 service; use http://HOST:PORT"))
-        })?;
+        let invalid = || {
+            S3Error::Invalid(format!(
+                "'{url}' is not the address of an S3 service; use http://HOST:PORT or https://HOST:PORT"
+            ))
+        };
+        let (rest, is_https) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) => return Err(invalid()),
+        };
         let authority = rest.trim_end_matches('/');
         let parsed = authority.parse::<hyper::http::uri::Authority>();
         match parsed {
             Ok(parsed) if !parsed.host().is_empty() && !authority.contains('@') => {
                 let host_and_port = match parsed.port() {
                     Some(_) => authority.to_owned(),
-                    None => format!("{authority}:80"),
+                    None => format!("{authority}:{}", if is_https { 443 } else { 80 }),
                 };
-                Ok(Self { host_and_port })
+                let bare = parsed.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+                let name = is_https.then(|| ServerName::try_from(bare)).transpose();
+                Ok(Self { host_and_port, tls_name: name.map_err(|_| invalid())? })
             }
-            _ => Err(S3Error::Invalid(format!("'{url}' is not an address; use http://HOST:PORT"))),
+            _ => Err(invalid()),
         }
+    }
+}
+
+impl Address {
+    /// Returns the URL of the service.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls_name.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.host_and_port)
     }
 }
 
@@ -64,6 +87,8 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The connections to a service.
 pub(crate) struct ConnectionPool {
     pub(crate) address: Address,
+    /// The settings of connections by HTTPS.
+    tls: Option<Arc<ClientConfig>>,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -72,8 +97,8 @@ pub(crate) struct ConnectionPool {
 pub(crate) struct Lease(Connection);
 
 impl ConnectionPool {
-    pub(crate) fn new(address: Address) -> Self {
-        Self { address, idle: Mutex::default() }
+    pub(crate) fn new(address: Address, tls: Option<Arc<ClientConfig>>) -> Self {
+        Self { address, tls, idle: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -123,11 +148,22 @@ impl ConnectionPool {
         let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address.host_and_port)).await;
         let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
-        let (connection, driver) = handshake(TokioIo::new(stream)).await?;
-        // Errors of the connection reach the requests that it carries.
-        tokio::spawn(async move { drop(driver.await) });
-        Ok(connection)
+        let Some(name) = self.address.tls_name.clone() else { return open(stream).await };
+        let Some(tls) = self.tls.clone() else {
+            let message = format!("{}: HTTPS needs trusted certificates", self.address.url());
+            return Err(S3Error::Invalid(message));
+        };
+        let secured = timeout(CONNECT_TIMEOUT, TlsConnector::from(tls).connect(name, stream)).await;
+        open(secured.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(refused)?).await
     }
+}
+
+/// Begins HTTP on a stream.
+async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection> {
+    let (connection, driver) = handshake(TokioIo::new(stream)).await?;
+    // Errors of the connection reach the requests that it carries.
+    tokio::spawn(async move { drop(driver.await) });
+    Ok(connection)
 }
 
 async fn respond<T>(response: impl Future<Output = T>) -> Result<T> {

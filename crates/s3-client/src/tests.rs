@@ -68,10 +68,11 @@ async fn a_closed_idle_connection_is_replaced() {
 
 #[tokio::test]
 async fn addresses_and_keys_that_cannot_be_sent_are_refused() {
-    for address in ["127.0.0.1:9000", "https://host", "http://", "http://user@host", "ftp://host"] {
+    for address in ["127.0.0.1:9000", "https://", "http://", "http://user@host", "ftp://host"] {
         assert!(Address::parse(address).is_err(), "{address}");
     }
     assert_eq!(Address::parse("http://host/").unwrap().to_string(), "host:80");
+    assert_eq!(Address::parse("https://[::1]/").unwrap().to_string(), "[::1]:443");
     let (client, _) = serve(Vec::new()).await;
     let error = client.head_object("photos", "a/../b").await.unwrap_err();
     assert!(error.to_string().contains("segment"), "{error}");

@@ -26,6 +26,8 @@ pub(crate) struct Caller {
     pub(crate) user: Option<String>,
     /// The address of the client.
     address: Option<SocketAddr>,
+    /// True for a request over HTTPS.
+    is_secure: bool,
     referer: Option<String>,
     agent: Option<String>,
     /// Headers and parameters of the query that policies know.
@@ -268,7 +270,7 @@ fn condition_values(caller: &Caller, tags: &[(String, String)], key: &str) -> Op
         "aws:sourceip" => caller.address.map(|address| address.ip().to_canonical().to_string()),
         "aws:referer" => caller.referer.clone(),
         "aws:useragent" => caller.agent.clone(),
-        "aws:securetransport" => Some("false".to_owned()),
+        "aws:securetransport" => Some(caller.is_secure.to_string()),
         "aws:username" | "aws:userid" => caller.user.clone(),
         "aws:principalarn" => caller.user.as_ref().map(|user| format!("arn:aws:iam:::user/{user}")),
         "aws:principaltype" => Some(if caller.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
@@ -292,7 +294,7 @@ impl S3Access for Gateway {
             None => None,
         };
         let operation = context.s3_op().name().to_owned();
-        let caller = read_caller(context, user);
+        let caller = read_caller(context, user, self.has_tls);
         let path = match context.s3_path() {
             S3Path::Root => None,
             S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
@@ -324,7 +326,7 @@ impl S3Access for Gateway {
     }
 }
 
-fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>) -> Caller {
+fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>, is_secure: bool) -> Caller {
     let mut values = parse_query(context.uri().query().unwrap_or_default());
     for (name, value) in context.headers() {
         if name.as_str().starts_with("x-amz-")
@@ -336,5 +338,5 @@ fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>) -> Calle
     let header = |name: &str| Some(context.headers().get(name)?.to_str().ok()?.to_owned());
     let (referer, agent) = (header("referer"), header("user-agent"));
     let address = context.extensions_mut().get::<PeerAddress>().map(|peer| peer.0);
-    Caller { user, address, referer, agent, values }
+    Caller { user, address, is_secure, referer, agent, values }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Gateway {
     pub(crate) md5: Arc<Md5Service>,
     /// The length of a day of lifecycle rules.
     pub(crate) lifecycle_day: Duration,
+    /// True if the service speaks HTTPS.
+    pub(crate) has_tls: bool,
 }
 
 impl Gateway {

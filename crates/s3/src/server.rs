@@ -1,7 +1,8 @@
 //! The HTTP server.
 //!
-//! Always true: the number of connections, the time for a request's headers, and the memory for
-//! each request are bounded; a stopped server has finished or dropped all of its connections.
+//! Always true: the number of connections, the time for a TLS handshake, the time for a request's
+//! headers, and the memory for each request are bounded; a stopped server has finished or dropped
+//! all of its connections.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use object::ObjectStore;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::S3ServiceBuilder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use crate::encryption::ServiceKeys;
 use crate::front::{BucketHost, FrontService};
@@ -23,6 +26,8 @@ use crate::md5_service::Md5Service;
 
 /// The largest number of connections. Others wait in the queue of the socket.
 const CONNECTIONS_MAX: usize = 4096;
+/// The time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for the headers of a request, and for the next request of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest headers of a request in bytes.
@@ -55,6 +60,8 @@ pub struct S3Options {
     pub encryption_key: Option<[u8; 32]>,
     /// The length of a day of lifecycle rules.
     pub lifecycle_day: Duration,
+    /// The certificate of the server; without one it speaks plain HTTP.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl std::fmt::Debug for S3Options {
@@ -71,6 +78,7 @@ impl Default for S3Options {
             domain: None,
             encryption_key: None,
             lifecycle_day: Duration::from_secs(24 * 3600),
+            tls: None,
         }
     }
 }
@@ -110,6 +118,7 @@ impl S3Server {
             settings: Arc::default(),
             md5: Arc::new(Md5Service::start()),
             lifecycle_day: options.lifecycle_day,
+            has_tls: options.tls.is_some(),
         };
         let mut builder = S3ServiceBuilder::new(gateway.clone());
         builder.set_auth(KeyAuth(keys));
@@ -129,7 +138,8 @@ impl S3Server {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         drop(guard);
         runtime.spawn(apply_lifecycle(gateway, stopped.clone()));
-        runtime.spawn(accept(listener, front, stopped));
+        let acceptor = options.tls.clone().map(TlsAcceptor::from);
+        runtime.spawn(accept(listener, acceptor, front, stopped));
         Ok(Self { address, stop, runtime: Some(runtime) })
     }
 
@@ -160,7 +170,12 @@ impl Drop for S3Server {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, front: FrontService, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    listener: tokio::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    front: FrontService,
+    mut stopped: watch::Receiver<bool>,
+) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = connections.clone().acquire_owned().await else { return };
@@ -178,16 +193,25 @@ async fn accept(listener: tokio::net::TcpListener, front: FrontService, mut stop
         };
         // Answers are written as a whole; a failure costs latency only.
         let _ = stream.set_nodelay(true);
-        let (front, stopped) = (front.clone(), stopped.clone());
+        let (front, stopped, acceptor) = (front.clone(), stopped.clone(), acceptor.clone());
         tokio::spawn(async move {
-            serve_connection(stream, peer, front, stopped).await;
+            match acceptor {
+                None => serve_connection(stream, peer, front, stopped).await,
+                Some(acceptor) => {
+                    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_connection(stream, peer, front, stopped).await,
+                        Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+                        Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
+                    }
+                }
+            }
             drop(permit);
         });
     }
 }
 
 async fn serve_connection(
-    stream: tokio::net::TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     front: FrontService,
     mut stopped: watch::Receiver<bool>,

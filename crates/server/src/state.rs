@@ -81,6 +81,19 @@ pub(crate) struct S3Record {
     /// Length of a day of lifecycle rules in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lifecycle_day: Option<u64>,
+    /// Files of the certificate for HTTPS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<TlsRecord>,
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsRecord {
+    /// Absolute path of the certificate chain.
+    pub(crate) certificate: String,
+    /// Absolute path of the private key.
+    pub(crate) private_key: String,
 }
 
 /// The stamp of a pool state.

@@ -57,6 +57,14 @@ impl ServerTrust {
                 .hint("the daemon prints the fingerprint in its log when it starts to serve HTTPS")),
         }
     }
+
+    /// Returns the settings of a client of a server with this proof.
+    ///
+    /// # Errors
+    /// `Invalid` when the authorities have no certificate.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>> {
+        config(self).map(Arc::new)
+    }
 }
 
 /// A remote server, and the token for it.
@@ -115,7 +123,7 @@ impl RemoteServer {
             return Err(Error::new(ErrorKind::Invalid, "the token contains invalid characters")
                 .hint("the file of the token must contain the token only"));
         }
-        let config = Arc::new(config(trust)?);
+        let config = trust.client_config()?;
         Ok(Self { host: host.to_owned(), port, name, token, config })
     }
 

@@ -24,10 +24,21 @@ pub struct S3Service {
     pub region: String,
     /// Domain of addresses in which the bucket is part of the host.
     pub domain: Option<String>,
+    /// File of the certificate for HTTPS; without one, the service speaks HTTP.
+    pub certificate: Option<String>,
+    /// SHA-256 fingerprint of the certificate in use: pairs of hexadecimal digits and colons.
+    pub fingerprint: Option<String>,
     /// State of the service.
     pub state: S3State,
     /// Reason why it is not active.
     pub reason: Option<String>,
+}
+
+impl S3Service {
+    /// Returns the scheme of its addresses: `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.certificate.is_some() { "https" } else { "http" }
+    }
 }
 
 /// Request to start S3 on a pool.
@@ -42,6 +53,10 @@ pub struct StartS3 {
     pub domain: Option<String>,
     /// Length of a day of lifecycle rules in seconds, for tests; 86,400 if absent.
     pub lifecycle_day: Option<u64>,
+    /// Absolute path of the PEM file of a certificate chain on the host of the daemon, for HTTPS.
+    pub certificate: Option<String>,
+    /// Absolute path of the PEM file of its private key.
+    pub private_key: Option<String>,
 }
 
 /// A bucket.

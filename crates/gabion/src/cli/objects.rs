@@ -1,5 +1,7 @@
 //! Arguments of `gabion s3`, `gabion bucket` and `gabion key`.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 
 use api::{Size, VolumeName};
@@ -16,6 +18,7 @@ pub(crate) enum S3Command {
     #[command(after_long_help = "\
 Examples:
   gabion s3 start fast --listen 127.0.0.1:9000
+  gabion s3 start fast --listen 0.0.0.0:9000 --certificate s3.pem --private-key s3.key
   gabion key create")]
     Start {
         /// Name of the pool
@@ -32,6 +35,12 @@ Examples:
         /// Length of a day of lifecycle rules in seconds, for tests [default: 86400]
         #[arg(long, value_name = "SECONDS")]
         lifecycle_day: Option<u64>,
+        /// Serve HTTPS with the certificate chain in this PEM file; changes are loaded within 5 s
+        #[arg(long, value_name = "FILE", requires = "private_key")]
+        certificate: Option<PathBuf>,
+        /// PEM file with the private key of the certificate
+        #[arg(long, value_name = "FILE", requires = "certificate")]
+        private_key: Option<PathBuf>,
     },
     /// Stop S3 on a pool. Its objects stay
     Stop {

@@ -1,6 +1,8 @@
 //! `gabion s3`, `gabion bucket` and `gabion key`.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 use api::types::{ChangeBucket, CreateBucket, CreateKey, EtagKind, StartS3};
 
 use super::CommandContext;
@@ -14,10 +16,11 @@ use crate::output;
 /// The error of the command.
 pub(crate) async fn run(ctx: &CommandContext, command: S3Command) -> Result<ExitReason> {
     match command {
-        S3Command::Start { pool, listen, region, domain, lifecycle_day } => {
-            let request = StartS3 { listen, region, domain, lifecycle_day };
+        S3Command::Start { pool, listen, region, domain, lifecycle_day, certificate, private_key } => {
+            let (certificate, private_key) = (absolute(certificate)?, absolute(private_key)?);
+            let request = StartS3 { listen, region, domain, lifecycle_day, certificate, private_key };
             let started = ctx.client.start_s3(&pool, &request).await?;
-            ctx.done(&started, |service| format!("http://{}", service.listen))?;
+            ctx.done(&started, |service| format!("{}://{}", service.scheme(), service.listen))?;
         }
         S3Command::Stop { pool } => {
             ctx.client.stop_s3(&pool).await?;
@@ -29,6 +32,14 @@ pub(crate) async fn run(ctx: &CommandContext, command: S3Command) -> Result<Exit
         }
     }
     Ok(ExitReason::Success)
+}
+
+/// Returns the absolute path of a file for the daemon, which runs in another directory.
+fn absolute(path: Option<PathBuf>) -> Result<Option<String>> {
+    let Some(path) = path else { return Ok(None) };
+    let full = std::path::absolute(&path).with_context(|| format!("'{}'", path.display()))?;
+    let text = full.into_os_string().into_string();
+    text.map(Some).map_err(|path| anyhow::anyhow!("the path {} is not UTF-8", path.display()))
 }
 
 /// Runs a `gabion bucket` command.

@@ -17,7 +17,8 @@ pub(crate) fn s3_services(services: &[S3Service]) -> String {
             (S3State::Waiting, Some(reason)) => format!("waiting: {reason}"),
             (S3State::Waiting, None) => "waiting".to_owned(),
         };
-        vec![service.pool.clone(), format!("http://{}", service.listen), service.region.clone(), state]
+        let address = format!("{}://{}", service.scheme(), service.listen);
+        vec![service.pool.clone(), address, service.region.clone(), state]
     };
     table(&["POOL", "ADDRESS", "REGION", "STATE"], services.iter().map(row))
 }

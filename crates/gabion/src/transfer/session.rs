@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use api::client::Client;
+use api::client::{Client, ServerTrust};
 use api::types::{AccessKey, CreateKey, S3Service, S3State};
 use api::{Error, ErrorKind, VolumeName};
 use s3_client::{Address, Credentials, S3Client, S3Error};
@@ -121,9 +121,13 @@ impl ObjectSession {
 pub(crate) async fn connect(daemon: &Client, pool: &str) -> Result<(S3Client, String)> {
     let services = daemon.list_s3().await?;
     let service = active(&services, pool)?;
-    let address = Address::parse(&format!("http://{}", reachable(&service.listen, daemon.server_host())))?;
+    let host = reachable(&service.listen, daemon.server_host());
+    let address = Address::parse(&format!("{}://{host}", service.scheme()))?;
+    // The daemon names the certificate of its own service, so its names need not match.
+    let trust = service.fingerprint.as_deref().map(ServerTrust::fingerprint).transpose()?;
+    let tls = trust.map(|trust| trust.client_config()).transpose()?;
     let key = new_key(daemon).await?;
-    let client = S3Client::new(address, service.region.clone(), credentials(&key));
+    let client = S3Client::with_tls(address, service.region.clone(), credentials(&key), tls);
     Ok((client, key.access_key))
 }
 

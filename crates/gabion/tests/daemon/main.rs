@@ -38,6 +38,7 @@ mod needs_root;
 mod nvme;
 mod object_commands;
 mod object_kills;
+mod object_tls;
 mod objects;
 mod pools;
 mod random_operations;

@@ -1,140 +1,18 @@
-//! Power cuts: a device that loses any of its unflushed blocks, and a plain map as the model.
+//! Power cuts under puts and deletions of several keys at once, with a plain map as the model.
 //!
 //! After each cut, every acknowledged change is there, every other one is there completely or not
 //! at all, counters match the objects, and no block is left after all objects are deleted.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::cut_device::{CutDevice, SIZE};
 use super::readers::{create, put};
-use super::same_results::{BODIES_START, bytes_of_bodies, delete_all, options};
-use crate::{
-    BlockVolume, Change, Conditions, DeleteObject, ListQuery, MemoryBlocks, ObjectRef, ObjectStore,
-    VolumeStore,
-};
-
-pub(super) const SIZE: u64 = 256 << 20;
-
-/// A device with a volatile cache that fails after a number of operations.
-#[derive(Debug)]
-pub(super) struct CutDevice {
-    durable: Arc<MemoryBlocks>,
-    state: Mutex<CutState>,
-}
-
-#[derive(Debug)]
-struct CutState {
-    /// Unflushed blocks in order; `None` for discarded ones.
-    cache: Vec<(u64, Option<Vec<u8>>)>,
-    operations_left: usize,
-}
-
-impl CutDevice {
-    pub(super) fn new(durable: Arc<MemoryBlocks>, operations: usize) -> Arc<Self> {
-        let state = CutState { cache: Vec::new(), operations_left: operations };
-        Arc::new(Self { durable, state: Mutex::new(state) })
-    }
-
-    /// Returns true if an operation failed, or the next one would.
-    pub(super) fn is_off(&self) -> bool {
-        self.state.lock().unwrap().operations_left == 0
-    }
-
-    /// Loses power: any of the cached blocks may have reached the medium. In some cases those are
-    /// all blocks of the index and few of the bodies, or the reverse.
-    pub(super) fn cut(&self, random: &mut SmallRng) {
-        let mut state = self.state.lock().unwrap();
-        let cases = [(0.0, 0.0), (0.5, 0.5), (0.9, 0.9), (1.0, 1.0), (1.0, 0.5), (0.5, 1.0)];
-        let (of_index, of_bodies) = cases[random.random_range(0..cases.len())];
-        for (block, data) in std::mem::take(&mut state.cache) {
-            let share = if block * 4096 < BODIES_START { of_index } else { of_bodies };
-            if random.random_bool(share) {
-                store(&self.durable, block, data);
-            }
-        }
-    }
-}
-
-fn store(volume: &MemoryBlocks, block: u64, data: Option<Vec<u8>>) {
-    match data {
-        Some(data) => volume.write(block * 4096, &data).unwrap(),
-        None => volume.discard(block * 4096, 4096).unwrap(),
-    }
-}
-
-impl CutState {
-    fn count(&mut self) -> io::Result<()> {
-        self.operations_left = self.operations_left.checked_sub(1).ok_or_else(off)?;
-        Ok(())
-    }
-}
-
-fn off() -> io::Error {
-    io::Error::other("the power is off")
-}
-
-impl BlockVolume for CutDevice {
-    fn size(&self) -> u64 {
-        SIZE
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let state = self.state.lock().unwrap();
-        if state.operations_left == 0 {
-            return Err(off());
-        }
-        self.durable.read(offset, into)?;
-        let end = offset + into.len() as u64;
-        for (block, data) in &state.cache {
-            let (from, to) = ((block * 4096).max(offset), ((block + 1) * 4096).min(end));
-            if from < to {
-                let index = |value: u64| usize::try_from(value).unwrap();
-                let into = &mut into[index(from - offset)..index(to - offset)];
-                match data {
-                    Some(data) => {
-                        into.copy_from_slice(&data[index(from - block * 4096)..index(to - block * 4096)])
-                    }
-                    None => into.fill(0),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(offset.is_multiple_of(4096) && data.len().is_multiple_of(4096), "{offset}+{}", data.len());
-        let mut state = self.state.lock().unwrap();
-        state.count()?;
-        for (index, data) in data.chunks(4096).enumerate() {
-            state.cache.push((offset / 4096 + index as u64, Some(data.to_vec())));
-        }
-        Ok(())
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        state.count()?;
-        for (block, data) in std::mem::take(&mut state.cache) {
-            store(&self.durable, block, data);
-        }
-        Ok(())
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        state.count()?;
-        let (first, end) = (offset / 4096, (offset + length) / 4096);
-        state.cache.retain(|(block, _)| !(first..end).contains(block));
-        // Blocks without data stay without data.
-        let stored = self.durable.stored_blocks(first..end);
-        state.cache.extend(stored.into_iter().map(|block| (block, None)));
-        Ok(())
-    }
-}
+use super::same_results::{bytes_of_bodies, delete_all, options};
+use crate::{Change, Conditions, DeleteObject, ListQuery, MemoryBlocks, ObjectRef, ObjectStore, VolumeStore};
 
 /// The states that a key may have: the last acknowledged one, and those of later changes.
 type Model = BTreeMap<String, Vec<Option<Vec<u8>>>>;

@@ -47,7 +47,7 @@ impl Random {
         (length > 0).then(|| list(self)[length.saturating_sub(back)].clone())
     }
 
-    fn object(&mut self) -> ObjectRef {
+    pub(super) fn object(&mut self) -> ObjectRef {
         let version =
             if self.numbers.random_bool(0.3) { self.recent(|random| &random.versions) } else { None };
         ObjectRef { bucket: self.bucket(), key: self.key(), version }

@@ -8,9 +8,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
+use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -23,6 +24,9 @@ use crate::private_file;
 /// Years for which a self-signed certificate is valid.
 const VALID_YEARS: i32 = 10;
 const SECONDS_PER_YEAR: u64 = 31_556_952;
+
+/// Interval at which changes of the files are looked for.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The files of a certificate and its private key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,28 @@ impl CertificateStore {
         let version = version(&files);
         let current = RwLock::new((Arc::new(read(&files)?), version));
         Ok(Arc::new(Self { files, current }))
+    }
+
+    /// Returns the settings of a server that uses the certificate, and looks for changes of its
+    /// files as long as they are in use.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(crate) fn serve(self: &Arc<Self>) -> Result<Arc<ServerConfig>> {
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot set up TLS: {error}")))?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(self.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let reloaded = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RELOAD_INTERVAL).await;
+                let Some(certificate) = reloaded.upgrade() else { return };
+                certificate.reload();
+            }
+        });
+        Ok(Arc::new(config))
     }
 
     fn current(&self) -> Arc<CertifiedKey> {
@@ -109,7 +135,7 @@ fn version(files: &CertificateFiles) -> Version {
 fn read(files: &CertificateFiles) -> Result<CertifiedKey> {
     let failed = |path: &Path, reason: &dyn fmt::Display| {
         Error::new(ErrorKind::Invalid, format!("cannot use {}: {reason}", path.display()))
-            .hint("api.certificate and api.key name PEM files of a certificate chain and of its private key")
+            .hint("use PEM files of a certificate chain and of its private key")
     };
     let contents = |path: &Path| std::fs::read(path).map_err(|error| failed(path, &error));
     let chain = CertificateDer::pem_slice_iter(&contents(&files.certificate)?).collect::<Result<Vec<_>, _>>();

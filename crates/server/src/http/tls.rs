@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::serve::Listener;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -21,14 +20,12 @@ use tokio_rustls::server::TlsStream;
 use super::bind::{bind_tcp, bound_addresses};
 use super::certificate::CertificateStore;
 use super::places::{CONNECTIONS_MAX, IDLE_MAX, IdleLimit, SenderPlace, SenderPlaces};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// Longest time of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Interval at which changes of the certificate's files are looked for.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Bound addresses for HTTPS.
 pub(crate) struct RemoteSockets(Vec<TcpListener>);
@@ -52,21 +49,8 @@ impl RemoteSockets {
     /// # Errors
     /// When TLS cannot be set up.
     pub(crate) fn listen(self, certificate: &Arc<CertificateStore>) -> Result<Vec<TlsListener>> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot set up TLS: {error}")))?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(certificate.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = TlsAcceptor::from(certificate.serve()?);
         let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS_MAX)), senders: Arc::default() };
-        let reloaded = certificate.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(RELOAD_INTERVAL).await;
-                reloaded.reload();
-            }
-        });
         let listener = |tcp| TlsListener::new(tcp, acceptor.clone(), places.clone());
         Ok(self.0.into_iter().map(listener).collect())
     }

@@ -19,9 +19,10 @@ use s3::{S3Options, S3Server};
 
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::http::{CertificateFiles, CertificateStore};
 use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::request::shown;
-use crate::state::{S3Record, State};
+use crate::state::{S3Record, State, TlsRecord};
 use api::types::{
     Bucket, ChangeBucket, CreateVolume, EtagKind, ObjectPage, ObjectQuery, ObjectSummary, S3Service, S3State,
     StartS3,
@@ -59,6 +60,7 @@ struct ServiceEntry {
 struct RunningService {
     server: S3Server,
     store: Arc<VolumeStore>,
+    certificate: Option<Arc<CertificateStore>>,
 }
 
 impl ObjectServices {
@@ -104,8 +106,9 @@ impl ObjectServices {
             Error::new(ErrorKind::Invalid, message).hint("write ADDRESS:PORT, for example 127.0.0.1:9000")
         })?;
         let region = request.region.unwrap_or_else(|| REGION.to_owned());
-        let StartS3 { domain, lifecycle_day, .. } = request;
-        let mut record = S3Record { listen: listen.to_string(), region, domain, lifecycle_day };
+        let StartS3 { domain, lifecycle_day, certificate, private_key, .. } = request;
+        let tls = tls_record(certificate, private_key)?;
+        let mut record = S3Record { listen: listen.to_string(), region, domain, lifecycle_day, tls };
         let running = self.run(pool, &record).await?;
         // With port 0, the same port is used again after a restart.
         record.listen = running.server.address().to_string();
@@ -123,6 +126,8 @@ impl ObjectServices {
 
     /// Opens the store and the server of a pool.
     async fn run(&self, pool: &str, record: &S3Record) -> Result<Arc<RunningService>> {
+        let certificate = record.tls.as_ref().map(open_certificate).transpose()?;
+        let tls = certificate.as_ref().map(CertificateStore::serve).transpose()?;
         let listener = TcpListener::bind(&record.listen).map_err(|error| {
             let kind = match error.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorKind::Busy,
@@ -158,11 +163,12 @@ impl ObjectServices {
             domain: record.domain.clone(),
             encryption_key: Some(key),
             lifecycle_day: day.unwrap_or(defaults.lifecycle_day),
+            tls,
             ..defaults
         };
         let server = S3Server::start(listener, store.clone(), self.keys.clone(), &options);
         match server {
-            Ok(server) => Ok(Arc::new(RunningService { server, store })),
+            Ok(server) => Ok(Arc::new(RunningService { server, store, certificate })),
             Err(error) => {
                 blocking(move || drop(store)).await?;
                 Err(Error::new(ErrorKind::Internal, format!("cannot start the S3 server: {error}")))
@@ -339,7 +345,7 @@ impl ObjectServices {
 async fn drop_service(running: Arc<RunningService>) {
     let stopped = blocking(move || {
         match Arc::try_unwrap(running) {
-            Ok(RunningService { server, store }) => {
+            Ok(RunningService { server, store, .. }) => {
                 drop(server);
                 drop(store);
             }
@@ -350,6 +356,33 @@ async fn drop_service(running: Arc<RunningService>) {
     if let Err(error) = stopped.await {
         tracing::error!(%error, "S3 did not stop cleanly");
     }
+}
+
+/// Checks the files of a certificate for HTTPS.
+fn tls_record(certificate: Option<String>, private_key: Option<String>) -> Result<Option<TlsRecord>> {
+    let (certificate, private_key) = match (certificate, private_key) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(private_key)) => (certificate, private_key),
+        (Some(_), None) => {
+            return Err(Error::new(ErrorKind::Invalid, "a certificate was given without its private key")
+                .hint("add --private-key FILE"));
+        }
+        (None, Some(_)) => {
+            return Err(Error::new(ErrorKind::Invalid, "a private key was given without its certificate")
+                .hint("add --certificate FILE"));
+        }
+    };
+    if let Some(path) = [&certificate, &private_key].into_iter().find(|path| !path.starts_with('/')) {
+        let message = format!("'{}' is not an absolute path", shown(path));
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .hint("give the path of the file on the host of the daemon, from / on"));
+    }
+    Ok(Some(TlsRecord { certificate, private_key }))
+}
+
+fn open_certificate(tls: &TlsRecord) -> Result<Arc<CertificateStore>> {
+    let TlsRecord { certificate, private_key } = tls;
+    CertificateStore::open(CertificateFiles { certificate: certificate.into(), key: private_key.into() })
 }
 
 fn waiting() -> Error {
@@ -367,11 +400,16 @@ fn describe(pool: &str, entry: &ServiceEntry) -> S3Service {
         Ok(_) => (S3State::Active, None),
         Err(error) => (S3State::Waiting, Some(error.to_string())),
     };
+    let running = entry.running.as_ref().ok();
     S3Service {
         pool: pool.to_owned(),
         listen: entry.record.listen.clone(),
         region: entry.record.region.clone(),
         domain: entry.record.domain.clone(),
+        certificate: entry.record.tls.as_ref().map(|tls| tls.certificate.clone()),
+        fingerprint: running
+            .and_then(|running| running.certificate.as_ref())
+            .map(|found| found.fingerprint()),
         state,
         reason,
     }
