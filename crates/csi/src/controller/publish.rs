@@ -23,7 +23,7 @@ use crate::status::{of_daemon, required};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PublishStep {
     /// The disk of the node exists, as wanted.
-    Keep(Export),
+    Keep(Box<Export>),
     /// The disk must be made.
     Create,
 }
@@ -42,14 +42,13 @@ fn decide(
     let disk = disk_name(name, node);
     if let Some(own) = exports.iter().find(|export| export.network.target.as_ref() == Some(&disk)) {
         if (own.read_only, own.shared) == (wanted.read_only, wanted.shared) {
-            return Ok(PublishStep::Keep(own.clone()));
+            return Ok(PublishStep::Keep(Box::new(own.clone())));
         }
         let problem = format!("volume '{name}' is published to node '{node}' with another access mode");
         return Err(Status::already_exists(problem));
     }
-    let excludes =
-        |other: &&Export| !(wanted.read_only && other.read_only) && !(wanted.shared && other.shared);
-    match exports.iter().filter(|export| is_disk(export)).find(excludes) {
+    let coexists = |other: &Export| (wanted.read_only && other.read_only) || (wanted.shared && other.shared);
+    match exports.iter().filter(|export| is_disk(export)).find(|other| !coexists(other)) {
         Some(other) => {
             let nodes = nodes(std::slice::from_ref(other)).join(", ");
             let problem = format!("volume '{name}' is published to node '{nodes}'; detach it there first");
@@ -78,7 +77,7 @@ impl ControllerContext {
         let _lock = self.locks.lock(name.base())?;
         self.daemon.get(&name).await?;
         let export = match decide(&self.disks_of(&name).await?, &name, node, &wanted)? {
-            PublishStep::Keep(export) => export,
+            PublishStep::Keep(export) => *export,
             PublishStep::Create => {
                 let network = NetworkOptions {
                     target: Some(disk_name(&name, node)),
@@ -203,7 +202,10 @@ mod tests {
     fn a_repeated_call_keeps_the_disk_of_the_node() {
         let own = disk("node-1", false, true);
         let all = [disk("node-2", false, true), own.clone()];
-        assert_eq!(decide(&all, &name(), "node-1", &wanted(false, true)).unwrap(), PublishStep::Keep(own));
+        assert_eq!(
+            decide(&all, &name(), "node-1", &wanted(false, true)).unwrap(),
+            PublishStep::Keep(Box::new(own))
+        );
         let other_mode = decide(&all, &name(), "node-1", &wanted(true, false)).unwrap_err();
         assert_eq!(other_mode.code(), Code::AlreadyExists);
         assert_eq!(nodes(&all), ["node-1", "node-2"]);

@@ -144,7 +144,7 @@ async fn a_file_system_moves_to_another_node(one: &mut Node, two: &mut Node) {
     let condition = stats.volume_condition.unwrap();
     assert!(!condition.abnormal && condition.message.contains("1 of 1 paths"), "{condition:?}");
 
-    let before = rustix::fs::statvfs(&target(at)).unwrap().f_blocks;
+    let before = rustix::fs::statvfs(target(at)).unwrap().f_blocks;
     let range = Some(CapacityRange { required_bytes: 128 << 20, limit_bytes: 0 });
     let grow = ControllerExpandVolumeRequest {
         volume_id: id.clone(),
@@ -159,7 +159,7 @@ async fn a_file_system_moves_to_another_node(one: &mut Node, two: &mut Node) {
         ..NodeExpandVolumeRequest::default()
     };
     one.node.node_expand_volume(grow).await.unwrap();
-    assert!(rustix::fs::statvfs(&target(at)).unwrap().f_blocks > before * 3 / 2);
+    assert!(rustix::fs::statvfs(target(at)).unwrap().f_blocks > before * 3 / 2);
 
     one.unmount(&id, at).await;
     one.detach(&id).await;
