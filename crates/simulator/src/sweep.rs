@@ -8,6 +8,7 @@
 //! schemes. SPDK's blobstore tests sweep their metadata in this way. Here the pool is verified and
 //! its data compared after every cut.
 
+mod contents;
 mod crash_damage;
 mod damage;
 mod forks;

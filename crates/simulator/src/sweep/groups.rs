@@ -3,9 +3,9 @@
 use engine::{AttachedVolume, Pool};
 
 use super::ExpectedState;
+use super::contents::read_last;
 use super::modelled_write::write;
 use super::operation::{SECTOR, SIZE};
-use super::verify::read_last;
 use crate::model::VolumeModel;
 
 /// The name of the second volume.

@@ -2,23 +2,12 @@
 
 use engine::{Pool, RepairState};
 use format::DriveState;
-use reactor::Buffer;
 
+use super::contents::read_last;
 use super::operation::{SECTOR, SIZE};
 use super::{ExpectedState, SweepOp, groups, wait_for_repair};
 use crate::model::VolumeModel;
 use crate::run::Machine;
-
-/// Reads the last `bytes` bytes of a volume or snapshot, the part that the model covers.
-pub(super) async fn read_last(pool: &Pool, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
-    let volume = pool.open_volume(name).await.map_err(|error| format!("open {name}: {error:?}"))?.attach();
-    let buffer = Buffer::new(usize::try_from(bytes).unwrap_or(0));
-    volume
-        .read(volume.size() - bytes, &buffer.span())
-        .await
-        .map_err(|error| format!("read {name}: {error:?}"))?;
-    Ok(buffer.as_slice().to_vec())
-}
 
 /// Compares the snapshots and clones with their expected content.
 async fn verify_snapshots(
