@@ -205,8 +205,8 @@ fn one_pool(sources: &[VolumeName]) -> Result<&str, Status> {
     }
 }
 
-/// Checks the snapshots that a request names. Those that an interrupted deletion removed may be
-/// among them.
+/// Checks the snapshots that a request names. Snapshots that an interrupted deletion removed may
+/// be among them.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if one belongs to another group, or one of the group is missing.

@@ -1,8 +1,8 @@
 //! Publishing volumes on the network: each node gets a disk of its own, which only that node may
 //! connect to.
 //!
-//! Always true: the daemon's exports are the only record. The end of an export disconnects its node,
-//! so that a volume can move away from a node that does not answer.
+//! Always true: the daemon's exports are the only record. The end of an export disconnects its
+//! node, so that a volume can move away from a node that does not answer.
 
 use api::ErrorKind;
 use api::VolumeName;

@@ -1,5 +1,5 @@
-//! Volumes that nodes use over NVMe/TCP, with the kernel's initiator in a guest. The program of this
-//! test is the cluster inside the guest, too: the drivers' sockets are there.
+//! Volumes that nodes use over NVMe/TCP, with the kernel's initiator in a guest. The program of
+//! this test is the cluster inside the guest, too: the drivers' sockets are there.
 
 use std::collections::HashMap;
 use std::fs::File;

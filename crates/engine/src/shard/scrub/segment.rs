@@ -34,8 +34,8 @@ pub(super) struct SegmentScrub<'a> {
 }
 
 impl<'a> SegmentScrub<'a> {
-    /// Starts with a segment, which is pinned until this is dropped; its `record` was taken after the
-    /// pin.
+    /// Starts with a segment, which is pinned until this is dropped; its `record` was taken after
+    /// the pin.
     pub(super) fn new(shard: &'a Shard, id: SegmentId, record: &'a SegmentRecord) -> Self {
         Self {
             shard,
