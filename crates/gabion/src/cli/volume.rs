@@ -99,8 +99,8 @@ Examples:
     /// during the command (fsfreeze(8)).
     ///
     /// Snapshots of several volumes of a pool, such as the data and the log of a database, are
-    /// taken together: one that holds a write holds everything acknowledged before that write began, on
-    /// all of the volumes. The command takes all of them or none.
+    /// taken together: one that holds a write holds everything acknowledged before that write
+    /// began, on all of the volumes. The command takes all of them or none.
     #[command(after_long_help = "\
 Examples:
   gabion volume snapshot fast/vm01@before-upgrade

@@ -35,7 +35,7 @@ impl Catalogue {
         // crash; in one record, so that a crash leaves all snapshots or none.
         let records: Vec<_> = plan.iter().flat_map(|of| [&of.frozen, &of.moved]).collect();
         if let Err(error) = self.store(&records, None).await {
-            self.release_moved(&plan).await?;
+            self.release_moved(plan.iter()).await?;
             return Err(error);
         }
         for VolumeSnapshot { frozen, moved } in &plan {
@@ -102,14 +102,14 @@ impl Catalogue {
     async fn reserve_moved(&self, plan: &[VolumeSnapshot]) -> Result<()> {
         for (number, VolumeSnapshot { moved, .. }) in plan.iter().enumerate() {
             if let Err(error) = self.try_reserve(moved, "a snapshot of it").await {
-                self.release_moved(plan.get(..number).unwrap_or_default()).await?;
+                self.release_moved(plan.iter().take(number)).await?;
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    async fn release_moved(&self, plan: &[VolumeSnapshot]) -> Result<()> {
+    async fn release_moved(&self, plan: impl Iterator<Item = &VolumeSnapshot>) -> Result<()> {
         for VolumeSnapshot { moved, .. } in plan {
             self.release_reservation(moved.layer).await?;
         }
