@@ -290,6 +290,13 @@ impl Disk {
         self.state.borrow().durable.keys().copied().collect()
     }
 
+    /// Returns the numbers of the pages with completed writes that are not durable yet.
+    pub fn unflushed_pages(&self) -> Vec<u64> {
+        let state = self.state.borrow();
+        let unflushed = state.cache.iter().filter(|(_, writes)| writes.iter().any(|write| write.completed));
+        unflushed.map(|(page, _)| *page).collect()
+    }
+
     /// Applies a power failure: decides for every unflushed page which content survives.
     pub fn cut_power(&self) {
         self.drop_held();

@@ -24,6 +24,8 @@ pub mod sweep;
 #[cfg(test)]
 mod background_load_tests;
 #[cfg(test)]
+mod compaction_tests;
+#[cfg(test)]
 mod durability_tests;
 #[cfg(test)]
 mod lost_block_tests;

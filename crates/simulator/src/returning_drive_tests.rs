@@ -230,6 +230,68 @@ fn a_drive_returns_after_the_operations_from_before_its_loss() {
     assert!(late > 20, "{late} writes ended after the loss");
 }
 
+/// Hangs and fails a drive after `delay`, and cuts the power at operation `cut` of its return.
+/// Returns the number of drives with a superblock; `None` if no superblock was in the drive's cache
+/// only.
+fn cut_a_return(delay: u64, cut: u64, seed: u64) -> Option<usize> {
+    // Superblocks are in the first pages.
+    const SUPERBLOCK_PAGES: u64 = (4 << 20) / BLOCK;
+    let machine = machine(&Setup::small("2+1", 3), seed);
+    let this = machine.clone();
+    let ended = machine.boot(async move || {
+        let (pool, _) = this.open().await.unwrap();
+        let publisher = pool.clone();
+        // Each checkpoint publishes superblocks.
+        let publishes = Reactor::current().spawn(async move {
+            publisher.create_volume("v", 1 << 20, 4096, 0).await.unwrap();
+            for _ in 0..4 {
+                publisher.checkpoint().await.unwrap();
+            }
+        });
+        // The drive hangs, and fails, perhaps between writing a superblock and flushing it.
+        Reactor::current().sleep(Duration::from_micros(delay)).await;
+        this.disks[1].hang();
+        let failing = pool.clone();
+        let fails = Reactor::current().spawn(async move { failing.fail_drive(1).await });
+        Reactor::current().sleep(Duration::from_millis(1)).await;
+        this.disks[1].release(true);
+        fails.await.unwrap();
+        publishes.await;
+        if !this.disks[1].unflushed_pages().iter().any(|page| *page < SUPERBLOCK_PAGES) {
+            return false;
+        }
+        this.cut_after(cut);
+        this.return_drive(&pool, 1).await.unwrap();
+        Reactor::current().sleep(Duration::from_secs(1)).await;
+        true
+    });
+    machine.cut_power();
+    (ended != BootEnd::Completed(false)).then(|| machine.labels().len())
+}
+
+/// A drive whose newest superblock may be in its cache only is flushed before the other slot is
+/// overwritten: a power cut at any operation of its return leaves a superblock on it.
+#[test]
+fn a_cut_during_a_return_leaves_a_superblock() {
+    let mut returns = 0;
+    for delay in (0..4_000).step_by(10) {
+        if cut_a_return(delay, 1, delay).is_none() {
+            continue;
+        }
+        for cut in 1..12 {
+            for seed in 0..20 {
+                let labels = cut_a_return(delay, cut, delay + (seed << 32));
+                returns += u64::from(labels.is_some());
+                assert!(
+                    labels.is_none_or(|labels| labels == 3),
+                    "seed {seed}, hung after {delay} us, cut {cut}: {labels:?}"
+                );
+            }
+        }
+    }
+    assert!(returns > 400, "{returns} returns");
+}
+
 /// A drive is lost while a new segment with a column on it is being opened. The column counts as
 /// missing from its first row: after the drive's return, its old bytes are not used.
 #[test]

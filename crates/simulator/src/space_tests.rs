@@ -8,6 +8,7 @@ use engine::Pool;
 use format::limits::SLICE;
 use reactor::{Buffer, Reactor};
 
+use crate::disk::Faults;
 use crate::model::content;
 use crate::random::Random;
 use crate::repair_tests::{BLOCK, compare, fill, machine, with_pool};
@@ -139,6 +140,11 @@ fn layers_are_removed_while_the_cleaner_moves_their_blocks() {
             let blocks = capacity * 3 / 4 / 8 * 8;
             let volume = Rc::new(fill(pool, "v", blocks, 3).await);
             let stop = Rc::new(Cell::new(false));
+            // Some reads of the cleaner take longer than the removal of a layer.
+            let stall = |stall| {
+                machine.disks.iter().for_each(|disk| disk.set_faults(Faults { stall, ..Faults::default() }));
+            };
+            stall(20);
             // The cleaner is never idle.
             let writers: Vec<_> = (0..4)
                 .map(|writer| {
@@ -157,7 +163,7 @@ fn layers_are_removed_while_the_cleaner_moves_their_blocks() {
                 .collect();
             for _ in 0..80 {
                 pool.snapshot_volume("v@one", 0).await.unwrap();
-                Reactor::current().sleep(Duration::from_micros(random.below(4_000))).await;
+                Reactor::current().sleep(Duration::from_micros(random.below(200_000))).await;
                 pool.delete_volume("v@one").await.unwrap();
                 while pool.volume_info("v@one").await.unwrap().is_some() {
                     Reactor::current().sleep(Duration::from_micros(100)).await;
@@ -167,6 +173,7 @@ fn layers_are_removed_while_the_cleaner_moves_their_blocks() {
             for writer in writers {
                 writer.await;
             }
+            stall(0);
             drop(volume);
             compare(pool, "v", 3).await;
             pool.status().await.unwrap().shards[0].log.moved_blocks

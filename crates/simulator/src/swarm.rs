@@ -282,14 +282,19 @@ impl SwarmRun {
         self.buffers.check()?;
         if let Ok(status) = pool.status().await {
             let moved: u64 = status.shards.iter().map(|shard| shard.log.moved_blocks).sum();
+            let compactions: u64 = status.shards.iter().map(|shard| shard.compactions).sum();
             let failing = status.drives.iter().filter(|drive| drive.failing).count() as u64;
             self.count(|stats| {
                 stats.moved += moved;
+                stats.compactions += compactions;
                 stats.failing += failing;
             });
             let refused = status.shards.iter().any(|shard| shard.checkpoints_refused > 0);
             if refused && status.failure.is_none() && !self.host_was_full.get() {
                 return Err("S4: a checkpoint was refused for lack of space".into());
+            }
+            if status.shards.iter().any(|shard| shard.compaction_overruns > 0) {
+                return Err("S4: a compaction needed more segments than its plan".into());
             }
         }
         if last || self.random.once_in(2) {

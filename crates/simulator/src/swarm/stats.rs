@@ -21,6 +21,8 @@ pub struct Stats {
     pub no_space: u64,
     /// Blocks that the cleaner moved.
     pub moved: u64,
+    /// Compactions.
+    pub compactions: u64,
     /// Lost drives that were rebuilt completely.
     pub rebuilt: u64,
     /// Drives that joined.
@@ -69,6 +71,7 @@ impl Stats {
         self.completed += other.completed;
         self.no_space += other.no_space;
         self.moved += other.moved;
+        self.compactions += other.compactions;
         self.rebuilt += other.rebuilt;
         self.added += other.added;
         self.returned += other.returned;
