@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reactor::{Handle, Reactor};
 
 use super::file::VolumeFile;
-use super::mount::{MountError, MountErrorKind, release_place, reserve_place};
+use super::mount::{MountError, MountErrorKind, clear_forgotten, release_place, reserve_place};
 use super::server::{FuseOptions, FuseServer};
 use crate::context::{call_object, check_no_queues, run_blocking};
 use crate::exported_volume::ExportedVolume;
@@ -50,7 +50,7 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
 
     /// Unmounts the files of a daemon that died, and puts a node that cannot be opened in the place
     /// of each file: a program that runs before the pool is open must not write into the directory
-    /// below.
+    /// below. Mounts without an export are removed.
     fn reserve<'a>(&'a self, names: &'a [ExportName]) -> ControlFuture<'a, ()> {
         Box::pin(async move {
             for name in names {
@@ -58,6 +58,11 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
                 if let Ok(Err(error)) = run_blocking(move || reserve_place(&path, access)).await {
                     tracing::warn!(export = %name, %error, "cannot reserve the place of a file");
                 }
+            }
+            let directory = self.directory.clone();
+            let kept: Vec<_> = names.iter().map(|name| self.path(name)).collect();
+            if let Ok(Err(error)) = run_blocking(move || clear_forgotten(&directory, &kept)).await {
+                tracing::warn!(%error, "cannot remove the mounts of a daemon that died");
             }
         })
     }

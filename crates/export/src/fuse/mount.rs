@@ -4,10 +4,11 @@
 //! before its place is used again; while nothing is mounted on the node, it cannot be opened. Must
 //! not know the contents of the file.
 
-use std::ffi::CString;
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use reactor::Access;
@@ -154,17 +155,54 @@ fn clear(place: &Path) -> Result<(), MountError> {
     Err(MountError::new(MountErrorKind::Failed, message))
 }
 
-/// Returns the type of the file system that is mounted at a place, if any.
-fn mounted_at(place: &Path) -> Result<Option<String>, MountError> {
+/// Removes the mounts below a directory whose daemon died, except at the places of `kept` exports,
+/// and the nodes below them: a daemon that died between the mount and the record of a new export
+/// leaves them behind.
+pub(super) fn clear_forgotten(directory: &Path, kept: &[PathBuf]) -> Result<(), MountError> {
+    let Ok(directory) = directory.canonicalize() else { return Ok(()) };
+    let kept: Vec<PathBuf> = kept.iter().map(|place| canonical_place(place)).collect();
+    for place in places_below(&mount_table()?, &directory) {
+        if kept.contains(&place) {
+            continue;
+        }
+        match clear(&place) {
+            Ok(()) => release_place(&place),
+            // Another daemon serves there.
+            Err(error) if error.kind() == MountErrorKind::Busy => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the places of our mounts below a directory in a table as in proc(5).
+fn places_below(table: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
+    let of_line = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (kind == KIND.as_bytes() && place != directory && place.starts_with(directory)).then_some(place)
+    };
+    table.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+}
+
+fn mount_table() -> Result<Vec<u8>, MountError> {
     let table = Path::new("/proc/self/mountinfo");
-    let text = std::fs::read(table).map_err(|error| MountError::io("read", table, &error))?;
-    // The table has canonical paths. Only the directory can be canonicalised when the file itself
-    // does not respond.
-    let place = match (place.parent().map(Path::canonicalize), place.file_name()) {
+    std::fs::read(table).map_err(|error| MountError::io("read", table, &error))
+}
+
+/// Returns a place as the table of mounts has it. Only the directory can be canonicalised when the
+/// file itself does not respond.
+fn canonical_place(place: &Path) -> PathBuf {
+    match (place.parent().map(Path::canonicalize), place.file_name()) {
         (Some(Ok(directory)), Some(name)) => directory.join(name),
         _ => place.to_owned(),
-    };
-    Ok(find(&text, place.as_os_str().as_bytes()))
+    }
+}
+
+/// Returns the type of the file system that is mounted at a place, if any.
+fn mounted_at(place: &Path) -> Result<Option<String>, MountError> {
+    Ok(find(&mount_table()?, canonical_place(place).as_os_str().as_bytes()))
 }
 
 /// Returns the type of the last mount at a place in a table as in proc(5).

@@ -21,6 +21,16 @@ fn mounts_are_found_by_their_place() {
 }
 
 #[test]
+fn own_mounts_below_a_directory_are_listed() {
+    let below = |directory: &str| Vec::from_iter(places_below(TABLE, Path::new(directory)));
+    let (vm01, vm02) = (PathBuf::from("/run/a b/c\\d"), PathBuf::from("/run/twice"));
+    assert_eq!(below("/run"), [vm01.clone(), vm02]);
+    assert_eq!(below("/run/a b"), [vm01]);
+    assert_eq!(below("/run/twice"), [] as [PathBuf; 0], "the directory itself is not below it");
+    assert_eq!(below("/run/tw"), [] as [PathBuf; 0]);
+}
+
+#[test]
 fn files_of_others_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("deep/er/file");

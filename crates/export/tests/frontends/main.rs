@@ -3,8 +3,10 @@
 //! in virtual machines.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
+use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +23,9 @@ use export::{
     StopMode,
 };
 use reactor::Backend;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use support::{ReactorThread, TIMEOUT, block_on};
 
@@ -274,4 +279,47 @@ fn check_life(case: &Case, source: &Arc<MemorySource>) {
     drop(user);
     block_on(running.stop(StopMode::Orderly)).unwrap();
     block_on(frontend.release(&name));
+}
+
+/// Mounts a file, and ends like a daemon that dies.
+fn mount_and_die(place: &Path) {
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    rustix::fs::mknodat(CWD, place, FileType::Socket, Mode::empty(), 0).unwrap();
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR, Mode::empty()).unwrap();
+    let file = FileType::RegularFile.as_raw_mode();
+    let options = format!("fd={},rootmode={file:o},user_id=0,group_id=0", device.as_raw_fd());
+    let options = CString::new(options).unwrap();
+    rustix::mount::mount("gone", place, "fuse.gabion", MountFlags::empty(), options.as_c_str()).unwrap();
+    drop(device);
+    assert_eq!(rustix::fs::stat(place).unwrap_err(), Errno::NOTCONN);
+}
+
+/// A daemon that died may have mounted a file of which it had no record yet.
+#[test]
+fn mounts_of_a_daemon_that_died_are_removed() {
+    if !test_support::has_fuse() {
+        return;
+    }
+    let (directory, reactor) = (tempfile::tempdir().unwrap(), ReactorThread::start(Backend::Threads));
+    let fuse = directory.path().join("fuse");
+    let (recorded, forgotten, outside) =
+        (fuse.join("fast/vm01"), fuse.join("fast/vm02"), directory.path().join("fast/vm03"));
+    for place in [&recorded, &forgotten, &outside] {
+        mount_and_die(place);
+    }
+    // A file that another daemon serves.
+    let other = FuseFrontend::new(fuse.clone(), reactor.context());
+    let (served, config) = (ExportName::new("fast/vm04"), ExportConfig::default());
+    let source = Arc::new(block_on(MemorySource::create(&reactor.remote, SIZE, 512)).unwrap());
+    let running = block_on(other.start(&served, &config, source)).unwrap();
+
+    let frontend: Box<dyn Frontend<MemorySource>> = Box::new(FuseFrontend::new(fuse, reactor.context()));
+    block_on(frontend.reserve(&[ExportName::new("fast/vm01")]));
+    let node = rustix::fs::lstat(&recorded).unwrap();
+    assert_eq!(FileType::from_raw_mode(node.st_mode), FileType::Socket, "a node keeps the place");
+    assert_eq!(rustix::fs::lstat(&forgotten).unwrap_err(), Errno::NOENT);
+    assert_eq!(rustix::fs::lstat(&outside).unwrap_err(), Errno::NOTCONN, "a mount elsewhere is left alone");
+    assert_eq!(open_fuse(&running.listeners()[0], &served).read().unwrap(), [0; 4096]);
+    block_on(running.stop(StopMode::Forced)).unwrap();
+    rustix::mount::unmount(&outside, UnmountFlags::DETACH).unwrap();
 }
