@@ -19,13 +19,14 @@ use tokio::task::JoinSet;
 use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
+use crate::certificate::{CertificateFiles, CertificateStore, self_signed};
 use crate::clusters::Clusters;
 use crate::config::Config;
 use crate::consoles::Consoles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
 use crate::host_objects::HostObjects;
-use crate::http::{self, ApiSocket, CertificateFiles, CertificateStore, RemoteSockets};
+use crate::http::{self, ApiSocket, RemoteSockets};
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
 use crate::live_status;
@@ -191,7 +192,7 @@ fn open_certificate(config: &Config) -> Result<Arc<CertificateStore>> {
         (Some(certificate), Some(key)) => {
             CertificateFiles { certificate: certificate.clone(), key: key.clone() }
         }
-        _ => http::self_signed(&config.state_dir, &config.api_listen)?,
+        _ => self_signed(&config.state_dir, &config.api_listen)?,
     };
     CertificateStore::open(files)
 }

@@ -8,6 +8,7 @@
 mod access;
 mod blocking;
 mod capacity;
+mod certificate;
 mod clusters;
 pub mod config;
 mod consoles;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::access::AccessControl;
+use crate::certificate::CertificateStore;
 use crate::consoles::Consoles;
 use crate::exports::Exports;
 use crate::host_objects::HostObjects;
-use crate::http::CertificateStore;
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
 use crate::objects::ObjectServices;

@@ -8,7 +8,6 @@ mod access;
 mod audit;
 mod authentication;
 mod bind;
-mod certificate;
 mod console;
 mod daemon;
 mod drives;
@@ -45,7 +44,6 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 
 pub(crate) use bind::{bind_tcp, bound_addresses};
-pub(crate) use certificate::{CertificateFiles, CertificateStore, self_signed};
 pub(crate) use metrics::metrics_router;
 pub(crate) use sender::Sender;
 pub(crate) use socket::ApiSocket;

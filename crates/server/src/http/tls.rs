@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::bind::{bind_tcp, bound_addresses};
-use super::certificate::CertificateStore;
 use super::places::{CONNECTIONS_MAX, IDLE_MAX, IdleLimit, SenderPlace, SenderPlaces};
+use crate::certificate::CertificateStore;
 use crate::error::Result;
 
 /// Longest time of a TLS handshake.

@@ -18,8 +18,8 @@ use object::{
 use s3::{S3Options, S3Server};
 
 use crate::blocking::blocking;
+use crate::certificate::{CertificateFiles, CertificateStore};
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{CertificateFiles, CertificateStore};
 use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::request::shown;
 use crate::state::{S3Record, State, TlsRecord};

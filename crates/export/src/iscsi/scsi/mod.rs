@@ -16,6 +16,7 @@ mod provisioning;
 mod request;
 mod reserve;
 mod sense;
+mod supported_commands;
 
 pub(super) use outcome::ScsiOutcome;
 pub(super) use request::{ScsiRequest, scratch_of};
