@@ -42,7 +42,7 @@ impl S3Service {
 }
 
 /// Request to start S3 on a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartS3 {
     /// Address and port for clients.

@@ -9,6 +9,7 @@ mod btrfs;
 mod md;
 mod minio;
 mod nbdkit;
+mod s3_peer;
 mod s3_server;
 mod storage_daemon;
 #[cfg(test)]
@@ -127,10 +128,8 @@ impl Peer {
         let opened: Result<Box<dyn System>, String> = match self.name {
             "btrfs" => btrfs::Btrfs::new(given).map(|system| Box::new(system) as Box<dyn System>),
             "md" => md::Md::new(given).map(|system| Box::new(system) as Box<dyn System>),
-            "minio" => minio::Minio::new(given).map(|system| Box::new(system) as Box<dyn System>),
-            "versitygw" => {
-                versitygw::VersityGateway::new(given).map(|system| Box::new(system) as Box<dyn System>)
-            }
+            "minio" => minio::open(given).map(|system| Box::new(system) as Box<dyn System>),
+            "versitygw" => versitygw::open(given).map(|system| Box::new(system) as Box<dyn System>),
             "nbdkit" => nbdkit::Nbdkit::new(given).map(|system| Box::new(system) as Box<dyn System>),
             _ => storage_daemon::StorageDaemon::new(given).map(|system| Box::new(system) as Box<dyn System>),
         };

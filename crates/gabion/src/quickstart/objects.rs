@@ -70,14 +70,7 @@ impl QuickBucket {
     /// # Errors
     /// If the daemon or the service refuses it.
     pub(super) async fn create(client: &Client, pool: &str, tool: S3Tool) -> Result<Self> {
-        let start = StartS3 {
-            listen: "127.0.0.1:0".into(),
-            region: None,
-            domain: None,
-            lifecycle_day: None,
-            certificate: None,
-            private_key: None,
-        };
+        let start = StartS3 { listen: "127.0.0.1:0".into(), ..StartS3::default() };
         let service = client.start_s3(pool, &start).await?;
         let key = client.create_key(&CreateKey { user: None, valid_s: Some(KEY_VALID_S) }).await?;
         let bucket = Self {

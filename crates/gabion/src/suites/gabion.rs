@@ -266,14 +266,7 @@ async fn object_service(client: &Client, request: &CreatePool) -> Result<TargetE
     let started = client.create_pool(request).await?;
     follow(client, started, true).await?;
     let bytes = client.get_pool(&request.name).await?.space.map_or(0, |space| space.free);
-    let listen = StartS3 {
-        listen: "127.0.0.1:0".into(),
-        region: None,
-        domain: None,
-        lifecycle_day: None,
-        certificate: None,
-        private_key: None,
-    };
+    let listen = StartS3 { listen: "127.0.0.1:0".into(), ..StartS3::default() };
     let service = client.start_s3(&request.name, &listen).await?;
     let key = client.create_key(&CreateKey { user: None, valid_s: Some(KEY_VALID_S) }).await?;
     let target = Target::S3(S3Endpoint {
