@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::Reactor;
 use crate::message::{CallEnd, Callee, RemoteMessage, ReplyMsg, RequestMsg};
 use crate::shared::Shared;
+use crate::{BoxedTask, Reactor};
 
 /// The error of a call to a reactor that has shut down.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
@@ -172,9 +172,9 @@ pub(crate) fn poll_then_spawn<T: 'static>(
     work: impl Future<Output = T> + 'static,
     then: impl FnOnce(T) + 'static,
 ) {
-    let mut work = Box::pin(async move { then(work.await) });
+    let mut work: BoxedTask<()> = Box::pin(async move { then(work.await) });
     if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-        Reactor::current().spawn(work).detach();
+        Reactor::current().spawn_boxed(work).detach();
     }
 }
 

@@ -23,6 +23,9 @@ use crate::{AdaptivePoll, Clock, Driver, Instant, objects};
 /// cancels it.
 pub type Task<T> = async_task::Task<T>;
 
+/// The future of a task.
+pub type BoxedTask<T> = Pin<Box<dyn Future<Output = T>>>;
+
 /// A handle to this thread's executor.
 #[derive(Clone)]
 pub struct Reactor {
@@ -109,6 +112,12 @@ impl Reactor {
 
     /// Starts a task. It first runs after the tasks that are ready now.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
+        self.spawn_boxed(Box::pin(future))
+    }
+
+    /// Like [`Reactor::spawn`]. The code of a task is compiled once for each type of result, and
+    /// not for each future: there are a thousand of them.
+    pub fn spawn_boxed<T: 'static>(&self, future: BoxedTask<T>) -> Task<T> {
         let shared = self.inner.shared.clone();
         let mut alive = self.inner.alive.borrow_mut();
         let entry = alive.vacant_entry();

@@ -58,7 +58,7 @@ pub use completion::{Completer, Io, IoResult, completion};
 pub use drive::{Drive, DriveProperties};
 pub use driver::{Driver, WakeHandle};
 pub use error::{IoError, IoErrorKind};
-pub use executor::{Reactor, Task, Yield};
+pub use executor::{BoxedTask, Reactor, Task, Yield};
 pub use file::{
     DriveHandle, DriveOptions, FileDrive, OpenDriveError, OpenDriveErrorKind, create_file,
     is_open_for_writing,

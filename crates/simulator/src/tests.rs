@@ -21,6 +21,10 @@ const EXTENDED_REGRESSIONS: [u64; 6] =
 /// Seeds that have failed with offloads, from before [`OperationSet::All`].
 const OFFLOAD_REGRESSIONS: [u64; 3] = [6_638, 14_086, 18_723];
 
+/// Seeds that have failed with all operations: a full degraded pool refused a deletion, blocks that
+/// damage made immovable, checkpoints of a full host that failed because of each other.
+const REGRESSIONS: [u64; 3] = [3_200_011_442, 3_200_016_371, 3_200_018_761];
+
 /// Regression seeds from before [`OperationSet::Extended`]. With the basic set they keep the runs
 /// that failed.
 const BASIC_REGRESSIONS: [u64; 48] = [
@@ -99,6 +103,7 @@ fn regression_seeds_pass() {
     run(BASIC_REGRESSIONS.into_iter(), OperationSet::Basic);
     run(EXTENDED_REGRESSIONS.into_iter(), OperationSet::Extended);
     run(OFFLOAD_REGRESSIONS.into_iter(), OperationSet::Offloads);
+    run(REGRESSIONS.into_iter(), OperationSet::All);
 }
 
 #[test]

@@ -11,12 +11,13 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use format::SegmentId;
+use format::{Scheme, SegmentId};
 use reactor::{Reactor, WaitList};
 
 use super::block_mover::{BlockMover, MetadataCells};
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
+use crate::drives::DriveUse;
 use crate::error::{ErrorKind, Result};
 use crate::map::MissingNode;
 use crate::space::CHECKPOINT_OVERHEAD;
@@ -56,7 +57,7 @@ impl Compaction {
 #[derive(Default)]
 struct Plan {
     victims: Vec<SegmentId>,
-    /// Zones that these segments free.
+    /// Zones that these segments free for new segments.
     zones: u64,
     /// Blocks to be written for the moves, headers and padding of rows included.
     moved: u64,
@@ -81,7 +82,7 @@ struct CompactionBudget {
     /// Capacity of a segment, in data blocks and in map nodes.
     segment: u64,
     payload: u64,
-    /// Zones of a segment.
+    /// Zones that a new segment takes.
     width: u64,
     /// Maximum number of nodes that the next checkpoint may store.
     nodes_max: u64,
@@ -184,7 +185,7 @@ impl Compaction {
             room: shard.log.appender.room_for_moves(),
             segment: shard.geometry.segment_blocks(),
             payload: shard.geometry.segment_payload().max(1),
-            width: u64::from(shard.geometry.scheme.width()),
+            width: columns_of_new_segment(shard.geometry.scheme, shard.rows.drives.active_count()),
             // The rest is left for nodes that other requests make dirty.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
@@ -199,7 +200,9 @@ impl Compaction {
         }
         let pin = shard.rows.pin(victim);
         let record = shard.rows.segments.borrow().record(victim);
-        let zones = record.columns.iter().filter(|column| column.zone.is_some()).count();
+        // New segments get no zone of a lost or draining drive.
+        let is_usable = |(drive, _)| shard.rows.drives.use_of(drive) == DriveUse::Active;
+        let zones = record.columns.iter().filter(|column| column.zone.is_some_and(is_usable)).count();
         let mut headers = HeaderReader::new(&shard.rows, &shard.identity, victim, &record);
         let blocks = self.add_nodes(shard, &mut headers, plan).await?;
         drop(pin);
@@ -254,6 +257,11 @@ impl CompactionBudget {
     }
 }
 
+/// Returns the number of zones of a new segment: it lacks columns when there are too few drives.
+fn columns_of_new_segment(scheme: Scheme, drives: usize) -> u64 {
+    u64::from(scheme.width()).min(drives as u64).max(scheme.data().into())
+}
+
 #[cfg(test)]
 mod tests {
     use format::LayerId;
@@ -279,6 +287,16 @@ mod tests {
         assert_eq!(CompactionBudget { room: 1, ..BUDGET }.gain(&plan(3, 65, 20)), Some(5));
         // A mirror of two columns frees two zones.
         assert_eq!(BUDGET.gain(&Plan { zones: 3 * 2, ..plan(3, 0, 20) }), Some(1));
+    }
+
+    #[test]
+    fn with_a_lost_drive_segments_free_and_take_fewer_zones() {
+        let scheme: Scheme = "4+1".parse().unwrap();
+        assert_eq!([4, 5, 6, 1].map(|drives| columns_of_new_segment(scheme, drives)), [4, 5, 5, 4]);
+        // Emptied segments have four usable zones as well.
+        let degraded = CompactionBudget { width: 4, ..BUDGET };
+        assert_eq!(degraded.gain(&Plan { zones: 2 * 4, ..plan(2, 0, 20) }), Some(4));
+        assert_eq!(BUDGET.gain(&Plan { zones: 2 * 4, ..plan(2, 0, 20) }), Some(3));
     }
 
     #[test]

@@ -25,33 +25,42 @@ fn identity() -> Identity {
     Identity { pool: POOL, key: KEY, shard: ShardIndex::new(0) }
 }
 
-fn geometry() -> Geometry {
-    Geometry { scheme: "1+1".parse().unwrap(), table_width: 2, zone_bytes: 64 << 10, data_start: 4 << 20 }
+/// Rows of a segment.
+const ROWS: u32 = 16;
+
+fn geometry(rows: u32) -> Geometry {
+    let zone_bytes = u64::from(rows) * BLOCK as u64;
+    Geometry { scheme: "1+1".parse().unwrap(), table_width: 2, zone_bytes, data_start: 4 << 20 }
 }
 
 /// A mirrored segment in the first zones of two drives.
-fn segment() -> SegmentRecord {
+fn segment(rows: u32) -> SegmentRecord {
     SegmentRecord {
         incarnation: Incarnation::new(3),
-        scheme: geometry().scheme,
+        scheme: geometry(rows).scheme,
         class: SegmentClass::Mirror,
         state: SegmentState::Sealed,
-        rows: 16,
+        rows,
         columns: (0..2)
             .map(|drive| SegmentColumn::whole(DriveIndex::new(drive), ZoneIndex::new(0)))
             .collect(),
     }
 }
 
-/// Returns the header of a record at row 0 of `segment`.
+/// Returns the header of record 7 at row 0 of `segment`.
 fn header(segment: u32) -> Vec<u8> {
+    header_at(segment, 0)
+}
+
+/// Returns the header of record 7 + `row` at this row of `segment`.
+fn header_at(segment: u32, row: u32) -> Vec<u8> {
     let location = RecordLocation {
         pool: POOL,
         shard: ShardIndex::new(0),
         segment: SegmentId::new(segment),
         incarnation: Incarnation::new(3),
-        row: Row::new(0),
-        sequence: Sequence::new(7),
+        row: Row::new(row),
+        sequence: Sequence::new(7 + u64::from(row)),
         durable: Sequence::new(6),
     };
     let item =
@@ -73,25 +82,51 @@ fn with_unknown_item(mut header: Vec<u8>) -> Vec<u8> {
     header
 }
 
-/// Reads the first record of a segment whose columns begin with these blocks.
-fn first_record(columns: [Vec<u8>; 2]) -> Result<Option<Sequence>> {
+/// Reads up to `count` records of a segment with these columns. The drives end with the segment.
+fn records(columns: [Vec<u8>; 2], rows: u32, count: usize) -> Result<Vec<Sequence>> {
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
     let read = reactor.run(async {
-        let memory = columns.map(|block| {
-            let memory = Memory::new(8 << 20).unwrap();
-            assert!(memory.copy_from(4 << 20, &block));
+        let memory = columns.map(|content| {
+            let memory = Memory::new((4 << 20) + rows as usize * BLOCK).unwrap();
+            assert!(memory.copy_from(4 << 20, &content));
             memory
         });
         let drives = memory.iter().map(|memory| Some(memory.open() as Rc<dyn reactor::Drive>)).collect();
-        let rows = RowReader::new(Drives::new(drives), Segments::new(geometry()));
-        rows.segments.borrow_mut().restore(SegmentId::new(1), segment(), None);
-        let (identity, record) = (identity(), segment());
-        let mut headers = HeaderReader::new(&rows, &identity, SegmentId::new(1), &record);
-        headers.next().await.map(|found| found.map(|found| found.header.location.sequence))
+        let rows_reader = RowReader::new(Drives::new(drives), Segments::new(geometry(rows)));
+        rows_reader.segments.borrow_mut().restore(SegmentId::new(1), segment(rows), None);
+        let (identity, record) = (identity(), segment(rows));
+        let mut headers = HeaderReader::new(&rows_reader, &identity, SegmentId::new(1), &record);
+        let mut found = Vec::new();
+        while found.len() < count
+            && let Some(next) = headers.next().await?
+        {
+            found.push(next.header.location.sequence);
+        }
+        Ok(found)
     });
     reactor.shut_down();
     read
+}
+
+/// Reads the first record of a segment whose columns begin with these blocks.
+fn first_record(columns: [Vec<u8>; 2]) -> Result<Option<Sequence>> {
+    Ok(records(columns, ROWS, 1)?.first().copied())
+}
+
+/// Headers are read in portions of [`READ_AHEAD`] rows, the last of which ends with the segment.
+#[test]
+fn the_headers_of_all_rows_are_read() {
+    for rows in [READ_AHEAD - 1, READ_AHEAD, READ_AHEAD + 1, 3 * READ_AHEAD + 7] {
+        let content: Vec<u8> = (0..rows).flat_map(|row| header_at(1, row)).collect();
+        let expected: Vec<Sequence> = (0..rows).map(|row| Sequence::new(7 + u64::from(row))).collect();
+        let zeros = vec![0; content.len()];
+        for columns in
+            [[content.clone(), content.clone()], [content.clone(), zeros.clone()], [zeros, content]]
+        {
+            assert_eq!(records(columns, rows, usize::MAX).unwrap(), expected, "{rows} rows");
+        }
+    }
 }
 
 #[test]

@@ -197,14 +197,16 @@ impl Scrubber {
     }
 
     /// Makes a checkpoint, which stores the repairs, and the marks of the columns that still wait
-    /// for repair. If it fails, waits for another one to end, or for a while, and tries again: an
-    /// idle pool makes no other checkpoint. Returns false if the scrub ends before.
+    /// for repair. If it fails, waits for another one to complete, or for a while, and tries again:
+    /// an idle pool makes no other checkpoint. Returns false if the scrub ends before.
     async fn store_repairs(&self, shard: &Rc<Shard>, run: u64) -> bool {
         while !self.has_ended(shard, run) {
             let Err(error) = shard.checkpointer.checkpoint(shard).await else { return true };
             tracing::warn!(shard = %shard.identity.shard, %error, "repairs of the scrub are not durable yet");
-            let ended = shard.checkpointer.ended();
-            let changed = || shard.checkpointer.ended() != ended || self.has_ended(shard, run);
+            // Not for one that fails: both would be tried again and again, each because the other
+            // failed.
+            let completed = shard.checkpointer.completed();
+            let changed = || shard.checkpointer.completed() != completed || self.has_ended(shard, run);
             let change = pin!(shard.checkpointer.until(changed));
             select(change, pin!(Reactor::current().sleep(STORE_RETRY))).await;
         }

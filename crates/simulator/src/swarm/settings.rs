@@ -6,6 +6,7 @@ use format::DriveState;
 
 use super::SwarmRun;
 use super::errors::NO_SPACE;
+use super::excess_faults::ExcessFaults;
 
 /// The settings of a volume: the last acknowledged values, and the values requested since.
 #[derive(Default)]
@@ -97,13 +98,15 @@ impl SwarmRun {
     }
 
     /// Reports a write to a thick volume that found no space. This is an error unless drives were
-    /// lost, a file system under a drive is full, or the reservation cannot be met any more.
+    /// lost or damaged beyond the redundancy (unreadable blocks and nodes cannot be moved), a file
+    /// system under a drive is full, or the reservation cannot be met any more.
     pub(super) async fn check_thick_reservation(&self, pool: &Pool, name: &str) {
         let Ok(status) = pool.status().await else { return };
         let all_there = status.drives.iter().all(|drive| drive.state == DriveState::Online);
         let space = status.space;
         let is_kept = space.live_blocks + space.reservation_blocks <= space.capacity_blocks;
-        if all_there && is_kept && self.is_thick(name) && !self.host_was_full.get() {
+        let can_clean = self.excess.get() == ExcessFaults::None;
+        if all_there && can_clean && is_kept && self.is_thick(name) && !self.host_was_full.get() {
             self.fail(format!("the full size of {name} is reserved, but a write found no space: {space:?}"));
         }
     }

@@ -55,6 +55,8 @@ pub struct Stats {
     pub compared: u64,
     /// Copies from snapshots.
     pub copied: u64,
+    /// Pools that lacked a drive and were too full for a deletion.
+    pub full_degraded: u64,
     /// Groups of snapshots taken of several volumes together.
     pub groups: u64,
 }
@@ -88,6 +90,7 @@ impl Stats {
         self.used_apart += other.used_apart;
         self.compared += other.compared;
         self.copied += other.copied;
+        self.full_degraded += other.full_degraded;
         self.groups += other.groups;
     }
 }

@@ -3,15 +3,49 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::Pool;
+use engine::{ErrorKind, Pool};
+use format::DriveState;
 use reactor::Reactor;
 
 use super::SwarmRun;
 use crate::run::{BootEnd, check_findings};
 
+/// The result of an attempt to delete everything.
+enum Teardown {
+    /// Everything is deleted; the allocated zones would form this many segments.
+    Deleted(u64),
+    /// The pool lacks a drive, and found no space for a deletion.
+    NoSpaceDegraded(String),
+}
+
 impl SwarmRun {
-    /// Deletes everything and checks for leaked space.
+    /// Deletes everything and checks for leaked space. A pool of tiny segments that lacks a drive
+    /// may be too full for a deletion: then all drives must return first (S4).
     pub(super) fn delete_everything(self: Rc<Self>) -> Result<(), String> {
+        let taken = match self.clone().try_delete_everything()? {
+            Teardown::Deleted(taken) => taken,
+            Teardown::NoSpaceDegraded(refusal) => {
+                self.trace(|| format!("{refusal}; all drives return"));
+                self.count(|stats| stats.full_degraded += 1);
+                for victim in self.victims.borrow().iter() {
+                    if let Some(disk) = self.machine.disks.get(*victim) {
+                        disk.plug_in();
+                    }
+                    if let Some(absent) = self.machine.absent.borrow_mut().get_mut(*victim) {
+                        *absent = false;
+                    }
+                }
+                match self.clone().try_delete_everything()? {
+                    Teardown::Deleted(taken) => taken,
+                    Teardown::NoSpaceDegraded(refusal) => return Err(format!("{refusal}, with all drives")),
+                }
+            }
+        };
+        self.check_remains(taken)
+    }
+
+    /// Deletes everything; returns the number of segments that the allocated zones would form.
+    fn try_delete_everything(self: Rc<Self>) -> Result<Teardown, String> {
         let run = self.clone();
         let ended = self.machine.boot(async move || {
             let pool = run.clone().open_and_verify().await?;
@@ -20,7 +54,15 @@ impl SwarmRun {
             names.extend(volumes);
             for name in names {
                 match pool.delete_volume(&name).await {
-                    Ok(()) => {}
+                    Ok(()) => {
+                        run.volumes.borrow_mut().remove(&name);
+                        run.snapshots.borrow_mut().remove(&name);
+                    }
+                    Err(error) if error.kind() == ErrorKind::NoSpace && lacks_drive(&pool).await? => {
+                        let refusal = format!("delete {name}: {error:?}");
+                        pool.close().await.map_err(|error| format!("close: {error:?}"))?;
+                        return Ok(Teardown::NoSpaceDegraded(refusal));
+                    }
                     Err(error) => return Err(format!("delete {name}: {error:?}")),
                 }
             }
@@ -39,13 +81,17 @@ impl SwarmRun {
             }
             let taken = segments_allocated(&pool).await?;
             pool.close().await.map_err(|error| format!("close: {error:?}"))?;
-            Ok(taken)
+            Ok(Teardown::Deleted(taken))
         });
-        let taken = match ended {
-            BootEnd::Completed(result) => result?,
-            BootEnd::PowerCut => return Err("unexpected power cut while everything was deleted".into()),
-        };
         self.machine.kill_process();
+        match ended {
+            BootEnd::Completed(result) => result,
+            BootEnd::PowerCut => Err("unexpected power cut while everything was deleted".into()),
+        }
+    }
+
+    /// Checks that the pool on the drives has no remains of deleted volumes.
+    fn check_remains(&self, taken: u64) -> Result<(), String> {
         let report = self.machine.check().map_err(|error| format!("check: {error:?}"))?;
         check_findings(&report, &self.victims.borrow())?;
         if report.data_blocks > 0 || report.volumes > 0 {
@@ -72,6 +118,13 @@ impl SwarmRun {
         }
         Ok(())
     }
+}
+
+/// Returns true if a drive of the pool is lost or incomplete.
+async fn lacks_drive(pool: &Pool) -> Result<bool, String> {
+    let status = pool.status().await.map_err(|error| format!("status: {error:?}"))?;
+    let is_lacking = |state| !matches!(state, DriveState::Online | DriveState::Removed);
+    Ok(status.drives.iter().any(|drive| is_lacking(drive.state)))
 }
 
 /// Returns the number of segments that the allocated zones would form.
