@@ -16,6 +16,7 @@ mod salvage;
 mod serve;
 mod time_span;
 mod token;
+mod users;
 mod vm;
 mod volume;
 
@@ -45,6 +46,7 @@ pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use token::{CreateTokenArgs, TokenCommand};
+pub(crate) use users::{GroupCommand, PolicyCommand, UserCommand};
 pub(crate) use vm::{CreateVmArgs, DiskSpec, TemplateCommand, VmCommand};
 pub(crate) use volume::{ExportImageArgs, ImageFormatArg, ImportArgs, Limit, QosArgs, VolumeCommand};
 
@@ -159,6 +161,12 @@ pub(crate) enum Command {
     Object(ObjectCommand),
     #[command(subcommand)]
     Key(KeyCommand),
+    #[command(subcommand)]
+    User(UserCommand),
+    #[command(subcommand)]
+    Group(GroupCommand),
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     #[command(subcommand)]
     Operation(OperationCommand),
     #[command(subcommand)]

@@ -94,8 +94,8 @@ pub(crate) enum BucketCommand {
 /// Manage the access keys of S3 clients
 ///
 /// A key without a user gives access to all buckets of all pools that this daemon serves. A key of
-/// a user gives access to the buckets that the user has created, and to those whose policy or ACL
-/// permits it.
+/// a user of 'gabion user create' has the rights of its policies. A key of another name gives access
+/// to the buckets that it has created, and to those whose policy or ACL permits it.
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// Create an access key. Its secret is shown only now

@@ -39,6 +39,7 @@ mod nvme;
 mod object_commands;
 mod object_kills;
 mod object_tls;
+mod object_users;
 mod objects;
 mod pools;
 mod random_operations;
