@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::body_file::padded;
 use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::index::{ChangedRuns, IndexTxn, failed};
+use crate::index::{ChangedRuns, IndexSnapshot, IndexTxn, failed};
 use crate::space::{BodySpace, StoredBody, allocate};
 use crate::types::{Change, Outcome, PutObject, PutPart};
 use crate::volume::BLOCK;
@@ -222,7 +222,7 @@ impl Committer {
         let Some(runs) = &self.uncertain else { return Ok(()) };
         tracing::warn!("the pool had no space for the index of the object store: opening it again");
         self.database.reopen()?;
-        let snapshot = self.database.begin_read()?;
+        let snapshot = IndexSnapshot::begin(&self.database)?;
         let unused = snapshot.without(runs.iter().copied())?;
         self.space.advance(snapshot.frontier()?);
         self.space.committed(unused);

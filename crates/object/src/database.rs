@@ -9,7 +9,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use redb::{Database, WriteTransaction};
 
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::index::{IndexSnapshot, failed};
 use crate::region::IndexRegion;
 
 /// The database in use, which readers keep.
@@ -33,14 +32,6 @@ impl IndexDatabase {
         Ok(Self { region, cache_bytes, current })
     }
 
-    /// Begins to read the last commit.
-    ///
-    /// # Errors
-    /// `NoSpace` if the database waits for space in the pool.
-    pub(crate) fn begin_read(&self) -> Result<IndexSnapshot<'_>> {
-        IndexSnapshot::begin(self.read())
-    }
-
     /// Begins a commit.
     ///
     /// # Errors
@@ -49,7 +40,8 @@ impl IndexDatabase {
         in_use(&self.read())?.begin_write().map_err(failed)
     }
 
-    fn read(&self) -> OpenDatabase<'_> {
+    /// Keeps the database in use.
+    pub(crate) fn read(&self) -> OpenDatabase<'_> {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,4 +72,14 @@ fn open(region: &IndexRegion, cache_bytes: usize) -> Result<Database> {
     let mut builder = Database::builder();
     builder.set_cache_size(cache_bytes);
     builder.create_with_backend(region.clone()).map_err(failed)
+}
+
+/// An error of the database.
+pub(crate) fn failed(error: impl Into<redb::Error>) -> ObjectError {
+    let error = error.into();
+    let kind = match &error {
+        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ObjectErrorKind::NoSpace,
+        _ => ObjectErrorKind::Io,
+    };
+    ObjectError::new(kind, format!("the index of the object store failed: {error}"))
 }

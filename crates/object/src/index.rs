@@ -3,7 +3,8 @@
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use crate::allocator::BodyRun;
-use crate::database::{OpenDatabase, in_use};
+pub(crate) use crate::database::failed;
+use crate::database::{IndexDatabase, OpenDatabase, in_use};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::keys;
 use crate::record::{BucketRecord, VersionRecord, decode, encode};
@@ -212,10 +213,14 @@ pub(crate) struct IndexSnapshot<'d> {
 }
 
 impl<'d> IndexSnapshot<'d> {
-    /// Begins to read a database.
-    pub(crate) fn begin(database: OpenDatabase<'d>) -> Result<Self> {
-        let transaction = in_use(&database)?.begin_read().map_err(failed)?;
-        Ok(Self { transaction, _database: database })
+    /// Begins to read the last commit.
+    ///
+    /// # Errors
+    /// `NoSpace` if the database waits for space in the pool.
+    pub(crate) fn begin(database: &'d IndexDatabase) -> Result<Self> {
+        let open = database.read();
+        let transaction = in_use(&open)?.begin_read().map_err(failed)?;
+        Ok(Self { transaction, _database: open })
     }
 
     /// Returns the runs of `runs` that the index does not contain.
@@ -259,16 +264,6 @@ impl<'d> IndexSnapshot<'d> {
         }
         Ok(buckets)
     }
-}
-
-/// An error of the database.
-pub(crate) fn failed(error: impl Into<redb::Error>) -> ObjectError {
-    let error = error.into();
-    let kind = match &error {
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ObjectErrorKind::NoSpace,
-        _ => ObjectErrorKind::Io,
-    };
-    ObjectError::new(kind, format!("the index of the object store failed: {error}"))
 }
 
 /// An error for an index that contradicts itself.

@@ -74,7 +74,7 @@ impl VolumeStore {
 
     fn snapshot(&self) -> Result<IndexSnapshot<'_>> {
         let closed = || ObjectError::new(ObjectErrorKind::Closed, "closed");
-        self.database.as_ref().ok_or_else(closed)?.begin_read()
+        IndexSnapshot::begin(self.database.as_ref().ok_or_else(closed)?)
     }
 
     fn find(&self, object: &ObjectRef) -> Result<(VersionRecord, bool)> {

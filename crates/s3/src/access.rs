@@ -260,7 +260,7 @@ impl Gateway {
         }
         let with_groups = !bucket.public_access.ignore_acls;
         let allows = |list: &AccessList, right| {
-            // What a user with policies owns gives it no rights.
+            // Ownership gives a user with policies no rights.
             let user = user.filter(|user| caller.rights.is_none() || list.owner != **user);
             !bucket.is_owner_enforced && list.allows(user, right, with_groups)
         };

@@ -215,7 +215,7 @@ impl Statement {
         let is_named = self.principals.iter().any(|principal| is_principal(principal, request.user));
         let action = request.action.to_ascii_lowercase();
         let has_action = self.actions.iter().any(|pattern| is_like(&pattern.to_ascii_lowercase(), &action));
-        // The names of users have no wildcards. Without a user, the variable stays and matches nothing.
+        // Names of users have no wildcards. Without a user, the variable stays and matches nothing.
         let expand = |pattern: &str| match request.user {
             Some(user) => pattern.replace(USER_NAME, user),
             None => pattern.to_owned(),

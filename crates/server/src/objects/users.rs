@@ -1,7 +1,8 @@
 //! The users, groups and policies of S3.
 //!
-//! Always true: a name in a user or group names an existing group or policy; the file is readable by
-//! the owner only, and is replaced as a whole. It contains no secrets. Must not know: access keys.
+//! Always true: a name in a user or group names an existing group or policy; the file is readable
+//! by the owner only, and is replaced as a whole. It contains no secrets. Must not know: access
+//! keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
