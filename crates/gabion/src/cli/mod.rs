@@ -39,7 +39,7 @@ pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};
 pub(crate) use object::{DeleteObjectsArgs, GetObjectArgs, ListObjectsArgs, ObjectCommand, PutObjectArgs};
-pub(crate) use objects::{BucketCommand, KeyCommand, S3Command};
+pub(crate) use objects::{BucketCommand, KeyCommand, MirrorArgs, S3Command};
 pub(crate) use operation::OperationCommand;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;

@@ -22,6 +22,7 @@ mod identify;
 mod image;
 pub(crate) mod lab;
 mod measurement;
+mod mirror;
 mod object;
 mod objects;
 mod operation;

@@ -38,6 +38,7 @@ mod needs_root;
 mod nvme;
 mod object_commands;
 mod object_kills;
+mod object_mirrors;
 mod object_tls;
 mod object_users;
 mod objects;
