@@ -66,8 +66,8 @@ impl MirrorResult {
     }
 }
 
-/// True if the bucket has the object already: the same size, and the same MD5 or a later time. Times
-/// are in seconds, so the source may have changed after a copy of the same second.
+/// True if the bucket has the object already: the same size, and the same MD5 or a later time.
+/// Times are in seconds, so the source may have changed after a copy of the same second.
 fn is_current(wanted: &MirrorEntry, found: &MirrorEntry, ignore_etags: bool) -> bool {
     if wanted.size != found.size {
         return false;

@@ -88,7 +88,8 @@ pub(crate) struct SourceOptions {
 }
 
 impl SourceBucket {
-    /// Reads an address, `http://HOST:PORT/BUCKET[/PREFIX]`; the credentials are in the environment.
+    /// Reads an address, `http://HOST:PORT/BUCKET[/PREFIX]`. The credentials are in the
+    /// environment.
     ///
     /// # Errors
     /// For other addresses; without credentials.
