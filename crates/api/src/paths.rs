@@ -14,12 +14,13 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
-    ChangeScrub, CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSession,
+    ChangeS3Group, ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, CreateBucket,
+    CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3User, CreateSession,
     CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus,
     DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine,
     IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput, ObjectPage,
     ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
-    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    RollbackVolume, S3Group, S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -154,6 +155,15 @@ queries!(AuditQuery, DeleteExportQuery, DiffQuery, EventQuery, ObjectQuery, Oper
 
 bodies!(
     AccessKey,
+    ChangeS3Group,
+    ChangeS3Policy,
+    ChangeS3User,
+    CreateS3Group,
+    CreateS3Policy,
+    CreateS3User,
+    S3Group,
+    S3Policy,
+    S3User,
     AddDrive,
     Bucket,
     AuditRecord,
@@ -459,6 +469,51 @@ endpoints! {
 
     /// Deletes an access key. Requests with it fail from then on.
     DELETE_KEY = s3 delete_key: Delete "/v1/keys/{key}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the users of S3.
+    LIST_USERS = s3 list_users: Get "/v1/users" ((), ()) -> 200 Vec<S3User>, Admin;
+
+    /// Returns a user of S3.
+    GET_USER = s3 get_user: Get "/v1/users/{user}" ((), ()) -> 200 S3User, Admin;
+
+    /// Creates a user of S3.
+    CREATE_USER = s3 create_user: Post "/v1/users" ((), CreateS3User) -> 201 S3User, Admin;
+
+    /// Changes the policies or groups of a user of S3. Its next requests are subject to the change.
+    CHANGE_USER = s3 change_user: Patch "/v1/users/{user}" ((), ChangeS3User) -> 200 S3User, Admin;
+
+    /// Deletes a user and its access keys.
+    DELETE_USER = s3 delete_user: Delete "/v1/users/{user}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the groups of S3.
+    LIST_GROUPS = s3 list_groups: Get "/v1/groups" ((), ()) -> 200 Vec<S3Group>, Admin;
+
+    /// Returns a group of S3.
+    GET_GROUP = s3 get_group: Get "/v1/groups/{group}" ((), ()) -> 200 S3Group, Admin;
+
+    /// Creates a group of S3.
+    CREATE_GROUP = s3 create_group: Post "/v1/groups" ((), CreateS3Group) -> 201 S3Group, Admin;
+
+    /// Changes a group of S3. The next requests of its users are subject to the change.
+    CHANGE_GROUP = s3 change_group: Patch "/v1/groups/{group}" ((), ChangeS3Group) -> 200 S3Group, Admin;
+
+    /// Deletes a group without users.
+    DELETE_GROUP = s3 delete_group: Delete "/v1/groups/{group}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the policies of S3.
+    LIST_POLICIES = s3 list_policies: Get "/v1/policies" ((), ()) -> 200 Vec<S3Policy>, Admin;
+
+    /// Returns a policy of S3.
+    GET_POLICY = s3 get_policy: Get "/v1/policies/{policy}" ((), ()) -> 200 S3Policy, Admin;
+
+    /// Creates a policy of S3.
+    CREATE_POLICY = s3 create_policy: Post "/v1/policies" ((), CreateS3Policy) -> 201 S3Policy, Admin;
+
+    /// Changes a policy of S3. The next requests of its users are subject to the change.
+    CHANGE_POLICY = s3 change_policy: Patch "/v1/policies/{policy}" ((), ChangeS3Policy) -> 200 S3Policy, Admin;
+
+    /// Deletes a policy that no user or group has.
+    DELETE_POLICY = s3 delete_policy: Delete "/v1/policies/{policy}" ((), ()) -> 204 (), Admin;
 
     /// Lists the virtual machines of the daemon's host.
     LIST_MACHINES = host list_machines: Get "/v1/machines" ((), ()) -> 200 Vec<HostMachine>;

@@ -282,7 +282,9 @@ impl IndexTxn<'_> {
                 for run in stored.runs() {
                     self.add_run(*run)?;
                 }
-                Ok(stored.into_segments().1)
+                let (runs, segments) = stored.into_segments();
+                self.added.extend(runs);
+                Ok(segments)
             }
         }
     }

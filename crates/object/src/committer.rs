@@ -1,19 +1,22 @@
 //! The thread that applies changes: all waiting changes in one commit of the index.
 //!
 //! Always true: bodies are durable before the index refers to them; a change is answered after its
-//! commit is durable; after a failed commit or flush no change is applied.
+//! commit is durable; after a failed flush, or another failure than that of a full pool, no change
+//! is applied.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use futures_channel::oneshot;
-use redb::Database;
 
+use crate::allocator::BodyRun;
 use crate::body::Body;
 use crate::body_file::padded;
+use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::index::{IndexTxn, failed};
+use crate::index::{ChangedRuns, IndexSnapshot, IndexTxn, failed};
 use crate::space::{BodySpace, StoredBody, allocate};
 use crate::types::{Change, Outcome, PutObject, PutPart};
 use crate::volume::BLOCK;
@@ -42,12 +45,14 @@ pub(crate) enum CommitRequest {
 
 /// The state of the thread that applies changes.
 pub(crate) struct Committer {
-    pub(crate) database: Arc<Database>,
+    pub(crate) database: Arc<IndexDatabase>,
     pub(crate) space: Arc<BodySpace>,
     /// The number of commits that changed buckets.
     pub(crate) settings_epoch: Arc<AtomicU64>,
     /// The error of the commit or flush that failed.
     pub(crate) failed: Option<ObjectError>,
+    /// The runs of a commit that a full pool failed, until the index is open again.
+    pub(crate) uncertain: Option<BTreeSet<BodyRun>>,
 }
 
 type QueuedChange = (Change, oneshot::Sender<Result<Outcome>>);
@@ -79,16 +84,20 @@ impl Committer {
     fn commit_group(&mut self, group: Group) {
         let Group { changes, advances, .. } = group;
         let changes = self.write_bodies(changes);
-        if !changes.is_empty() || !advances.is_empty() {
-            let (applied, senders) = self.commit_changes(changes, !advances.is_empty());
-            for (result, sender) in applied.into_iter().zip(senders) {
-                answer(sender, result);
-            }
+        if changes.is_empty() && advances.is_empty() {
+            return;
+        }
+        let (changes, senders): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let (results, advanced) = match self.commit(changes, !advances.is_empty()) {
+            Ok(results) => (results, Ok(())),
+            Err(error) => (vec![Err(error.clone()); senders.len()], Err(error)),
+        };
+        for (result, sender) in results.into_iter().zip(senders) {
+            answer(sender, result);
         }
         for sender in advances {
-            let result = self.failed.clone().map_or(Ok(()), Err);
             // The writer may have given up.
-            let _ = sender.send(result);
+            let _ = sender.send(advanced.clone());
         }
     }
 
@@ -153,69 +162,111 @@ impl Committer {
     }
 
     fn advance(&mut self) -> Result<()> {
-        self.commit_changes(Vec::new(), true);
-        self.failed.clone().map_or(Ok(()), Err)
+        self.commit(Vec::new(), true).map(drop)
     }
 
     /// Applies changes in one commit. Returns their results.
-    fn commit_changes(
-        &mut self,
-        changes: Vec<QueuedChange>,
-        advance: bool,
-    ) -> (Vec<Result<Outcome>>, Vec<oneshot::Sender<Result<Outcome>>>) {
-        let count = changes.len();
-        let (changes, senders): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
-        let result = match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => self.try_commit(changes, advance),
-        };
-        let results = result.unwrap_or_else(|error| {
-            self.failed.get_or_insert_with(|| error.clone());
-            vec![Err(error); count]
-        });
-        (results, senders)
+    ///
+    /// # Errors
+    /// When the index fails, for all changes. After another failure than that of a full pool, no
+    /// change is applied any longer.
+    fn commit(&mut self, changes: Vec<Change>, advance: bool) -> Result<Vec<Result<Outcome>>> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut runs = ChangedRuns::default();
+        let committed = self.reopen_index().and_then(|()| self.try_commit(changes, advance, &mut runs));
+        let Err(error) = committed else { return committed };
+        let mut failure = Some(&error).filter(|error| error.kind() != ObjectErrorKind::NoSpace).cloned();
+        if failure.is_none() {
+            // If the index waits for space already, this commit has no runs.
+            self.uncertain.get_or_insert_default().extend(runs.added.into_iter().chain(runs.freed));
+            // If there is no space to open the index, the next change tries it.
+            let reopened = self.reopen_index().err();
+            failure = reopened.filter(|error| error.kind() != ObjectErrorKind::NoSpace);
+        }
+        if failure.is_some() {
+            self.failed = failure;
+        }
+        Err(error)
     }
 
-    fn try_commit(&mut self, changes: Vec<Change>, advance: bool) -> Result<Vec<Result<Outcome>>> {
-        let transaction = self.database.begin_write().map_err(failed)?;
+    fn try_commit(
+        &mut self,
+        changes: Vec<Change>,
+        advance: bool,
+        runs: &mut ChangedRuns,
+    ) -> Result<Vec<Result<Outcome>>> {
+        let transaction = self.database.begin_write()?;
         let mut index = IndexTxn::open(&transaction)?;
-        let mut results = Vec::with_capacity(changes.len());
         let has_buckets = changes.iter().any(Change::is_of_bucket);
-        for change in changes {
-            let result = index.apply(change);
-            if let Err(error) = &result
-                && matches!(error.kind(), ObjectErrorKind::Io | ObjectErrorKind::NoSpace)
-            {
-                return Err(error.clone());
-            }
-            results.push(result);
-        }
         let least = if advance { u64::MAX } else { FREE_BYTES_MIN };
         let frontier = self.space.wanted_frontier(least, FRONTIER_STEP);
-        if let Some(frontier) = frontier {
-            index.set_frontier(frontier)?;
-        }
-        let freed = index.into_freed();
+        let applied = apply_all(&mut index, changes, frontier);
+        *runs = index.into_changed_runs();
+        let results = applied?;
         transaction.commit().map_err(failed)?;
         if let Some(frontier) = frontier {
             self.space.advance(frontier);
         }
-        self.space.committed(freed);
+        self.space.committed(std::mem::take(&mut runs.freed));
         if has_buckets {
             self.settings_epoch.fetch_add(1, Ordering::Release);
         }
         Ok(results)
     }
 
+    /// Opens the index again if a full pool has failed it. The commit that failed may have taken
+    /// effect, as in a crash.
+    fn reopen_index(&mut self) -> Result<()> {
+        let Some(runs) = &self.uncertain else { return Ok(()) };
+        tracing::warn!("the pool had no space for the index of the object store: opening it again");
+        self.database.reopen()?;
+        let snapshot = IndexSnapshot::begin(&self.database)?;
+        let unused = snapshot.without(runs.iter().copied())?;
+        self.space.advance(snapshot.frontier()?);
+        self.space.committed(unused);
+        self.settings_epoch.fetch_add(1, Ordering::Release);
+        drop(snapshot);
+        self.uncertain = None;
+        Ok(())
+    }
+
     fn close(&mut self) -> Result<()> {
         let is_clean = self.space.end();
         self.space.volume().flush()?;
-        let transaction = self.database.begin_write().map_err(failed)?;
+        self.reopen_index()?;
+        let transaction = self.database.begin_write()?;
         let mut index = IndexTxn::open(&transaction)?;
         index.set_clean(is_clean)?;
         drop(index);
         transaction.commit().map_err(failed)
     }
+}
+
+/// Applies changes, and advances the frontier. Returns the results of the changes.
+///
+/// # Errors
+/// When the index fails.
+fn apply_all(
+    index: &mut IndexTxn<'_>,
+    changes: Vec<Change>,
+    frontier: Option<u64>,
+) -> Result<Vec<Result<Outcome>>> {
+    let mut results = Vec::with_capacity(changes.len());
+    for change in changes {
+        let result = index.apply(change);
+        if let Err(error) = &result
+            && matches!(error.kind(), ObjectErrorKind::Io | ObjectErrorKind::NoSpace)
+        {
+            return Err(error.clone());
+        }
+        results.push(result);
+    }
+    if let Some(frontier) = frontier {
+        index.set_frontier(frontier)?;
+    }
+    Ok(results)
 }
 
 fn has_runs(change: &Change) -> bool {

@@ -1,10 +1,10 @@
 //! The tables of the index, and one transaction over all of them.
 
-use redb::{
-    Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction,
-};
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use crate::allocator::BodyRun;
+pub(crate) use crate::database::failed;
+use crate::database::{IndexDatabase, OpenDatabase, in_use};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::keys;
 use crate::record::{BucketRecord, VersionRecord, decode, encode};
@@ -44,7 +44,18 @@ pub(crate) struct IndexTxn<'t> {
     pub(crate) parts: BytesTable<'t>,
     runs: Table<'t, u64, (u64, u64)>,
     counters: Table<'t, &'static str, u64>,
+    /// The runs of new bodies.
+    pub(crate) added: Vec<BodyRun>,
     freed: Vec<BodyRun>,
+}
+
+/// The runs that a transaction changes.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedRuns {
+    /// The runs of new bodies.
+    pub(crate) added: Vec<BodyRun>,
+    /// The runs that nothing refers to any longer.
+    pub(crate) freed: Vec<BodyRun>,
 }
 
 impl<'t> IndexTxn<'t> {
@@ -60,13 +71,14 @@ impl<'t> IndexTxn<'t> {
             parts: table(PARTS)?,
             runs: transaction.open_table(RUNS).map_err(failed)?,
             counters: transaction.open_table(COUNTERS).map_err(failed)?,
+            added: Vec::new(),
             freed: Vec::new(),
         })
     }
 
-    /// Ends the use of the tables. Returns the runs that nothing refers to any longer.
-    pub(crate) fn into_freed(self) -> Vec<BodyRun> {
-        self.freed
+    /// Ends the use of the tables. Returns the runs that the transaction changes.
+    pub(crate) fn into_changed_runs(self) -> ChangedRuns {
+        ChangedRuns { added: self.added, freed: self.freed }
     }
 
     fn counter(&self, name: &str) -> Result<u64> {
@@ -195,13 +207,38 @@ pub(crate) fn get_version(
 }
 
 /// The tables as of the last commit.
-pub(crate) struct IndexSnapshot {
+pub(crate) struct IndexSnapshot<'d> {
     transaction: ReadTransaction,
+    _database: OpenDatabase<'d>,
 }
 
-impl IndexSnapshot {
-    pub(crate) fn begin(database: &Database) -> Result<Self> {
-        Ok(Self { transaction: database.begin_read().map_err(failed)? })
+impl<'d> IndexSnapshot<'d> {
+    /// Begins to read the last commit.
+    ///
+    /// # Errors
+    /// `NoSpace` if the database waits for space in the pool.
+    pub(crate) fn begin(database: &'d IndexDatabase) -> Result<Self> {
+        let open = database.read();
+        let transaction = in_use(&open)?.begin_read().map_err(failed)?;
+        Ok(Self { transaction, _database: open })
+    }
+
+    /// Returns the runs of `runs` that the index does not contain.
+    pub(crate) fn without(&self, runs: impl IntoIterator<Item = BodyRun>) -> Result<Vec<BodyRun>> {
+        let table = self.transaction.open_table(RUNS).map_err(failed)?;
+        let mut unused = Vec::new();
+        for run in runs {
+            if table.get(run.start).map_err(failed)?.is_none() {
+                unused.push(run);
+            }
+        }
+        Ok(unused)
+    }
+
+    /// The first block that was never allocated.
+    pub(crate) fn frontier(&self) -> Result<u64> {
+        let table = self.transaction.open_table(COUNTERS).map_err(failed)?;
+        Ok(table.get(FRONTIER).map_err(failed)?.map_or(0, |value| value.value()))
     }
 
     /// Opens a table.
@@ -227,16 +264,6 @@ impl IndexSnapshot {
         }
         Ok(buckets)
     }
-}
-
-/// An error of the database.
-pub(crate) fn failed(error: impl Into<redb::Error>) -> ObjectError {
-    let error = error.into();
-    let kind = match &error {
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ObjectErrorKind::NoSpace,
-        _ => ObjectErrorKind::Io,
-    };
-    ObjectError::new(kind, format!("the index of the object store failed: {error}"))
 }
 
 /// An error for an index that contradicts itself.

@@ -11,6 +11,7 @@ mod body;
 mod body_file;
 mod committer;
 mod conditions;
+mod database;
 mod error;
 mod index;
 mod keys;

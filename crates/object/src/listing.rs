@@ -91,7 +91,7 @@ enum NextStep {
 }
 
 /// Lists current objects.
-pub(crate) fn list_objects(snapshot: &IndexSnapshot, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
+pub(crate) fn list_objects(snapshot: &IndexSnapshot<'_>, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
     let bucket = snapshot.bucket(&query.bucket)?.number;
     let objects = snapshot.table(OBJECTS)?;
     let end = keys::object_key(bucket + 1, &[]);
@@ -114,7 +114,7 @@ pub(crate) fn list_objects(snapshot: &IndexSnapshot, query: &ListQuery) -> Resul
 }
 
 /// Lists all versions.
-pub(crate) fn list_versions(snapshot: &IndexSnapshot, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
+pub(crate) fn list_versions(snapshot: &IndexSnapshot<'_>, query: &ListQuery) -> Result<ListPage<ObjectInfo>> {
     let bucket = snapshot.bucket(&query.bucket)?.number;
     let tables = (snapshot.table(OBJECTS)?, snapshot.table(VERSIONS)?);
     let mut builder = PageBuilder::new(query);
@@ -190,7 +190,7 @@ fn versions_of(
 }
 
 /// Lists the uploads of a bucket.
-pub(crate) fn list_uploads(snapshot: &IndexSnapshot, bucket: &str) -> Result<Vec<UploadInfo>> {
+pub(crate) fn list_uploads(snapshot: &IndexSnapshot<'_>, bucket: &str) -> Result<Vec<UploadInfo>> {
     let bucket = snapshot.bucket(bucket)?.number;
     let (table, uploads) = (snapshot.table(BUCKET_UPLOADS)?, snapshot.uploads()?);
     let (start, end) = (keys::object_key(bucket, &[]), keys::object_key(bucket + 1, &[]));

@@ -58,6 +58,11 @@ impl IndexRegion {
         Ok(())
     }
 
+    /// Drops writes that the database has not synchronised.
+    pub(crate) fn forget_pending(&self) {
+        self.lock().pending.clear();
+    }
+
     fn lock(&self) -> MutexGuard<'_, RegionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,6 +90,11 @@ impl IndexRegion {
         self.volume.read(INDEX_START + block * BLOCK, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Returns the error of a flush: never that of a full pool, after which the store continues.
+fn flush_failed(error: io::Error) -> io::Error {
+    io::Error::other(error)
 }
 
 fn empty_block() -> Vec<u8> {
@@ -146,9 +156,9 @@ impl StorageBackend for IndexRegion {
         if start < end {
             self.volume.discard(start, end - start)?;
         }
-        self.volume.flush()?;
+        self.volume.flush().map_err(flush_failed)?;
         let changed = state.superblock.with_index_len(len);
-        state.superblock = changed.store(&*self.volume)?;
+        state.superblock = changed.store(&*self.volume).map_err(flush_failed)?;
         Ok(())
     }
 
@@ -156,7 +166,7 @@ impl StorageBackend for IndexRegion {
         let mut state = self.lock();
         self.write_pending(&mut state)?;
         drop(state);
-        self.volume.flush()
+        self.volume.flush().map_err(flush_failed)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -5,12 +5,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use redb::Database;
-
 use crate::allocator::Allocator;
 use crate::apply::find_readable;
 use crate::body_file::{RunReader, RunWriter};
 use crate::committer::{CommitRequest, Committer};
+use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::index::{IndexSnapshot, IndexTxn, OBJECTS, PARTS, VERSIONS, failed};
 use crate::listing;
@@ -37,7 +36,7 @@ impl Default for StoreOptions {
 
 /// An object store on a block volume. Dropping it closes it cleanly.
 pub struct VolumeStore {
-    database: Option<Arc<Database>>,
+    database: Option<Arc<IndexDatabase>>,
     space: Arc<BodySpace>,
     requests: Mutex<Sender<CommitRequest>>,
     settings_epoch: Arc<AtomicU64>,
@@ -53,9 +52,7 @@ impl VolumeStore {
     /// When the volume holds other data, is too small, or fails.
     pub fn open(volume: Arc<dyn BlockVolume>, options: StoreOptions) -> Result<Self> {
         let (region, index_end) = IndexRegion::open(volume.clone())?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(options.cache_bytes);
-        let database = Arc::new(builder.create_with_backend(region.clone()).map_err(failed)?);
+        let database = Arc::new(IndexDatabase::open(region.clone(), options.cache_bytes)?);
         let space = Arc::new(open_space(&database, volume, index_end)?);
         region.mark_created()?;
         let (sender, receiver) = channel();
@@ -65,6 +62,7 @@ impl VolumeStore {
             space: space.clone(),
             settings_epoch: settings_epoch.clone(),
             failed: None,
+            uncertain: None,
         };
         let reclaimer = space.clone();
         let threads = vec![
@@ -74,9 +72,9 @@ impl VolumeStore {
         Ok(Self { database: Some(database), space, requests: Mutex::new(sender), settings_epoch, threads })
     }
 
-    fn snapshot(&self) -> Result<IndexSnapshot> {
-        let database = self.database.as_ref();
-        IndexSnapshot::begin(database.ok_or_else(|| ObjectError::new(ObjectErrorKind::Closed, "closed"))?)
+    fn snapshot(&self) -> Result<IndexSnapshot<'_>> {
+        let closed = || ObjectError::new(ObjectErrorKind::Closed, "closed");
+        IndexSnapshot::begin(self.database.as_ref().ok_or_else(closed)?)
     }
 
     fn find(&self, object: &ObjectRef) -> Result<(VersionRecord, bool)> {
@@ -88,8 +86,8 @@ impl VolumeStore {
     }
 
     #[cfg(test)]
-    pub(crate) fn database(&self) -> Arc<Database> {
-        self.database.clone().unwrap()
+    pub(crate) fn database(&self) -> &IndexDatabase {
+        self.database.as_ref().unwrap()
     }
 
     /// Waits until the space of all deleted objects without readers is free. Returns false if
@@ -104,8 +102,8 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// Prepares the tables, and the allocator from the runs in use.
-fn open_space(database: &Database, volume: Arc<dyn BlockVolume>, index_end: u64) -> Result<BodySpace> {
-    let transaction = database.begin_write().map_err(failed)?;
+fn open_space(database: &IndexDatabase, volume: Arc<dyn BlockVolume>, index_end: u64) -> Result<BodySpace> {
+    let transaction = database.begin_write()?;
     let mut index = IndexTxn::open(&transaction)?;
     let (start, end) = (index_end / BLOCK, volume.size() / BLOCK);
     let frontier = index.frontier()?.max(start);

@@ -15,6 +15,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use crate::acl::{AccessList, AclRight};
 use crate::attributes;
 use crate::gateway::Gateway;
+use crate::identity::UserRights;
 use crate::policy::{Decision, PolicyRequest};
 use crate::request_check::parse_query;
 use crate::settings::{BucketSettings, DEFAULT_USER};
@@ -24,6 +25,8 @@ use crate::settings::{BucketSettings, DEFAULT_USER};
 pub(crate) struct Caller {
     /// The user; `None` for an anonymous request.
     pub(crate) user: Option<String>,
+    /// The rights of the user, if it has policies.
+    rights: Option<UserRights>,
     /// The address of the client.
     address: Option<SocketAddr>,
     /// True for a request over HTTPS.
@@ -42,6 +45,57 @@ impl Caller {
 
     fn is_admin(&self) -> bool {
         self.user.as_deref() == Some(DEFAULT_USER)
+    }
+
+    /// Decides by the policies of the user.
+    fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
+        self.rights.as_ref().map_or(Decision::Silent, |rights| rights.decide(request))
+    }
+
+    /// True if the caller may see a bucket of this owner in the list of buckets.
+    pub(crate) fn sees(&self, bucket: &str, owner: &str) -> bool {
+        let values = |key: &str| condition_values(self, &[], key);
+        let user = self.user.as_deref();
+        let request = PolicyRequest { user, action: "s3:ListBucket", resource: bucket, values: &values };
+        match self.decide(&request) {
+            Decision::Allow => true,
+            Decision::Deny => false,
+            Decision::Silent => owner == self.owner(),
+        }
+    }
+
+    /// Checks the right to an operation that uses no existing bucket.
+    fn check_service(&self, operation: &str, bucket: &str) -> S3Result<()> {
+        if self.rights.is_none() {
+            return Ok(());
+        }
+        let action = match operation {
+            "CreateBucket" => "s3:CreateBucket",
+            "ListBuckets" => "s3:ListAllMyBuckets",
+            _ => "s3:-",
+        };
+        let values = |key: &str| condition_values(self, &[], key);
+        let user = self.user.as_deref();
+        match self.decide(&PolicyRequest { user, action, resource: bucket, values: &values }) {
+            Decision::Allow => Ok(()),
+            _ => Err(s3_error!(AccessDenied, "no policy of user '{}' allows {action}", self.owner())),
+        }
+    }
+
+    /// Actions that the headers of a put need besides that of the operation.
+    fn header_actions(&self, operation: &str) -> Vec<&'static str> {
+        if !matches!(operation, "PutObject" | "CreateMultipartUpload" | "CopyObject") {
+            return Vec::new();
+        }
+        let has = |prefix: &str| self.values.iter().any(|(name, _)| name.starts_with(prefix));
+        let headers = [
+            ("x-amz-acl", "s3:PutObjectAcl"),
+            ("x-amz-grant-", "s3:PutObjectAcl"),
+            ("x-amz-tagging", "s3:PutObjectTagging"),
+            ("x-amz-object-lock-mode", "s3:PutObjectRetention"),
+            ("x-amz-object-lock-legal-hold", "s3:PutObjectLegalHold"),
+        ];
+        headers.into_iter().filter(|(prefix, _)| has(prefix)).map(|(_, action)| action).collect()
     }
 }
 
@@ -164,7 +218,9 @@ impl Gateway {
         request: AccessRequest<'_>,
     ) -> S3Result<()> {
         let name = &bucket.info.name;
-        let is_owner = caller.user.as_deref() == Some(bucket.owner()) || caller.is_admin();
+        // The policies of a user, not its buckets, give it rights.
+        let is_owner =
+            caller.rights.is_none() && caller.user.as_deref() == Some(bucket.owner()) || caller.is_admin();
         if bucket.policy.is_none() && is_owner {
             return Ok(());
         }
@@ -186,6 +242,10 @@ impl Gateway {
         let values = |key: &str| condition_values(caller, &tags, key);
         let (user, action) = (caller.user.as_deref(), request.action);
         let policy_request = PolicyRequest { user, action, resource: &resource, values: &values };
+        let of_user = caller.decide(&policy_request);
+        if of_user == Decision::Deny {
+            return Err(s3_error!(AccessDenied, "a policy of user '{}' denies {action}", caller.owner()));
+        }
         let decision =
             bucket.policy.as_ref().map_or(Decision::Silent, |policy| policy.decide(&policy_request));
         // The owner can always repair a policy.
@@ -195,12 +255,15 @@ impl Gateway {
         }
         let is_public = bucket.policy.as_ref().is_some_and(|policy| policy.is_public());
         let is_restricted = bucket.public_access.restrict && is_public;
-        if is_owner || (decision == Decision::Allow && !is_restricted) {
+        if is_owner || of_user == Decision::Allow || (decision == Decision::Allow && !is_restricted) {
             return Ok(());
         }
         let with_groups = !bucket.public_access.ignore_acls;
-        let allows =
-            |list: &AccessList, right| !bucket.is_owner_enforced && list.allows(user, right, with_groups);
+        let allows = |list: &AccessList, right| {
+            // Ownership gives a user with policies no rights.
+            let user = user.filter(|user| caller.rights.is_none() || list.owner != **user);
+            !bucket.is_owner_enforced && list.allows(user, right, with_groups)
+        };
         let is_allowed = match (request.right, request.object) {
             (None, _) => false,
             (Some(right), None) => allows(&bucket.acl, right),
@@ -294,16 +357,19 @@ impl S3Access for Gateway {
             None => None,
         };
         let operation = context.s3_op().name().to_owned();
-        let caller = read_caller(context, user, self.has_tls);
+        let rights = user.as_deref().and_then(|user| self.keys.rights(user));
+        let caller = Caller { rights, ..read_caller(context, user, self.has_tls) };
         let path = match context.s3_path() {
             S3Path::Root => None,
             S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
             S3Path::Object { bucket, key } => Some((bucket.to_string(), Some(key.to_string()))),
         };
+        let named = path.as_ref().map(|(bucket, _)| bucket.clone()).unwrap_or_default();
         let Some((bucket, key)) = path.filter(|_| operation != "CreateBucket") else {
             if caller.user.is_none() {
                 return Err(s3_error!(AccessDenied, "{operation} needs a signature"));
             }
+            caller.check_service(&operation, &named)?;
             context.extensions_mut().insert(RequestScope { caller, bucket: None });
             return Ok(());
         };
@@ -316,6 +382,12 @@ impl S3Access for Gateway {
             let form_key = (operation == "PostObject").then_some("");
             let key = key.as_deref().or(form_key).map(|key| (key, version.as_deref()));
             self.authorize(&caller, &bucket, AccessRequest { action, right, object: key }).await?;
+            if caller.rights.is_some() {
+                for action in caller.header_actions(&operation) {
+                    let request = AccessRequest { action, right: None, object: key };
+                    self.authorize(&caller, &bucket, request).await?;
+                }
+            }
         }
         context.extensions_mut().insert(RequestScope { caller, bucket: Some(bucket) });
         Ok(())
@@ -338,5 +410,5 @@ fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>, is_secur
     let header = |name: &str| Some(context.headers().get(name)?.to_str().ok()?.to_owned());
     let (referer, agent) = (header("referer"), header("user-agent"));
     let address = context.extensions_mut().get::<PeerAddress>().map(|peer| peer.0);
-    Caller { user, address, is_secure, referer, agent, values }
+    Caller { user, rights: None, address, is_secure, referer, agent, values }
 }

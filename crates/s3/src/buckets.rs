@@ -125,7 +125,7 @@ impl Gateway {
         let owner = caller.owner();
         let is_shown = |bucket: &object::BucketInfo| {
             let of = bucket.settings.get(OWNER).map_or(crate::settings::DEFAULT_USER, String::as_str);
-            of == owner
+            caller.sees(&bucket.name, of)
                 && bucket.name.starts_with(&prefix)
                 && after.as_ref().is_none_or(|after| bucket.name > *after)
         };

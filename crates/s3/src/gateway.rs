@@ -9,6 +9,7 @@ use s3s::{S3Result, s3_error};
 
 use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
+use crate::identity::UserRights;
 use crate::md5_service::Md5Service;
 use crate::settings::{BucketSettings, SettingsCache};
 
@@ -22,6 +23,13 @@ pub trait KeyStore: Send + Sync + 'static {
 
     /// True if a user has an access key.
     fn has_user(&self, user: &str) -> bool;
+
+    /// Returns the rights of a user that has policies. `None` for other users, who own the buckets
+    /// that they create, and may use others as far as these permit it.
+    fn rights(&self, user: &str) -> Option<UserRights> {
+        let _ = user;
+        None
+    }
 }
 
 /// Executes operations on a store.

@@ -21,6 +21,7 @@ mod forms;
 mod front;
 mod gateway;
 mod get;
+mod identity;
 mod lifecycle;
 mod listings;
 mod locks;
@@ -45,5 +46,6 @@ mod times;
 mod uploads;
 
 pub use gateway::KeyStore;
+pub use identity::{IdentityPolicy, UserRights};
 pub use server::{S3Options, S3Server};
 pub use settings::DEFAULT_USER;

@@ -1,4 +1,4 @@
-//! Bucket policies: the JSON of IAM, and the decision of a policy about a request.
+//! Policies of buckets and users: the JSON of IAM, and the decision of a policy about a request.
 //!
 //! Always true: a statement that denies wins over all that allow; an unknown condition key or
 //! operator never widens access. Must not know: the store, HTTP.
@@ -11,6 +11,8 @@ use crate::policy_conditions::ConditionTest;
 
 /// The largest policy in bytes, as in S3.
 pub(crate) const POLICY_BYTES_MAX: usize = 20 << 10;
+/// The variable in resources for the name of the user.
+const USER_NAME: &str = "${aws:username}";
 
 /// The decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,15 @@ pub(crate) struct PolicyRequest<'a> {
     pub(crate) resource: &'a str,
     /// The values of condition keys in lower case.
     pub(crate) values: &'a dyn Fn(&str) -> Option<Vec<String>>,
+}
+
+/// The owner of a policy.
+#[derive(Clone, Copy, Debug)]
+enum PolicyScope<'a> {
+    /// A bucket of this name. The statements name principals.
+    Bucket(&'a str),
+    /// Users and groups, which are the principals.
+    Users,
 }
 
 /// A parsed policy.
@@ -83,6 +94,18 @@ impl BucketPolicy {
     /// # Errors
     /// The reason why it is malformed.
     pub(crate) fn parse(text: &str, bucket: &str) -> Result<Self, String> {
+        Self::parse_for(text, PolicyScope::Bucket(bucket))
+    }
+
+    /// Parses a policy of users and groups.
+    ///
+    /// # Errors
+    /// The reason why it is malformed.
+    pub(crate) fn parse_of_users(text: &str) -> Result<Self, String> {
+        Self::parse_for(text, PolicyScope::Users)
+    }
+
+    fn parse_for(text: &str, scope: PolicyScope<'_>) -> Result<Self, String> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(format!("the policy has more than {POLICY_BYTES_MAX} bytes"));
         }
@@ -99,7 +122,7 @@ impl BucketPolicy {
         if statements.is_empty() {
             return Err("the policy has no statement".to_owned());
         }
-        let statements = statements.into_iter().map(|each| Statement::parse(each, bucket));
+        let statements = statements.into_iter().map(|each| Statement::parse(each, scope));
         Ok(Self { statements: statements.collect::<Result<_, _>>()? })
     }
 
@@ -128,17 +151,21 @@ impl BucketPolicy {
 }
 
 impl Statement {
-    fn parse(value: Value, bucket: &str) -> Result<Self, String> {
+    fn parse(value: Value, scope: PolicyScope<'_>) -> Result<Self, String> {
         let raw: RawStatement = serde_json::from_value(value).map_err(|error| error.to_string())?;
         let allows = match raw.effect.as_str() {
             "Allow" => true,
             "Deny" => false,
             other => return Err(format!("the effect '{other}' is unknown: use Allow or Deny")),
         };
-        let (principals, excludes_principals) = match (raw.principal, raw.not_principal) {
-            (Some(value), None) => (principals(&value)?, false),
-            (None, Some(value)) => (principals(&value)?, true),
-            _ => return Err("a statement needs a Principal".to_owned()),
+        let (principals, excludes_principals) = match (scope, raw.principal, raw.not_principal) {
+            (PolicyScope::Bucket(_), Some(value), None) => (principals(&value)?, false),
+            (PolicyScope::Bucket(_), None, Some(value)) => (principals(&value)?, true),
+            (PolicyScope::Bucket(_), ..) => return Err("a statement needs a Principal".to_owned()),
+            (PolicyScope::Users, None, None) => (vec!["*".to_owned()], false),
+            (PolicyScope::Users, ..) => {
+                return Err("a policy of users has no Principal: remove it".to_owned());
+            }
         };
         let (actions, excludes_actions) = either(raw.action, raw.not_action, "Action")?;
         let (resources, excludes_resources) = either(raw.resource, raw.not_resource, "Resource")?;
@@ -149,12 +176,26 @@ impl Statement {
         }
         let mut names = Vec::new();
         for resource in resources {
-            let name = resource.strip_prefix("arn:aws:s3:::").unwrap_or(&resource);
-            let within = name.split('/').next().unwrap_or_default();
-            if !is_like(within, bucket) {
-                return Err(format!("the resource '{resource}' does not belong to bucket '{bucket}'"));
+            let arn = resource.strip_prefix("arn:aws:s3:::");
+            let name = arn.unwrap_or(&resource);
+            match scope {
+                PolicyScope::Bucket(bucket)
+                    if !is_like(name.split('/').next().unwrap_or_default(), bucket) =>
+                {
+                    return Err(format!("the resource '{resource}' does not belong to bucket '{bucket}'"));
+                }
+                PolicyScope::Users if arn.is_none() && name != "*" => {
+                    return Err(format!(
+                        "the resource '{resource}' is malformed: use '*' or arn:aws:s3:::BUCKET/KEY"
+                    ));
+                }
+                PolicyScope::Users if name.replace(USER_NAME, "").contains("${") => {
+                    return Err(format!(
+                        "the resource '{resource}' has an unknown variable: only {USER_NAME} is known"
+                    ));
+                }
+                _ => names.push(name.to_owned()),
             }
-            names.push(name.to_owned());
         }
         let conditions = ConditionTest::parse_all(raw.condition.unwrap_or_default())?;
         let resources = names;
@@ -174,7 +215,12 @@ impl Statement {
         let is_named = self.principals.iter().any(|principal| is_principal(principal, request.user));
         let action = request.action.to_ascii_lowercase();
         let has_action = self.actions.iter().any(|pattern| is_like(&pattern.to_ascii_lowercase(), &action));
-        let has_resource = self.resources.iter().any(|pattern| is_like(pattern, request.resource));
+        // Names of users have no wildcards. Without a user, the variable stays and matches nothing.
+        let expand = |pattern: &str| match request.user {
+            Some(user) => pattern.replace(USER_NAME, user),
+            None => pattern.to_owned(),
+        };
+        let has_resource = self.resources.iter().any(|pattern| is_like(&expand(pattern), request.resource));
         is_named != self.excludes_principals
             && has_action != self.excludes_actions
             && has_resource != self.excludes_resources

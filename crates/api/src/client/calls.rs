@@ -5,12 +5,13 @@ use crate::error::{ErrorKind, Result};
 use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
-    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeScrub,
-    CloneSnapshot, ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateSnapshot,
-    CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
-    Event, EventQuery, Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage,
-    ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
-    RollbackVolume, S3Service, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeS3Group,
+    ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, CreateBucket, CreateExport,
+    CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3User, CreateSnapshot, CreateSnapshots,
+    CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery,
+    Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery,
+    OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Group,
+    S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -270,6 +271,81 @@ impl Client {
     /// Deletes an access key.
     pub async fn delete_key(&self, key: &str) -> Result<()> {
         self.call(&paths::DELETE_KEY, &[key], &(), &()).await
+    }
+
+    /// Lists the users of S3.
+    pub async fn list_users(&self) -> Result<Vec<S3User>> {
+        self.call(&paths::LIST_USERS, &[], &(), &()).await
+    }
+
+    /// Returns a user of S3.
+    pub async fn get_user(&self, name: &str) -> Result<S3User> {
+        self.call(&paths::GET_USER, &[name], &(), &()).await
+    }
+
+    /// Creates a user of S3.
+    pub async fn create_user(&self, request: &CreateS3User) -> Result<S3User> {
+        self.call(&paths::CREATE_USER, &[], &(), request).await
+    }
+
+    /// Changes a user of S3.
+    pub async fn change_user(&self, name: &str, request: &ChangeS3User) -> Result<S3User> {
+        self.call(&paths::CHANGE_USER, &[name], &(), request).await
+    }
+
+    /// Deletes a user of S3.
+    pub async fn delete_user(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_USER, &[name], &(), &()).await
+    }
+
+    /// Lists the groups of S3.
+    pub async fn list_groups(&self) -> Result<Vec<S3Group>> {
+        self.call(&paths::LIST_GROUPS, &[], &(), &()).await
+    }
+
+    /// Returns a group of S3.
+    pub async fn get_group(&self, name: &str) -> Result<S3Group> {
+        self.call(&paths::GET_GROUP, &[name], &(), &()).await
+    }
+
+    /// Creates a group of S3.
+    pub async fn create_group(&self, request: &CreateS3Group) -> Result<S3Group> {
+        self.call(&paths::CREATE_GROUP, &[], &(), request).await
+    }
+
+    /// Changes a group of S3.
+    pub async fn change_group(&self, name: &str, request: &ChangeS3Group) -> Result<S3Group> {
+        self.call(&paths::CHANGE_GROUP, &[name], &(), request).await
+    }
+
+    /// Deletes a group of S3.
+    pub async fn delete_group(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_GROUP, &[name], &(), &()).await
+    }
+
+    /// Lists the policies of S3.
+    pub async fn list_policies(&self) -> Result<Vec<S3Policy>> {
+        self.call(&paths::LIST_POLICIES, &[], &(), &()).await
+    }
+
+    /// Returns a policy of S3.
+    pub async fn get_policy(&self, name: &str) -> Result<S3Policy> {
+        self.call(&paths::GET_POLICY, &[name], &(), &()).await
+    }
+
+    /// Creates a policy of S3.
+    pub async fn create_policy(&self, request: &CreateS3Policy) -> Result<S3Policy> {
+        self.call(&paths::CREATE_POLICY, &[], &(), request).await
+    }
+
+    /// Changes a policy of S3.
+    pub async fn change_policy(&self, name: &str, request: &ChangeS3Policy) -> Result<S3Policy> {
+        self.call(&paths::CHANGE_POLICY, &[name], &(), request).await
+    }
+
+    /// Deletes a policy of S3.
+    pub async fn delete_policy(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_POLICY, &[name], &(), &()).await
     }
 
     /// Returns the name and role of this client.

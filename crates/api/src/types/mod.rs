@@ -18,6 +18,7 @@ mod pool;
 mod salvage;
 mod scrub;
 mod snapshot;
+mod users;
 mod volume;
 
 pub use access::{AuditQuery, AuditRecord, CreateSession, CreateToken, CreatedToken, Identity, Role, Token};
@@ -49,6 +50,10 @@ pub use scrub::{ChangeScrub, Scrub, ScrubResult};
 pub use snapshot::{
     CloneSnapshot, CreateSnapshot, CreateSnapshots, DiffQuery, DiffRange, RollbackVolume, VolumeDiff,
     VolumeUsage,
+};
+pub use users::{
+    ChangeS3Group, ChangeS3Policy, ChangeS3User, CreateS3Group, CreateS3Policy, CreateS3User, S3Group,
+    S3Policy, S3User,
 };
 pub use volume::{CreateVolume, QosLimits, ResizeVolume, Volume};
 

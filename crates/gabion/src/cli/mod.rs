@@ -16,6 +16,7 @@ mod salvage;
 mod serve;
 mod time_span;
 mod token;
+mod users;
 mod vm;
 mod volume;
 
@@ -38,13 +39,14 @@ pub(crate) use drive::DriveCommand;
 pub(crate) use export::{CreateExportArgs, ExportCommand};
 pub(crate) use lab::{LabCommand, LabUpArgs};
 pub(crate) use object::{DeleteObjectsArgs, GetObjectArgs, ListObjectsArgs, ObjectCommand, PutObjectArgs};
-pub(crate) use objects::{BucketCommand, KeyCommand, S3Command};
+pub(crate) use objects::{BucketCommand, KeyCommand, MirrorArgs, S3Command};
 pub(crate) use operation::OperationCommand;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use token::{CreateTokenArgs, TokenCommand};
+pub(crate) use users::{GroupCommand, PolicyCommand, UserCommand};
 pub(crate) use vm::{CreateVmArgs, DiskSpec, TemplateCommand, VmCommand};
 pub(crate) use volume::{ExportImageArgs, ImageFormatArg, ImportArgs, Limit, QosArgs, VolumeCommand};
 
@@ -159,6 +161,12 @@ pub(crate) enum Command {
     Object(ObjectCommand),
     #[command(subcommand)]
     Key(KeyCommand),
+    #[command(subcommand)]
+    User(UserCommand),
+    #[command(subcommand)]
+    Group(GroupCommand),
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     #[command(subcommand)]
     Operation(OperationCommand),
     #[command(subcommand)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use api::{Size, VolumeName};
 
@@ -83,6 +83,7 @@ pub(crate) enum BucketCommand {
         #[arg(long, value_name = "KIND", value_parser = ["md5", "fast"])]
         etag: Option<String>,
     },
+    Mirror(MirrorArgs),
     /// Delete an empty bucket
     Delete {
         /// Name of the pool and of the bucket
@@ -91,11 +92,48 @@ pub(crate) enum BucketCommand {
     },
 }
 
+/// Copy the objects of a directory or of an S3 service, such as MinIO or AWS, into a bucket
+///
+/// Only objects that the bucket lacks are copied, and those whose size or MD5 differs; without an
+/// MD5 on both sides, those that are not older than their copy. The same command continues after an
+/// interruption. Bodies are verified: against the CRC-64/NVME that the source has for them, else
+/// against their ETag if it is an MD5, and in the bucket by their checksum. Versions, tags and
+/// metadata are not copied, and no object of the bucket is deleted.
+///
+/// The credentials for an S3 service are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+/// AWS_SESSION_TOKEN.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion bucket mirror http://minio1:9000/photos fast/photos --dry-run
+  gabion bucket mirror https://s3.eu-central-1.amazonaws.com/logs/2026/ fast/logs --region eu-central-1
+  gabion bucket mirror /srv/photos fast/photos")]
+pub(crate) struct MirrorArgs {
+    /// Directory, or address of a bucket: http[s]://HOST[:PORT]/BUCKET[/PREFIX]
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+    /// Name of the pool and of the bucket
+    #[arg(value_name = "POOL/BUCKET")]
+    pub(crate) bucket: VolumeName,
+    /// Region of the source [env: AWS_REGION, AWS_DEFAULT_REGION] [default: us-east-1]
+    #[arg(long, value_name = "REGION")]
+    pub(crate) region: Option<String>,
+    /// PEM file with the authority of the source's certificate [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) source_ca: Option<PathBuf>,
+    /// Show the objects that would be copied, and copy none
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not compare ETags, for sources whose ETags are not MD5s, such as those with SSE-KMS
+    #[arg(long)]
+    pub(crate) ignore_etags: bool,
+}
+
 /// Manage the access keys of S3 clients
 ///
 /// A key without a user gives access to all buckets of all pools that this daemon serves. A key of
-/// a user gives access to the buckets that the user has created, and to those whose policy or ACL
-/// permits it.
+/// a user of 'gabion user create' has the rights of its policies. A key of another name gives
+/// access to the buckets that it has created, and to those whose policy or ACL permits it.
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// Create an access key. Its secret is shown only now

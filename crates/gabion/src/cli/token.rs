@@ -27,7 +27,7 @@ Roles:
   viewer    reads everything except tokens and the audit log, and changes nothing
   operator  also changes volumes, snapshots, exports, S3 and buckets, and controls drives, rebuild
             and scrub
-  admin     everything: also pools, added drives, images, access keys and tokens
+  admin     everything: also pools, added drives, images, access keys, users and tokens
 
 Examples:
   gabion token create prometheus --role viewer

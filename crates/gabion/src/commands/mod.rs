@@ -22,6 +22,7 @@ mod identify;
 mod image;
 pub(crate) mod lab;
 mod measurement;
+mod mirror;
 mod object;
 mod objects;
 mod operation;
@@ -31,6 +32,7 @@ mod scrub;
 mod serve;
 mod snapshot;
 mod token;
+mod users;
 mod version;
 pub(crate) mod vm;
 mod volume;
@@ -73,6 +75,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
         }
         Command::Object(command) => with_daemon(&global, async |ctx| object::run(&ctx, command).await),
         Command::Key(command) => with_daemon(&global, async |ctx| objects::run_key(&ctx, command).await),
+        Command::User(command) => with_daemon(&global, async |ctx| users::run_user(&ctx, command).await),
+        Command::Group(command) => with_daemon(&global, async |ctx| users::run_group(&ctx, command).await),
+        Command::Policy(command) => with_daemon(&global, async |ctx| users::run_policy(&ctx, command).await),
         Command::Operation(command) => with_daemon(&global, async |ctx| operation::run(&ctx, command).await),
         Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),
         Command::Token(command) => with_daemon(&global, async |ctx| token::run(&ctx, command).await),

@@ -49,7 +49,7 @@ pub(crate) async fn run(ctx: &CommandContext, command: ObjectCommand) -> Result<
 }
 
 /// Runs work in a session, whose access key is deleted at the end in any case.
-async fn in_session<T>(
+pub(super) async fn in_session<T>(
     ctx: &CommandContext,
     bucket: &VolumeName,
     work: impl AsyncFnOnce(Arc<ObjectSession>) -> Result<T>,

@@ -67,6 +67,7 @@ pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> 
             let changed = ctx.client.change_bucket(&name, &request).await?;
             ctx.done(&changed, |_| format!("bucket {name} changed"))?;
         }
+        BucketCommand::Mirror(arguments) => super::mirror::run(ctx, arguments).await?,
         BucketCommand::Delete { name } => {
             ctx.client.delete_bucket(&name).await?;
             ctx.done(&None::<()>, |_| format!("bucket {name} deleted"))?;

@@ -21,6 +21,7 @@ mod salvage;
 mod scrub;
 mod table;
 mod time;
+mod users;
 mod vm;
 mod volume;
 
@@ -49,6 +50,7 @@ pub(crate) use operation::{operation, operations};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
+pub(crate) use users::{user_groups, user_policies, users};
 pub(crate) use vm::{
     Host, HostCpu, MachineStatus, host, machine, machine_created, machine_started, machines, templates,
 };

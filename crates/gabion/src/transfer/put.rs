@@ -71,6 +71,21 @@ pub(crate) async fn put(
     quiet: bool,
 ) -> Result<Checksum> {
     let (reader, size) = source.open()?;
+    put_body(session, key, reader, size, quiet).await
+}
+
+/// Puts an object from a reader; `size` is its length if that is known. Returns the checksum and
+/// length of its body.
+///
+/// # Errors
+/// When the reader or the service fails; after a signal. No upload is left behind.
+pub(super) async fn put_body(
+    session: &Arc<ObjectSession>,
+    key: &str,
+    reader: Box<dyn Read + Send>,
+    size: Option<u64>,
+    quiet: bool,
+) -> Result<Checksum> {
     let mut interrupt = Interrupt::new()?;
     let mut parts = PartReader::new(reader, size);
     let first = interrupt.or(parts.next()).await?.unwrap_or_default();

@@ -27,6 +27,7 @@ struct CutState {
     /// The error of the one operation that fails; `None` if the power is off from then on.
     once: Option<(io::ErrorKind, SmallRng)>,
     has_failed: bool,
+    has_failed_flush: bool,
 }
 
 impl CutDevice {
@@ -51,7 +52,8 @@ impl CutDevice {
         operations_left: usize,
         once: Option<(io::ErrorKind, SmallRng)>,
     ) -> Arc<Self> {
-        let state = CutState { cache: Vec::new(), operations_left, once, has_failed: false };
+        let state =
+            CutState { cache: Vec::new(), operations_left, once, has_failed: false, has_failed_flush: false };
         Arc::new(Self { durable, state: Mutex::new(state) })
     }
 
@@ -66,6 +68,11 @@ impl CutDevice {
         for (block, data) in std::mem::take(&mut self.state.lock().unwrap().cache) {
             store(&self.durable, block, data);
         }
+    }
+
+    /// Returns true if the operation that failed is a flush.
+    pub(super) fn has_failed_flush(&self) -> bool {
+        self.state.lock().unwrap().has_failed_flush
     }
 
     /// Loses power: any of the cached blocks may have reached the medium. In some cases those are
@@ -161,6 +168,7 @@ impl BlockVolume for CutDevice {
     fn flush(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
         let is_complete = state.count()?;
+        state.has_failed_flush |= !is_complete;
         for (block, data) in std::mem::take(&mut state.cache) {
             if is_complete || state.is_chosen() {
                 store(&self.durable, block, data);

@@ -50,10 +50,14 @@ fn fail(scenario: &Scenario, outcomes: &Outcomes, operations: usize, kind: Error
     let device = CutDevice::failing(durable.clone(), operations, kind, random());
     let mut acknowledged = [false; 2];
     if let Ok(store) = VolumeStore::open(device.clone(), options()) {
+        let was_open = !device.is_off();
         for (index, change) in [scenario.changes.first().unwrap(), &later()].into_iter().enumerate() {
             let mut change = copy_of(change);
             let result = stream_body(&store, &mut change).and_then(|()| store.commit(change).wait());
             acknowledged[index] = result.is_ok();
+        }
+        if was_open && kind == ErrorKind::StorageFull && !device.has_failed_flush() {
+            assert!(acknowledged[0] || acknowledged[1], "{case}: a full pool stops the store");
         }
     }
     let has_failed = device.is_off();

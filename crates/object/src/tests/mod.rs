@@ -4,6 +4,7 @@ mod audit;
 mod cut_device;
 mod cut_sweep;
 mod failed_operations;
+mod full_pool;
 mod power_cut;
 mod random;
 mod random_cuts;

@@ -28,6 +28,7 @@ mod sender;
 mod snapshots;
 mod socket;
 mod tls;
+mod users;
 mod volumes;
 
 use std::sync::Arc;
@@ -114,6 +115,21 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_KEYS, objects::keys)
         .on(&paths::CREATE_KEY, objects::create_key)
         .on(&paths::DELETE_KEY, objects::delete_key)
+        .on(&paths::LIST_USERS, users::users)
+        .on(&paths::GET_USER, users::user)
+        .on(&paths::CREATE_USER, users::create_user)
+        .on(&paths::CHANGE_USER, users::change_user)
+        .on(&paths::DELETE_USER, users::delete_user)
+        .on(&paths::LIST_GROUPS, users::groups)
+        .on(&paths::GET_GROUP, users::group)
+        .on(&paths::CREATE_GROUP, users::create_group)
+        .on(&paths::CHANGE_GROUP, users::change_group)
+        .on(&paths::DELETE_GROUP, users::delete_group)
+        .on(&paths::LIST_POLICIES, users::policies)
+        .on(&paths::GET_POLICY, users::policy)
+        .on(&paths::CREATE_POLICY, users::create_policy)
+        .on(&paths::CHANGE_POLICY, users::change_policy)
+        .on(&paths::DELETE_POLICY, users::delete_policy)
         .on(&paths::LIST_MACHINES, host::machines)
         .on(&paths::OPEN_CONSOLE, host::open_console)
         .on(&paths::SEND_INPUT, host::console_input)

@@ -3,8 +3,10 @@
 //! Always true: a pool that serves S3 is persisted; its service starts again with the pool. The
 //! store is closed before its pool. Must not know: the S3 protocol, how objects are stored.
 
+mod accounts;
 mod blocks;
 mod keys;
+mod users;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -23,12 +25,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pools::{OBJECTS_VOLUME, Pools};
 use crate::request::shown;
 use crate::state::{S3Record, State, TlsRecord};
+pub(crate) use accounts::Accounts;
 use api::types::{
     Bucket, ChangeBucket, CreateVolume, EtagKind, ObjectPage, ObjectQuery, ObjectSummary, S3Service, S3State,
     StartS3,
 };
 use blocks::PoolBlocks;
 pub(crate) use keys::KeyFile;
+use users::UserFile;
+pub(crate) use users::missing;
 
 /// The size of the hidden volume: addresses, not space.
 const VOLUME_SIZE: u64 = 1 << 46;
@@ -43,6 +48,7 @@ pub(crate) struct ObjectServices {
     pools: Arc<Pools>,
     state: Arc<State>,
     pub(crate) keys: Arc<KeyFile>,
+    pub(crate) accounts: Arc<Accounts>,
     services: Mutex<BTreeMap<String, ServiceEntry>>,
     /// Held while a service is started or stopped.
     changing: tokio::sync::Mutex<()>,
@@ -67,13 +73,15 @@ impl ObjectServices {
     /// Returns the services of the state, which wait for their pools.
     ///
     /// # Errors
-    /// When the access keys cannot be read.
+    /// When the access keys or users cannot be read.
     pub(crate) fn new(pools: Arc<Pools>, state: Arc<State>) -> Result<Arc<Self>> {
         let keys = Arc::new(KeyFile::open(state.directory())?);
+        let users = UserFile::open(state.directory())?;
+        let accounts = Arc::new(Accounts { keys: keys.clone(), users });
         let waiting = |record| ServiceEntry { record, running: Err(waiting()) };
         let services = state.get().s3.into_iter().map(|(pool, record)| (pool, waiting(record))).collect();
         let (services, changing) = (Mutex::new(services), tokio::sync::Mutex::default());
-        Ok(Arc::new(Self { pools, state, keys, services, changing }))
+        Ok(Arc::new(Self { pools, state, keys, accounts, services, changing }))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceEntry>> {
@@ -166,7 +174,7 @@ impl ObjectServices {
             tls,
             ..defaults
         };
-        let server = S3Server::start(listener, store.clone(), self.keys.clone(), &options);
+        let server = S3Server::start(listener, store.clone(), self.accounts.clone(), &options);
         match server {
             Ok(server) => Ok(Arc::new(RunningService { server, store, certificate })),
             Err(error) => {
