@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::model::ClusterModel;
 use crate::perform::Deployment;
 use crate::stages::load_deployment;
-use crate::status_details::{self, CephPool, HostStatus};
+use crate::status_details::{self, CephPool, HostStatus, OsdStatus};
 use crate::workspace::Workspace;
 use ceph::{Error, ErrorKind, RadosClient, Result};
 
@@ -37,30 +37,6 @@ pub struct ClusterProblem {
     pub consequence: String,
     /// Action that resolves it.
     pub action: String,
-}
-
-/// An OSD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OsdStatus {
-    /// Number.
-    pub id: u64,
-    /// Host.
-    pub host: String,
-    /// Drive; unknown for OSDs of others.
-    pub drive: Option<String>,
-    /// `up`, or `down` and perhaps `out`.
-    pub state: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Used bytes.
-    pub used: u64,
-}
-
-impl OsdStatus {
-    /// Returns true if the OSD runs.
-    pub(crate) fn is_up(&self) -> bool {
-        self.state == "up" || self.state.starts_with("up,")
-    }
 }
 
 /// The status of a cluster.

@@ -1,4 +1,5 @@
-//! The hosts and pools in the status of a cluster, from the monitors' answers. Pure functions.
+//! The hosts, OSDs and pools in the status of a cluster, from the responses of its monitors. Pure
+//! functions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::ClusterModel;
-use crate::status::OsdStatus;
+
+/// An OSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OsdStatus {
+    /// Number.
+    pub id: u64,
+    /// Host.
+    pub host: String,
+    /// Drive; unknown for OSDs of others.
+    pub drive: Option<String>,
+    /// `up`, or `down` and perhaps `out`.
+    pub state: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Used bytes.
+    pub used: u64,
+}
+
+impl OsdStatus {
+    /// Returns true if the OSD runs.
+    fn is_up(&self) -> bool {
+        self.state == "up" || self.state.starts_with("up,")
+    }
+}
 
 /// A host of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +102,7 @@ pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus])
     hosts
 }
 
-/// Returns the pools from the answers to `osd pool ls detail` and `df`, with the data and parity
+/// Returns the pools from the responses to `osd pool ls detail` and `df`, with the data and parity
 /// parts of each erasure code profile.
 pub(crate) fn pools(list: &Value, usage: &Value, profiles: &BTreeMap<String, String>) -> Vec<CephPool> {
     let figures: Vec<&Value> = usage.get("pools").and_then(Value::as_array).into_iter().flatten().collect();

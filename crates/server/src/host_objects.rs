@@ -1,8 +1,8 @@
 //! Objects of this host that the console shows and the daemon does not own: virtual machines,
 //! benchmark runs and the status of clusters.
 //!
-//! Must not know: how machines run, how runs are stored, how clusters work. The program implements the trait with the
-//! crates of its other commands.
+//! Must not know: how machines run, how runs are stored, how clusters work. The program
+//! implements the trait with the crates of its other commands.
 
 use std::path::PathBuf;
 

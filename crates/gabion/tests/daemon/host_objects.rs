@@ -1,5 +1,5 @@
-//! Machines with their serial consoles, clusters, and benchmark runs, over the API. A process and a socket
-//! stand for QEMU, as the definition of a machine names them.
+//! Machines with their serial consoles, clusters, and benchmark runs, over the API. A process and
+//! a socket stand for QEMU, as the definition of a machine names them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;

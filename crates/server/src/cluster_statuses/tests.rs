@@ -1,3 +1,5 @@
+//! Queries that clients share.
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
