@@ -14,13 +14,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
-    ChangeS3Group, ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, CreateBucket,
-    CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3User, CreateSession,
-    CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus,
-    DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine,
-    IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput, ObjectPage,
-    ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
-    RollbackVolume, S3Group, S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ChangeS3Group, ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, Cluster,
+    ClusterStatus, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy,
+    CreateS3User, CreateSession, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken,
+    DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage,
+    HostMachine, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput,
+    ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
+    Role, RollbackVolume, S3Group, S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff,
+    VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -200,6 +201,8 @@ bodies!(
     ReturnDrive,
     RollbackVolume,
     BenchmarkRun,
+    Cluster,
+    ClusterStatus,
     HostMachine,
     MachineConsole,
     MachineInput,
@@ -527,6 +530,15 @@ endpoints! {
 
     /// Sends characters to an open serial console.
     SEND_INPUT = host send_input: Post "/v1/machines/{machine}/console/{console}/input" ((), MachineInput) -> 204 ();
+
+    /// Lists the Ceph clusters that the daemon's host has deployed or adopted.
+    LIST_CLUSTERS = clusters list_clusters: Get "/v1/clusters" ((), ()) -> 200 Vec<Cluster>;
+
+    /// Returns the status of a cluster.
+    ///
+    /// The response to a cluster without an answer has the health `unreachable`, after up to 20
+    /// seconds. Requests within two seconds share a response.
+    GET_CLUSTER = clusters get_cluster: Get "/v1/clusters/{cluster}" ((), ()) -> 200 ClusterStatus;
 
     /// Lists the stored benchmark runs of the daemon's host.
     ///

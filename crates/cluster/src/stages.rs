@@ -23,15 +23,13 @@ use crate::proposal::ProposalArgs;
 use crate::run;
 use crate::steps::plan;
 use crate::validate::{Violation, validate};
-use crate::workspace::Workspace;
+use crate::workspace::{MODEL, Workspace};
 use ceph::{Error, ErrorKind, Result};
 
 /// File of the hosts.
 const HOSTS: &str = "hosts.json";
 /// File of the inventories.
 const INVENTORY: &str = "inventory.json";
-/// File of the model.
-const MODEL: &str = "model.json";
 
 /// The result of `discover`.
 #[derive(Clone, Debug, Serialize)]

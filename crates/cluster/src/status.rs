@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::model::ClusterModel;
 use crate::perform::Deployment;
 use crate::stages::load_deployment;
+use crate::status_details::{self, CephPool, HostStatus, OsdStatus};
 use crate::workspace::Workspace;
-use ceph::{Error, ErrorKind, Result};
+use ceph::{Error, ErrorKind, RadosClient, Result};
 
 /// The health of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,23 +39,6 @@ pub struct ClusterProblem {
     pub action: String,
 }
 
-/// An OSD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OsdStatus {
-    /// Number.
-    pub id: u64,
-    /// Host.
-    pub host: String,
-    /// Drive; unknown for OSDs of others.
-    pub drive: Option<String>,
-    /// `up`, or `down` and perhaps `out`.
-    pub state: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Used bytes.
-    pub used: u64,
-}
-
 /// The status of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
@@ -62,6 +46,8 @@ pub struct ClusterStatus {
     pub name: String,
     /// Identity.
     pub fsid: String,
+    /// True for a cluster that another tool deployed.
+    pub adopted: bool,
     /// Health.
     pub health: ClusterHealth,
     /// Problems.
@@ -82,8 +68,16 @@ pub struct ClusterStatus {
     pub stored: u64,
     /// Placement groups, by state.
     pub placement_groups: BTreeMap<String, u64>,
+    /// Bytes per second that clients read, averaged by Ceph.
+    pub read_bytes: u64,
+    /// Bytes per second that clients write, averaged by Ceph.
+    pub write_bytes: u64,
+    /// Bytes per second that the cluster copies to restore redundancy.
+    pub recovery_bytes: u64,
     /// Pools.
-    pub pools: u64,
+    pub pools: Vec<CephPool>,
+    /// Hosts.
+    pub hosts: Vec<HostStatus>,
     /// OSDs.
     pub osds: Vec<OsdStatus>,
 }
@@ -105,6 +99,7 @@ fn empty_status(name: &str, model: &ClusterModel) -> ClusterStatus {
     ClusterStatus {
         name: name.to_owned(),
         fsid: model.fsid.clone(),
+        adopted: model.adopted,
         health: ClusterHealth::Unreachable,
         problems: Vec::new(),
         replicas: model.replicas(),
@@ -115,7 +110,11 @@ fn empty_status(name: &str, model: &ClusterModel) -> ClusterStatus {
         free: 0,
         stored: 0,
         placement_groups: BTreeMap::new(),
-        pools: 0,
+        read_bytes: 0,
+        write_bytes: 0,
+        recovery_bytes: 0,
+        pools: Vec::new(),
+        hosts: status_details::hosts(model, &[], &[]),
         osds: Vec::new(),
     }
 }
@@ -141,15 +140,21 @@ fn query(deployment: &Deployment) -> Result<ClusterStatus> {
     let usage = client.manager_json(&command("osd df")).unwrap_or(Value::Null);
     let count = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     let names = status.get("quorum_names").and_then(Value::as_array).into_iter().flatten();
+    let monitors_in_quorum: Vec<String> = names.filter_map(Value::as_str).map(str::to_owned).collect();
+    let osds = osds(deployment, &tree, &usage)?;
     let mut result = ClusterStatus {
         problems: problems(&deployment.cluster, &health),
-        monitors_in_quorum: names.filter_map(Value::as_str).map(str::to_owned).collect(),
+        hosts: status_details::hosts(&deployment.model, &monitors_in_quorum, &osds),
+        monitors_in_quorum,
         manager: manager(&client.monitor_json(&command("mgr dump"))?),
         capacity: count("/pgmap/bytes_total"),
         free: count("/pgmap/bytes_avail"),
         stored: count("/pgmap/data_bytes"),
-        pools: count("/pgmap/num_pools"),
-        osds: osds(deployment, &tree, &usage)?,
+        read_bytes: count("/pgmap/read_bytes_sec"),
+        write_bytes: count("/pgmap/write_bytes_sec"),
+        recovery_bytes: count("/pgmap/recovering_bytes_per_sec"),
+        pools: pools(&client)?,
+        osds,
         ..empty_status(&deployment.cluster, &deployment.model)
     };
     for entry in status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array).into_iter().flatten() {
@@ -162,6 +167,23 @@ fn query(deployment: &Deployment) -> Result<ClusterStatus> {
     result.health = overall(&health, &result.problems);
     add_missing_monitors(&mut result);
     Ok(result)
+}
+
+fn pools(client: &RadosClient) -> Result<Vec<CephPool>> {
+    let list =
+        client.monitor_json(&json!({"prefix": "osd pool ls", "detail": "detail", "format": "json"}))?;
+    let usage = client.monitor_json(&json!({"prefix": "df", "format": "json"}))?;
+    let mut profiles = BTreeMap::new();
+    for name in list.as_array().into_iter().flatten().filter_map(status_details::profile) {
+        let command = json!({"prefix": "osd erasure-code-profile get", "name": name, "format": "json"});
+        // The pool may have been deleted meanwhile, and its profile with it.
+        let Ok(profile) = client.monitor_json(&command) else { continue };
+        let part = |key: &str| profile.get(key).and_then(Value::as_str);
+        if let (Some(data), Some(parity)) = (part("k"), part("m")) {
+            profiles.insert(name.to_owned(), format!("{data}+{parity}"));
+        }
+    }
+    Ok(status_details::pools(&list, &usage, &profiles))
 }
 
 /// Adds monitors outside of the quorum, which Ceph's checks report only after a while.

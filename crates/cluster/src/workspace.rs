@@ -14,10 +14,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::hosts::is_name;
-use ceph::{Error, ErrorKind, Result};
+use ceph::{CONF_FILE, Error, ErrorKind, Result, VOLUMES_USER};
 
 /// Directory of all clusters.
 pub const CLUSTERS_DIR: &str = "/var/lib/gabion/clusters";
+/// File of the model.
+pub(crate) const MODEL: &str = "model.json";
 /// Longest directory of a cluster: paths of Unix sockets have up to 107 bytes.
 const DIRECTORY_MAX: usize = 60;
 
@@ -85,6 +87,16 @@ impl Workspace {
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Returns true after `configure` or `adopt`: the status can be read.
+    pub fn is_configured(&self) -> bool {
+        self.path(MODEL).is_file()
+    }
+
+    /// Returns true after `services`: images can be served as volumes.
+    pub fn has_volumes(&self) -> bool {
+        self.path(CONF_FILE).is_file() && ceph::keyring_path(&self.directory, VOLUMES_USER).is_file()
     }
 
     /// Path of a file of the cluster.

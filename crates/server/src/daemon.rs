@@ -20,6 +20,7 @@ use crate::access::AccessControl;
 use crate::blocking::blocking;
 use crate::capacity;
 use crate::certificate::{CertificateFiles, CertificateStore, self_signed};
+use crate::cluster_statuses::ClusterStatuses;
 use crate::clusters::Clusters;
 use crate::config::Config;
 use crate::consoles::Consoles;
@@ -174,6 +175,7 @@ async fn start(
         reactors,
         access,
         live: LiveUpdates::default(),
+        cluster_statuses: ClusterStatuses::new(host.clone()),
         host,
         consoles: Consoles::default(),
         api_listen,

@@ -1,12 +1,12 @@
-//! Objects of this host that the console shows and the daemon does not own: virtual machines and
-//! benchmark runs.
+//! Objects of this host that the console shows and the daemon does not own: virtual machines,
+//! benchmark runs and the status of clusters.
 //!
-//! Must not know: how machines run, how runs are stored. The program implements the trait with the
-//! crates of its other commands.
+//! Must not know: how machines run, how runs are stored, how clusters work. The program
+//! implements the trait with the crates of its other commands.
 
 use std::path::PathBuf;
 
-use api::types::{BenchmarkRun, HostMachine};
+use api::types::{BenchmarkRun, Cluster, ClusterStatus, HostMachine};
 
 /// The objects of this host. Calls block.
 pub trait HostObjects: Send + Sync {
@@ -21,6 +21,18 @@ pub trait HostObjects: Send + Sync {
     /// # Errors
     /// `NotFound`; `Busy` if the machine does not run.
     fn console(&self, machine: &str) -> api::Result<PathBuf>;
+
+    /// Returns the clusters by name.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn clusters(&self) -> api::Result<Vec<Cluster>>;
+
+    /// Returns the status of a cluster.
+    ///
+    /// # Errors
+    /// `NotFound`; `Io`.
+    fn cluster(&self, cluster: &str) -> api::Result<ClusterStatus>;
 
     /// Returns the stored benchmark runs, the newest last.
     ///

@@ -9,6 +9,7 @@ mod access;
 mod blocking;
 mod capacity;
 mod certificate;
+mod cluster_statuses;
 mod clusters;
 pub mod config;
 mod consoles;

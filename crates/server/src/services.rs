@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::access::AccessControl;
 use crate::certificate::CertificateStore;
+use crate::cluster_statuses::ClusterStatuses;
 use crate::consoles::Consoles;
 use crate::exports::Exports;
 use crate::host_objects::HostObjects;
@@ -33,6 +34,7 @@ pub(crate) struct Services {
     /// Objects of this host that the daemon does not own.
     pub(crate) host: Arc<dyn HostObjects>,
     pub(crate) consoles: Consoles,
+    pub(crate) cluster_statuses: ClusterStatuses,
     /// The addresses for HTTPS, and their certificate.
     pub(crate) api_listen: Vec<SocketAddr>,
     pub(crate) certificate: Option<Arc<CertificateStore>>,

@@ -5,6 +5,7 @@
 
 mod access;
 mod check;
+mod cluster;
 mod daemon;
 mod drive;
 mod event;
@@ -23,6 +24,9 @@ mod volume;
 
 pub use access::{AuditQuery, AuditRecord, CreateSession, CreateToken, CreatedToken, Identity, Role, Token};
 pub use check::{CheckFinding, CheckReport, Damage};
+pub use cluster::{
+    Cluster, ClusterHealth, ClusterHost, ClusterOsd, ClusterPool, ClusterProblem, ClusterStatus,
+};
 pub use daemon::{API_VERSION, DaemonStatus, Version};
 pub use drive::{
     AddDrive, DetectedContent, DetectedPool, DriveIo, DriveRequests, DriveState, IdentifiedDrive,

@@ -1,24 +1,30 @@
-//! The virtual machines and benchmark runs of this host, for the daemon's console.
+//! The virtual machines, clusters and benchmark runs of this host, for the daemon's console.
 
 use std::path::PathBuf;
 
-use api::types::{BenchmarkRun, HostMachine};
+use ::cluster::Workspace;
+use api::types::{
+    BenchmarkRun, Cluster, ClusterHealth, ClusterHost, ClusterOsd, ClusterPool, ClusterProblem,
+    ClusterStatus, HostMachine,
+};
 use api::{Error, ErrorKind, Result};
 use bench::report::Report;
 use bench::run::{RunError, Store as Runs};
 use server::HostObjects;
 use vm::Store as Machines;
 
-/// The directories of machines and runs.
+/// The directories of machines, runs and clusters.
 pub(super) struct HostDirectories {
     machines: Machines,
     runs: PathBuf,
+    clusters: PathBuf,
 }
 
 impl HostDirectories {
-    /// Returns the objects in the state directory of the daemon and in the directory of runs.
-    pub(super) fn new(state_dir: PathBuf, runs: PathBuf) -> Self {
-        Self { machines: Machines::new(state_dir), runs }
+    /// Returns the objects in the state directory of the daemon and in the directories of runs and
+    /// clusters.
+    pub(super) fn new(state_dir: PathBuf, runs: PathBuf, clusters: PathBuf) -> Self {
+        Self { machines: Machines::new(state_dir), runs, clusters }
     }
 
     fn run(&self, id: &str) -> Result<(Runs, BenchmarkRun)> {
@@ -55,6 +61,78 @@ fn of_run(error: RunError) -> Error {
     Error::new(kind, error.to_string())
 }
 
+fn of_cluster(error: ::cluster::Error) -> Error {
+    let kind = match error.kind() {
+        ::cluster::ErrorKind::NotFound => ErrorKind::NotFound,
+        ::cluster::ErrorKind::Unreachable => ErrorKind::Unreachable,
+        ::cluster::ErrorKind::Invalid => ErrorKind::Invalid,
+        _ => ErrorKind::Io,
+    };
+    let converted = Error::new(kind, error.to_string());
+    match error.hint_text() {
+        Some(hint) => converted.hint(hint),
+        None => converted,
+    }
+}
+
+fn problem_to_wire(problem: ::cluster::ClusterProblem) -> ClusterProblem {
+    let ::cluster::ClusterProblem { check, message, consequence, action } = problem;
+    ClusterProblem { check, message, consequence, action }
+}
+
+fn host_to_wire(host: ::cluster::HostStatus) -> ClusterHost {
+    let ::cluster::HostStatus { name, roles, address, in_quorum, osds, osds_up } = host;
+    ClusterHost { name, roles, address, in_quorum, osds, osds_up }
+}
+
+fn osd_to_wire(osd: ::cluster::OsdStatus) -> ClusterOsd {
+    let ::cluster::OsdStatus { id, host, drive, state, bytes, used } = osd;
+    ClusterOsd { id, host, drive, state, bytes, used }
+}
+
+fn pool_to_wire(pool: ::cluster::CephPool) -> ClusterPool {
+    let ::cluster::CephPool {
+        name,
+        applications,
+        protection,
+        placement_groups,
+        objects,
+        stored,
+        used,
+        available,
+    } = pool;
+    ClusterPool { name, applications, protection, placement_groups, objects, stored, used, available }
+}
+
+fn status_to_wire(status: ::cluster::ClusterStatus) -> ClusterStatus {
+    ClusterStatus {
+        name: status.name,
+        fsid: status.fsid,
+        adopted: status.adopted,
+        health: match status.health {
+            ::cluster::ClusterHealth::Healthy => ClusterHealth::Healthy,
+            ::cluster::ClusterHealth::Degraded => ClusterHealth::Degraded,
+            ::cluster::ClusterHealth::Failed => ClusterHealth::Failed,
+            ::cluster::ClusterHealth::Unreachable => ClusterHealth::Unreachable,
+        },
+        problems: status.problems.into_iter().map(problem_to_wire).collect(),
+        replicas: status.replicas as u64,
+        monitors_in_quorum: status.monitors_in_quorum,
+        monitors: status.monitors,
+        manager: status.manager,
+        capacity: status.capacity,
+        free: status.free,
+        stored: status.stored,
+        placement_groups: status.placement_groups,
+        read_bytes: status.read_bytes,
+        write_bytes: status.write_bytes,
+        recovery_bytes: status.recovery_bytes,
+        pools: status.pools.into_iter().map(pool_to_wire).collect(),
+        hosts: status.hosts.into_iter().map(host_to_wire).collect(),
+        osds: status.osds.into_iter().map(osd_to_wire).collect(),
+    }
+}
+
 impl HostObjects for HostDirectories {
     fn machines(&self) -> Result<Vec<HostMachine>> {
         let machine = |machine: vm::Machine| {
@@ -78,6 +156,22 @@ impl HostObjects for HostDirectories {
                 .hint(format!("'gabion vm start {machine}' on the daemon's host starts it")));
         }
         Ok(self.machines.console(machine))
+    }
+
+    fn clusters(&self) -> Result<Vec<Cluster>> {
+        // A name that no command accepts is none of a cluster.
+        let open = |name: String| Workspace::open(&self.clusters, &name).ok();
+        let cluster = |workspace: Workspace| Cluster {
+            name: workspace.name().to_owned(),
+            configured: workspace.is_configured(),
+            volumes: workspace.has_volumes(),
+        };
+        Ok(::cluster::list(&self.clusters).into_iter().filter_map(open).map(cluster).collect())
+    }
+
+    fn cluster(&self, cluster: &str) -> Result<ClusterStatus> {
+        let workspace = Workspace::open(&self.clusters, cluster).map_err(of_cluster)?;
+        Ok(status_to_wire(::cluster::status(&workspace).map_err(of_cluster)?))
     }
 
     fn runs(&self) -> Result<Vec<BenchmarkRun>> {

@@ -24,7 +24,11 @@ pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<ExitReason> 
         return Ok(ExitReason::Success);
     }
     start_log(&config)?;
-    let host = HostDirectories::new(config.state_dir.clone(), crate::suites::default_results_dir());
+    let host = HostDirectories::new(
+        config.state_dir.clone(),
+        crate::suites::default_results_dir(),
+        config.clusters_directory.clone(),
+    );
     server::serve(&config, Arc::new(host)).map_err(api::Error::from)?;
     Ok(ExitReason::Success)
 }

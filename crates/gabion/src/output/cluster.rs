@@ -1,7 +1,7 @@
 //! Formatting of clusters.
 
 use ::cluster::{
-    ClusterStatus, Configuration, Discovery, HostInventory, ModelHost, OsdStatus, ServiceAddress,
+    CephPool, ClusterStatus, Configuration, Discovery, HostInventory, ModelHost, OsdStatus, ServiceAddress,
     ServicesResult, StepOutcome, StepReport,
 };
 use api::Size;
@@ -117,13 +117,18 @@ pub(crate) fn cluster_status(status: &ClusterStatus) -> String {
     line("manager", status.manager.clone().unwrap_or_else(|| "none".into()));
     if status.capacity > 0 {
         line("space", format!("{} of {} free, before protection", Size(status.free), Size(status.capacity)));
-        let pools = if status.pools == 1 { "pool" } else { "pools" };
-        line("volumes", format!("{} stored in {} {pools}", Size(status.stored), status.pools));
+        let pools = if status.pools.len() == 1 { "pool" } else { "pools" };
+        line("volumes", format!("{} stored in {} {pools}", Size(status.stored), status.pools.len()));
     }
     if !status.placement_groups.is_empty() {
         let groups: Vec<String> =
             status.placement_groups.iter().map(|(state, count)| format!("{count} {state}")).collect();
         line("placement", groups.join(", "));
+    }
+    if !status.pools.is_empty() {
+        text.push('\n');
+        let columns = ["POOL", "PROTECTION", "APPLICATION", ">STORED", ">USED", ">AVAILABLE", ">OBJECTS"];
+        text.push_str(&table(&columns, status.pools.iter().map(pool)));
     }
     if !status.osds.is_empty() {
         text.push('\n');
@@ -133,6 +138,19 @@ pub(crate) fn cluster_status(status: &ClusterStatus) -> String {
         ));
     }
     text
+}
+
+fn pool(pool: &CephPool) -> Vec<String> {
+    let applications = if pool.applications.is_empty() { "-".into() } else { pool.applications.join(" ") };
+    vec![
+        pool.name.clone(),
+        pool.protection.clone(),
+        applications,
+        Size(pool.stored).to_string(),
+        Size(pool.used).to_string(),
+        Size(pool.available).to_string(),
+        pool.objects.to_string(),
+    ]
 }
 
 fn osd(osd: &OsdStatus) -> Vec<String> {

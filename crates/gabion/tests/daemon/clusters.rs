@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::front_end::{DeviceSetup, FrontEnd, Io};
 use super::harness::{Daemon, DaemonHome, until};
+use super::https::{Https, token};
 use super::nbd::{Client, pattern};
 
 const BLOCK: u64 = 4096;
@@ -78,7 +79,8 @@ impl TestCluster {
 
     /// Starts a daemon of Gabion that serves the cluster.
     fn start<'a>(&self, home: &'a DaemonHome) -> Daemon<'a> {
-        home.start_with(&["--threads", "2", "--clusters-directory", self.base.path().to_str().unwrap()])
+        let base = self.base.path().to_str().unwrap();
+        home.start_with(&["--threads", "2", "--clusters-directory", base, "--api-listen", "127.0.0.1:0"])
     }
 }
 
@@ -184,6 +186,7 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     assert!(refusal.contains(&format!("gabion cluster services {name}")), "{refusal}");
 
     services_are_created_once(&cluster);
+    the_api_shows_the_cluster(&cluster, &daemon, &home);
     volumes_are_administered(&daemon, &name);
     let identity = data_is_served(&home, &daemon, &name);
 
@@ -233,6 +236,36 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     cluster.services(&ServiceOptions::default(), false);
     adoption_reads_the_cluster(&cluster);
     cluster.plan.remove(&show).unwrap();
+}
+
+/// The clusters in the API, as the console shows them.
+fn the_api_shows_the_cluster(cluster: &TestCluster, daemon: &Daemon<'_>, home: &DaemonHome) {
+    let https = Https::of(daemon, home);
+    let viewer = token(daemon, "viewer", "viewer");
+    let get = |path: &str| https.with_token(&viewer, "GET", path, "");
+    let name = &cluster.plan.name;
+    assert_eq!(
+        get("/v1/clusters").json(),
+        json!([{"name": name, "configured": true, "volumes": true}]),
+        "{}",
+        daemon.log()
+    );
+    let path = format!("/v1/clusters/{name}");
+    let status = get(&path).json();
+    assert_eq!((&status["health"], &status["problems"]), (&json!("healthy"), &json!([])), "{status}");
+    let hosts = status["hosts"].as_array().unwrap();
+    assert_eq!((hosts.len(), &hosts[0]["in_quorum"], &hosts[0]["osds_up"]), (4, &json!(true), &json!(1)));
+    let pools = status["pools"].as_array().unwrap();
+    let pool = |name: &str| pools.iter().find(|pool| pool["name"] == name).unwrap();
+    assert_eq!(
+        (&pool("rbd")["protection"], &pool("rbd")["applications"]),
+        (&json!("3 copies"), &json!(["rbd"]))
+    );
+    assert_eq!(pool("backup")["protection"], "2+2");
+    assert!(pool("rbd")["available"].as_u64().unwrap() > 1 << 30, "{status}");
+    assert_eq!(status["osds"].as_array().unwrap().len(), 4);
+    let unknown = get("/v1/clusters/other");
+    assert_eq!((unknown.status, &unknown.json()["error"]["kind"]), (404, &json!("not_found")));
 }
 
 fn services_are_created_once(cluster: &TestCluster) {

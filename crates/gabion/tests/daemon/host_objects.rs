@@ -1,5 +1,5 @@
-//! Machines with their serial consoles, and benchmark runs, over the API. A process and a socket
-//! stand for QEMU, as the definition of a machine names them.
+//! Machines with their serial consoles, clusters, and benchmark runs, over the API. A process and
+//! a socket stand for QEMU, as the definition of a machine names them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -95,5 +95,31 @@ fn reports_of_unknown_runs_are_refused() {
         assert_eq!(answer.status, 404, "{run}: {answer:?}");
     }
     assert_eq!(https.send("GET", "/v1/runs/x/report", &[], "").status, 401);
+    daemon.stop();
+}
+
+#[test]
+fn a_cluster_that_is_not_configured_names_the_missing_stage() {
+    let home = DaemonHome::new();
+    let base = home.path("clusters");
+    let cluster = base.join("demo");
+    std::fs::create_dir_all(cluster.join("proposals")).unwrap();
+    std::fs::create_dir_all(base.join("begun/proposals")).unwrap();
+    std::fs::create_dir_all(base.join("not a name/proposals")).unwrap();
+    let daemon =
+        home.start_with(&["--api-listen", "127.0.0.1:0", "--clusters-directory", base.to_str().unwrap()]);
+    let https = Https::of(&daemon, &home);
+    let viewer = token(&daemon, "viewer", "viewer");
+    let get = |path: &str| https.with_token(&viewer, "GET", path, "");
+    let known = |name: &str| json!({"name": name, "configured": false, "volumes": false});
+    assert_eq!(get("/v1/clusters").json(), json!([known("begun"), known("demo")]));
+    // A stage that is missing is named.
+    let refused = get("/v1/clusters/demo");
+    let error = &refused.json()["error"];
+    assert_eq!((refused.status, &error["kind"]), (404, &"not_found".into()), "{refused:?}");
+    assert!(error["hint"].as_str().unwrap().contains("gabion cluster configure demo"), "{error}");
+    for name in ["none", "..", "%2Fetc", "not%20a%20name"] {
+        assert_eq!(get(&format!("/v1/clusters/{name}")).status, 404, "{name}");
+    }
     daemon.stop();
 }

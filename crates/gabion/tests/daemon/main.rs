@@ -46,6 +46,7 @@ mod pools;
 mod random_operations;
 mod remote;
 mod remote_limits;
+mod remote_scale;
 mod remote_service;
 mod restart;
 mod salvage;

@@ -13,3 +13,4 @@ mod lifecycle;
 mod nvme;
 mod sectors;
 mod ublk;
+mod upgrade;

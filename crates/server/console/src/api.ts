@@ -37,6 +37,15 @@ export interface Operation {
 }
 export interface HostMachine { name: string; started: number | null; cpus: number; memory: number; disks: string[] }
 export interface BenchmarkRun { id: string; targets: string[]; results: number; command: string }
+export interface Cluster { name: string; configured: boolean; volumes: boolean }
+export interface ClusterStatus {
+  name: string; fsid: string; adopted: boolean; health: string; problems: { check: string | null; message: string; consequence: string; action: string }[];
+  replicas: number; monitors_in_quorum: string[]; monitors: string[]; manager: string | null; capacity: number; free: number; stored: number;
+  placement_groups: Record<string, number>; read_bytes: number; write_bytes: number; recovery_bytes: number;
+  pools: { name: string; applications: string[]; protection: string; placement_groups: number; objects: number; stored: number; used: number; available: number }[];
+  hosts: { name: string; roles: string[]; address: string | null; in_quorum: boolean | null; osds: number; osds_up: number }[];
+  osds: { id: number; host: string; drive: string | null; state: string; bytes: number; used: number }[];
+}
 export interface S3Service { pool: string; listen: string; region: string; state: string; reason: string | null }
 export interface Bucket {
   name: string; created: number; objects: number; versions: number; bytes: number; quota: number | null; owner: string;

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { call, identity, may, whoAmI, type Identity } from "./api";
 import { connect, connected, disconnect, live } from "./live";
 import { Audit, Tokens } from "./pages/access";
+import { Clusters } from "./pages/clusters";
 import { Drives } from "./pages/drives";
 import { Events } from "./pages/events";
 import { Exports } from "./pages/exports";
@@ -20,7 +21,7 @@ import "./style.css";
 
 const PAGES = [
   ["health", "Health", Health], ["pools", "Pools", Pools], ["drives", "Drives", Drives], ["volumes", "Volumes", Volumes],
-  ["exports", "Exports", Exports], ["objects", "Objects", Objects], ["machines", "Machines", Machines], ["operations", "Operations", Operations], ["events", "Events", Events], ["runs", "Runs", Runs],
+  ["exports", "Exports", Exports], ["objects", "Objects", Objects], ["machines", "Machines", Machines], ["clusters", "Clusters", Clusters], ["operations", "Operations", Operations], ["events", "Events", Events], ["runs", "Runs", Runs],
 ] as const;
 const ADMIN_PAGES = [["tokens", "Tokens", Tokens], ["audit", "Audit", Audit]] as const;
 

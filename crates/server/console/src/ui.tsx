@@ -1,6 +1,6 @@
 // Shared parts: tables, dialogs, badges, notices.
 import { signal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
+import { Fragment, cloneElement, isValidElement, toChildArray, type ComponentChildren, type VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import { words } from "./format";
@@ -35,11 +35,19 @@ export function Notice() {
   );
 }
 
-const GOOD = ["healthy", "running", "online", "active", "open", "succeeded", "info", "idle"];
-const BAD = ["failed", "data_lost", "unavailable", "missing", "error", "lost"];
+const GOOD = ["healthy", "running", "online", "active", "open", "succeeded", "info", "idle", "up"];
+const BAD = ["failed", "data_lost", "unavailable", "missing", "error", "lost", "unreachable", "down", "down, out"];
 export function Badge({ state }: { state: string }) {
   const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "warn";
   return <span class={`badge ${kind}`}>{words(state)}</span>;
+}
+
+/** Gives each cell the title of its column, which a narrow screen shows beside it. */
+function withTitles(row: ComponentChildren, head: string[]): ComponentChildren {
+  if (!isValidElement(row)) return row;
+  const cells = toChildArray((row.props as { children?: ComponentChildren }).children).flatMap((cell) => (isValidElement(cell) && cell.type === Fragment ? toChildArray((cell.props as { children?: ComponentChildren }).children) : [cell]));
+  let column = 0;
+  return cloneElement(row, {}, cells.map((cell) => (isValidElement(cell) ? cloneElement(cell as VNode<Record<string, unknown>>, { "data-title": head[column++]?.replace(">", ""), key: column }) : cell)));
 }
 
 export function Table({ head, children, label, empty }: { head: string[]; children: ComponentChildren[]; label: string; empty: string }) {
@@ -48,7 +56,7 @@ export function Table({ head, children, label, empty }: { head: string[]; childr
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table>
         <thead><tr>{head.map((title) => <th scope="col" key={title} class={title.startsWith(">") ? "number" : ""}>{title.replace(">", "")}</th>)}</tr></thead>
-        <tbody>{children}</tbody>
+        <tbody>{toChildArray(children).map((row) => withTitles(row, head))}</tbody>
       </table>
     </div>
   );

@@ -16,6 +16,7 @@ const url = `https://127.0.0.1:${port}/`;
 const env = {
   ...process.env, GABION_CONFIG: "/dev/null", GABION_SOCKET: `${dir}/gabion.sock`, GABION_STATE_DIR: `${dir}/state`, GABION_NBD_SOCKET: `${dir}/nbd.sock`,
   GABION_VHOST_DIRECTORY: `${dir}/vhost`, GABION_FUSE_DIRECTORY: `${dir}/fuse`, GABION_UBLK_DIRECTORY: `${dir}/ublk`, GABION_API_LISTEN: `127.0.0.1:${port}`,
+  GABION_CLUSTERS_DIRECTORY: `${dir}/clusters`,
 };
 const run = (...words) => execFileSync(gabion, words, { env, encoding: "utf8" });
 async function start() {
@@ -31,6 +32,10 @@ const stop = (daemon) => new Promise((resolve) => { daemon.removeAllListeners("e
 
 const failures = [];
 const check = (what, holds) => { if (!holds) failures.push(what); };
+// A cluster of three hosts in network namespaces, which './run console-test' removes.
+const cluster = (...words) => run("cluster", ...words, "--dir", `${dir}/clusters`, "--quiet");
+cluster("quickstart", "rack", "--hosts", "3", "--drives", "1", "--deploy-only");
+cluster("services", "rack");
 let daemon = await start();
 const token = (role) => run("token", "create", role, "--role", role).trim();
 const tokens = { admin: token("admin"), operator: token("operator"), viewer: token("viewer") };
@@ -162,7 +167,7 @@ try {
   await press("Replace");
   await page.getByRole("row", { name: /new.drive online/ }).waitFor();
   await page.keyboard.press("1");
-  await page.getByText("No problems in 1 pool.").waitFor();
+  await page.getByText("No problems in 1 pool and 1 cluster.").waitFor();
 
   // The serial console of a machine, for which this process stands.
   run("volume", "create", "fast/boot", "--size", "64M");
@@ -190,8 +195,29 @@ try {
   await page.getByRole("button", { name: "Close console" }).click();
   serial.close();
 
+  // A cluster: a volume and its export, then the loss of a monitor.
+  await open("Clusters");
+  await page.getByText("No problems.").waitFor();
+  for (const row of [/node1 .* 1 of 1/, /0 node. up/, /rbd 3 copies/]) await page.getByRole("row", { name: row }).first().waitFor();
+  await page.getByRole("button", { name: "Create a volume on rack" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("disk");
+  await page.getByLabel("Size", { exact: true }).fill("1G");
+  await press("Create");
+  await closed();
+  await page.getByRole("row", { name: /rack.disk/ }).getByRole("button", { name: "Export" }).click();
+  await press("Export");
+  await closed();
+  await page.getByRole("row", { name: /rack.disk/ }).getByRole("link", { name: /nbd/ }).waitFor();
+  await accessible("a healthy cluster");
+  await shot("cluster-healthy");
+  process.kill(Number(readFileSync(`${dir}/clusters/rack/hosts/node3/run/mon.node3.pid`, "utf8")), "SIGKILL");
+  await page.getByRole("listitem").getByText("Consequence: none while most monitors run").waitFor({ timeout: 60000 });
+  await page.getByRole("row", { name: /node3 .* missing/ }).waitFor();
+  await open("Health");
+  await page.getByRole("listitem").getByText("To solve it: restart stopped daemons with 'gabion cluster deploy rack'").waitFor();
+
   // Each page: axe, light, dark, phone width.
-  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs", "Tokens", "Audit"];
+  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs", "Tokens", "Audit"];
   for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
     await page.emulateMedia({ colorScheme: scheme });
     await page.setViewportSize({ width, height: 800 });
@@ -233,7 +259,7 @@ try {
   // A viewer.
   await page.getByRole("button", { name: "Log out" }).click();
   await login("viewer");
-  for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Operations", "Events", "Runs"]) {
+  for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs"]) {
     await open(name);
     await page.getByRole("heading", { name: new RegExp(`${name}$`, "i"), level: 1 }).waitFor();
     await page.getByText("Loading").first().waitFor({ state: "detached" });

@@ -1,8 +1,8 @@
-//! Handlers of virtual machines with their serial consoles, and of benchmark runs.
+//! Handlers of virtual machines with their serial consoles, of clusters, and of benchmark runs.
 
 use std::sync::Arc;
 
-use api::types::{BenchmarkRun, HostMachine, Identity, MachineConsole, MachineInput};
+use api::types::{BenchmarkRun, Cluster, ClusterStatus, HostMachine, Identity, MachineConsole, MachineInput};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
@@ -31,6 +31,17 @@ const OUTPUT_BYTES: usize = 16 << 10;
 pub(super) async fn machines(State(services): State<Arc<Services>>) -> Result<Json<Vec<HostMachine>>> {
     let host = services.host.clone();
     Ok(Json(blocking(move || host.machines()).await??))
+}
+
+pub(super) async fn clusters(State(services): State<Arc<Services>>) -> Result<Json<Vec<Cluster>>> {
+    Ok(Json(services.cluster_statuses.list().await?))
+}
+
+pub(super) async fn cluster(
+    State(services): State<Arc<Services>>,
+    PathParameters(cluster): PathParameters<String>,
+) -> Result<Json<ClusterStatus>> {
+    Ok(Json(services.cluster_statuses.get(&cluster).await?))
 }
 
 pub(super) async fn runs(State(services): State<Arc<Services>>) -> Result<Json<Vec<BenchmarkRun>>> {

@@ -133,6 +133,8 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::LIST_MACHINES, host::machines)
         .on(&paths::OPEN_CONSOLE, host::open_console)
         .on(&paths::SEND_INPUT, host::console_input)
+        .on(&paths::LIST_CLUSTERS, host::clusters)
+        .on(&paths::GET_CLUSTER, host::cluster)
         .on(&paths::LIST_RUNS, host::runs)
         .on(&paths::GET_IDENTITY, access::identity)
         .on(&paths::CREATE_SESSION, access::create_session)

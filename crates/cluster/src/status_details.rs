@@ -1,0 +1,192 @@
+//! The hosts, OSDs and pools in the status of a cluster, from the responses of its monitors. Pure
+//! functions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::ClusterModel;
+
+/// An OSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OsdStatus {
+    /// Number.
+    pub id: u64,
+    /// Host.
+    pub host: String,
+    /// Drive; unknown for OSDs of others.
+    pub drive: Option<String>,
+    /// `up`, or `down` and perhaps `out`.
+    pub state: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Used bytes.
+    pub used: u64,
+}
+
+impl OsdStatus {
+    /// Returns true if the OSD runs.
+    fn is_up(&self) -> bool {
+        self.state == "up" || self.state.starts_with("up,")
+    }
+}
+
+/// A host of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Name.
+    pub name: String,
+    /// Roles: `mon`, `mgr`, `storage` and others.
+    pub roles: Vec<String>,
+    /// Address in the public network.
+    pub address: Option<String>,
+    /// True if its monitor is in the quorum; absent for a host without a monitor.
+    pub in_quorum: Option<bool>,
+    /// Number of its OSDs.
+    pub osds: u64,
+    /// Number of its OSDs that are up.
+    pub osds_up: u64,
+}
+
+/// A pool of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CephPool {
+    /// Name.
+    pub name: String,
+    /// Applications that Ceph records for it: `rbd`, `cephfs`, `rgw` and others.
+    pub applications: Vec<String>,
+    /// Redundancy: `3 copies` or `2+2`.
+    pub protection: String,
+    /// Placement groups.
+    pub placement_groups: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Stored bytes of clients.
+    pub stored: u64,
+    /// Used bytes of all drives, with protection.
+    pub used: u64,
+    /// Bytes that clients can add.
+    pub available: u64,
+}
+
+/// Returns the hosts of the model, followed by other hosts with OSDs.
+pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus]) -> Vec<HostStatus> {
+    let mut hosts: Vec<HostStatus> = Vec::new();
+    for host in &model.hosts {
+        hosts.push(HostStatus {
+            name: host.name.clone(),
+            roles: host.roles.iter().cloned().collect(),
+            address: host.public_address.map(|address| address.to_string()),
+            in_quorum: host.has("mon").then(|| quorum.contains(&host.name)),
+            osds: 0,
+            osds_up: 0,
+        });
+    }
+    for osd in osds {
+        if !hosts.iter().any(|host| host.name == osd.host) {
+            hosts.push(HostStatus {
+                name: osd.host.clone(),
+                roles: vec!["storage".into()],
+                address: None,
+                in_quorum: None,
+                osds: 0,
+                osds_up: 0,
+            });
+        }
+        if let Some(host) = hosts.iter_mut().find(|host| host.name == osd.host) {
+            host.osds += 1;
+            host.osds_up += u64::from(osd.is_up());
+        }
+    }
+    hosts
+}
+
+/// Returns the pools from the responses to `osd pool ls detail` and `df`, with the data and parity
+/// parts of each erasure code profile.
+pub(crate) fn pools(list: &Value, usage: &Value, profiles: &BTreeMap<String, String>) -> Vec<CephPool> {
+    let figures: Vec<&Value> = usage.get("pools").and_then(Value::as_array).into_iter().flatten().collect();
+    let pool = |pool: &Value| {
+        let name = pool.get("pool_name").and_then(Value::as_str)?;
+        let stats = figures.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name));
+        let number = |key: &str| stats.and_then(|one| one.get("stats")?.get(key)?.as_u64()).unwrap_or(0);
+        let applications = pool.get("application_metadata").and_then(Value::as_object);
+        Some(CephPool {
+            name: name.to_owned(),
+            applications: applications.into_iter().flatten().map(|(name, _)| name.clone()).collect(),
+            protection: protection(pool, profiles),
+            placement_groups: pool.get("pg_num").and_then(Value::as_u64).unwrap_or(0),
+            objects: number("objects"),
+            stored: number("stored"),
+            used: number("bytes_used"),
+            available: number("max_avail"),
+        })
+    };
+    list.as_array().into_iter().flatten().filter_map(pool).collect()
+}
+
+/// Returns the name of a pool's erasure code profile; `None` for a pool of copies.
+pub(crate) fn profile(pool: &Value) -> Option<&str> {
+    pool.get("erasure_code_profile").and_then(Value::as_str).filter(|profile| !profile.is_empty())
+}
+
+fn protection(pool: &Value, profiles: &BTreeMap<String, String>) -> String {
+    let size = pool.get("size").and_then(Value::as_u64).unwrap_or(0);
+    match profile(pool) {
+        Some(profile) => profiles.get(profile).cloned().unwrap_or_else(|| format!("{size} parts")),
+        None if size == 1 => "1 copy".into(),
+        None => format!("{size} copies"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::ModelHost;
+
+    fn osd(id: u64, host: &str, state: &str) -> OsdStatus {
+        OsdStatus { id, host: host.into(), drive: None, state: state.into(), bytes: 0, used: 0 }
+    }
+
+    #[test]
+    fn hosts_have_their_monitors_and_osds() {
+        let host = |name: &str, roles: &[&str]| ModelHost {
+            name: name.into(),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            ..ModelHost::default()
+        };
+        let model = ClusterModel {
+            hosts: vec![host("a", &["mon", "storage"]), host("b", &["mon"]), host("c", &["storage"])],
+            ..ClusterModel::default()
+        };
+        let osds = [osd(0, "a", "up"), osd(1, "a", "down"), osd(2, "d", "up"), osd(3, "c", "down, out")];
+        let hosts = hosts(&model, &["a".to_owned()], &osds);
+        let seen: Vec<_> =
+            hosts.iter().map(|host| (host.name.as_str(), host.in_quorum, host.osds, host.osds_up)).collect();
+        let expected =
+            [("a", Some(true), 2, 1), ("b", Some(false), 0, 0), ("c", None, 1, 0), ("d", None, 1, 1)];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn pools_have_their_protection_and_usage() {
+        let list = json!([
+            {"pool_name": "rbd", "type": 1, "size": 3, "pg_num": 16, "erasure_code_profile": "",
+             "application_metadata": {"rbd": {}}},
+            {"pool_name": "backup", "type": 3, "size": 4, "pg_num": 8, "erasure_code_profile": "gabion-2-2",
+             "application_metadata": {}},
+            {"pool_name": "other", "type": 3, "size": 5, "erasure_code_profile": "theirs"},
+        ]);
+        let usage = json!({"pools": [{"name": "rbd", "stats":
+            {"stored": 10, "bytes_used": 30, "max_avail": 100, "objects": 2}}]});
+        let profiles = BTreeMap::from([("gabion-2-2".to_owned(), "2+2".to_owned())]);
+        let pools = pools(&list, &usage, &profiles);
+        assert_eq!(pools[0].applications, ["rbd"]);
+        assert_eq!((pools[0].stored, pools[0].used, pools[0].available, pools[0].objects), (10, 30, 100, 2));
+        let protection: Vec<&str> = pools.iter().map(|pool| pool.protection.as_str()).collect();
+        assert_eq!(protection, ["3 copies", "2+2", "5 parts"]);
+        assert_eq!(pools[1].stored, 0, "without figures");
+    }
+}
