@@ -1,6 +1,7 @@
 //! Execution of calls: each runs to its end, and is logged.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Instant;
 
 use tonic::{Code, Response, Status};
@@ -31,6 +32,8 @@ pub(crate) async fn run<T: Send + 'static>(
         }
         result
     };
+    // Boxed: the code of a task is compiled once for each type of reply.
+    let work: Pin<Box<dyn Future<Output = Result<T, Status>> + Send>> = Box::pin(work);
     let ended = tokio::spawn(work).await;
     ended.map_err(|error| Status::internal(format!("{name}: {error}")))?.map(Response::new)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,7 +96,9 @@ impl Operations {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let progress = Progress { operations: self.clone(), id: shown.id };
-        let work = tokio::spawn(work(progress.clone()));
+        // Boxed: the code of a task is compiled once.
+        let work: Pin<Box<dyn Future<Output = Result<()>> + Send>> = Box::pin(work(progress.clone()));
+        let work = tokio::spawn(work);
         tokio::spawn(async move {
             let result = match work.await {
                 Ok(result) => result,

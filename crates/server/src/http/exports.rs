@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters, QueryParameters};
-use crate::error::{Error, ErrorKind, Result};
+use crate::blocking::complete;
+use crate::error::Result;
 use crate::services::Services;
 
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<Export>> {
@@ -30,10 +31,4 @@ pub(super) async fn delete(
 ) -> Result<StatusCode> {
     complete(async move { services.exports.delete(&pool, &volume, &query).await }).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Runs work to completion even if the client disconnects, which would leave an export half made.
-async fn complete<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let bug = |panic| Error::new(ErrorKind::Internal, format!("the daemon panicked: {panic}"));
-    tokio::spawn(work).await.map_err(bug)?
 }

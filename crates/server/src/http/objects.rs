@@ -10,8 +10,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::extract::{JsonBody, PathParameters, QueryParameters};
-use crate::blocking::blocking;
-use crate::error::{Error, ErrorKind, Result};
+use crate::blocking::{blocking, complete};
+use crate::error::Result;
 use crate::services::Services;
 
 pub(super) async fn list(State(services): State<Arc<Services>>) -> Json<Vec<S3Service>> {
@@ -102,10 +102,4 @@ pub(super) async fn delete_key(
     let keys = services.objects.keys.clone();
     blocking(move || keys.delete(&key)).await??;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Runs work to completion even if the client disconnects, which would leave a service half made.
-async fn complete<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    let bug = |panic| Error::new(ErrorKind::Internal, format!("the daemon panicked: {panic}"));
-    tokio::spawn(work).await.map_err(bug)?
 }
