@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use api::types::ClusterStatus;
 use serde_json::{Value, json};
 
 use crate::hosts::HostsFile;
 use crate::keys::Secrets;
 use crate::model::{ClusterModel, ModelHost};
 use crate::stages::{save_hosts, save_model};
-use crate::status::{ClusterStatus, status};
+use crate::status::status;
 use crate::workspace::Workspace;
 use ceph::{ADMIN_USER, CONF_FILE, Error, ErrorKind, RadosClient, RadosOptions, Result};
 

@@ -48,7 +48,6 @@ pub use quickstart::QuickstartPlan;
 pub use remove::{remove, remove_all};
 pub use services::{ServiceAddress, ServiceOptions, ServicesResult, services};
 pub use stages::{Configuration, DeployResult, Discovery, configure, deploy, discover, prepare};
-pub use status::{ClusterHealth, ClusterProblem, ClusterStatus, status};
-pub use status_details::{CephPool, HostStatus, OsdStatus};
+pub use status::status;
 pub use validate::Violation;
 pub use workspace::{CLUSTERS_DIR, Workspace, list};

@@ -2,85 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use api::types::{ClusterHealth, ClusterOsd, ClusterPool, ClusterProblem, ClusterStatus};
 use serde_json::{Value, json};
 
 use crate::model::ClusterModel;
 use crate::perform::Deployment;
 use crate::stages::load_deployment;
-use crate::status_details::{self, CephPool, HostStatus, OsdStatus};
+use crate::status_details;
 use crate::workspace::Workspace;
 use ceph::{Error, ErrorKind, RadosClient, Result};
-
-/// The health of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClusterHealth {
-    /// All data has all copies, and all daemons run.
-    Healthy,
-    /// All data is available, with a problem.
-    Degraded,
-    /// Data is unavailable or damaged.
-    Failed,
-    /// No monitor answers.
-    Unreachable,
-}
-
-/// A problem of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterProblem {
-    /// Name of Ceph's health check, if there is one.
-    pub check: Option<String>,
-    /// Problem, with the objects.
-    pub message: String,
-    /// Consequence for data.
-    pub consequence: String,
-    /// Action that resolves it.
-    pub action: String,
-}
-
-/// The status of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterStatus {
-    /// Name.
-    pub name: String,
-    /// Identity.
-    pub fsid: String,
-    /// True for a cluster that another tool deployed.
-    pub adopted: bool,
-    /// Health.
-    pub health: ClusterHealth,
-    /// Problems.
-    pub problems: Vec<ClusterProblem>,
-    /// Copies of new pools.
-    pub replicas: usize,
-    /// Monitors in the quorum.
-    pub monitors_in_quorum: Vec<String>,
-    /// All monitors.
-    pub monitors: Vec<String>,
-    /// Active manager.
-    pub manager: Option<String>,
-    /// Capacity of all drives in bytes, before protection.
-    pub capacity: u64,
-    /// Free bytes, before protection.
-    pub free: u64,
-    /// Stored bytes of clients.
-    pub stored: u64,
-    /// Placement groups, by state.
-    pub placement_groups: BTreeMap<String, u64>,
-    /// Bytes per second that clients read, averaged by Ceph.
-    pub read_bytes: u64,
-    /// Bytes per second that clients write, averaged by Ceph.
-    pub write_bytes: u64,
-    /// Bytes per second that the cluster copies to restore redundancy.
-    pub recovery_bytes: u64,
-    /// Pools.
-    pub pools: Vec<CephPool>,
-    /// Hosts.
-    pub hosts: Vec<HostStatus>,
-    /// OSDs.
-    pub osds: Vec<OsdStatus>,
-}
 
 /// Returns the status of a cluster. A cluster without an answer has the health `Unreachable`.
 ///
@@ -102,7 +32,7 @@ fn empty_status(name: &str, model: &ClusterModel) -> ClusterStatus {
         adopted: model.adopted,
         health: ClusterHealth::Unreachable,
         problems: Vec::new(),
-        replicas: model.replicas(),
+        replicas: model.replicas() as u64,
         monitors_in_quorum: Vec::new(),
         monitors: model.with_role("mon").map(|host| host.name.clone()).collect(),
         manager: None,
@@ -169,7 +99,7 @@ fn query(deployment: &Deployment) -> Result<ClusterStatus> {
     Ok(result)
 }
 
-fn pools(client: &RadosClient) -> Result<Vec<CephPool>> {
+fn pools(client: &RadosClient) -> Result<Vec<ClusterPool>> {
     let list =
         client.monitor_json(&json!({"prefix": "osd pool ls", "detail": "detail", "format": "json"}))?;
     let usage = client.monitor_json(&json!({"prefix": "df", "format": "json"}))?;
@@ -283,7 +213,7 @@ fn consequence_and_action(check: &str, cluster: &str) -> (&'static str, String) 
     }
 }
 
-fn osds(deployment: &Deployment, tree: &Value, usage: &Value) -> Result<Vec<OsdStatus>> {
+fn osds(deployment: &Deployment, tree: &Value, usage: &Value) -> Result<Vec<ClusterOsd>> {
     let drives = drives_by_uuid(deployment)?;
     let nodes: Vec<&Value> = tree.get("nodes").and_then(Value::as_array).into_iter().flatten().collect();
     let mut list = Vec::new();
@@ -302,7 +232,7 @@ fn osds(deployment: &Deployment, tree: &Value, usage: &Value) -> Result<Vec<OsdS
                 |key: &str| figures.get(key).and_then(Value::as_u64).unwrap_or(0).saturating_mul(1024);
             let up = node.get("status").and_then(Value::as_str).unwrap_or("unknown");
             let is_out = node.get("reweight").and_then(Value::as_f64) == Some(0.0);
-            list.push(OsdStatus {
+            list.push(ClusterOsd {
                 id,
                 host: name.to_owned(),
                 drive: drives.get(&id).cloned(),

@@ -3,78 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use api::types::{ClusterHost, ClusterOsd, ClusterPool};
 use serde_json::Value;
 
 use crate::model::ClusterModel;
 
-/// An OSD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OsdStatus {
-    /// Number.
-    pub id: u64,
-    /// Host.
-    pub host: String,
-    /// Drive; unknown for OSDs of others.
-    pub drive: Option<String>,
-    /// `up`, or `down` and perhaps `out`.
-    pub state: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Used bytes.
-    pub used: u64,
-}
-
-impl OsdStatus {
-    /// Returns true if the OSD runs.
-    fn is_up(&self) -> bool {
-        self.state == "up" || self.state.starts_with("up,")
-    }
-}
-
-/// A host of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostStatus {
-    /// Name.
-    pub name: String,
-    /// Roles: `mon`, `mgr`, `storage` and others.
-    pub roles: Vec<String>,
-    /// Address in the public network.
-    pub address: Option<String>,
-    /// True if its monitor is in the quorum; absent for a host without a monitor.
-    pub in_quorum: Option<bool>,
-    /// Number of its OSDs.
-    pub osds: u64,
-    /// Number of its OSDs that are up.
-    pub osds_up: u64,
-}
-
-/// A pool of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CephPool {
-    /// Name.
-    pub name: String,
-    /// Applications that Ceph records for it: `rbd`, `cephfs`, `rgw` and others.
-    pub applications: Vec<String>,
-    /// Redundancy: `3 copies` or `2+2`.
-    pub protection: String,
-    /// Placement groups.
-    pub placement_groups: u64,
-    /// Objects.
-    pub objects: u64,
-    /// Stored bytes of clients.
-    pub stored: u64,
-    /// Used bytes of all drives, with protection.
-    pub used: u64,
-    /// Bytes that clients can add.
-    pub available: u64,
+/// Returns true if the OSD runs.
+fn is_up(osd: &ClusterOsd) -> bool {
+    osd.state == "up" || osd.state.starts_with("up,")
 }
 
 /// Returns the hosts of the model, followed by other hosts with OSDs.
-pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus]) -> Vec<HostStatus> {
-    let mut hosts: Vec<HostStatus> = Vec::new();
+pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[ClusterOsd]) -> Vec<ClusterHost> {
+    let mut hosts: Vec<ClusterHost> = Vec::new();
     for host in &model.hosts {
-        hosts.push(HostStatus {
+        hosts.push(ClusterHost {
             name: host.name.clone(),
             roles: host.roles.iter().cloned().collect(),
             address: host.public_address.map(|address| address.to_string()),
@@ -85,7 +28,7 @@ pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus])
     }
     for osd in osds {
         if !hosts.iter().any(|host| host.name == osd.host) {
-            hosts.push(HostStatus {
+            hosts.push(ClusterHost {
                 name: osd.host.clone(),
                 roles: vec!["storage".into()],
                 address: None,
@@ -96,7 +39,7 @@ pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus])
         }
         if let Some(host) = hosts.iter_mut().find(|host| host.name == osd.host) {
             host.osds += 1;
-            host.osds_up += u64::from(osd.is_up());
+            host.osds_up += u64::from(is_up(osd));
         }
     }
     hosts
@@ -104,14 +47,14 @@ pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[OsdStatus])
 
 /// Returns the pools from the responses to `osd pool ls detail` and `df`, with the data and parity
 /// parts of each erasure code profile.
-pub(crate) fn pools(list: &Value, usage: &Value, profiles: &BTreeMap<String, String>) -> Vec<CephPool> {
+pub(crate) fn pools(list: &Value, usage: &Value, profiles: &BTreeMap<String, String>) -> Vec<ClusterPool> {
     let figures: Vec<&Value> = usage.get("pools").and_then(Value::as_array).into_iter().flatten().collect();
     let pool = |pool: &Value| {
         let name = pool.get("pool_name").and_then(Value::as_str)?;
         let stats = figures.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name));
         let number = |key: &str| stats.and_then(|one| one.get("stats")?.get(key)?.as_u64()).unwrap_or(0);
         let applications = pool.get("application_metadata").and_then(Value::as_object);
-        Some(CephPool {
+        Some(ClusterPool {
             name: name.to_owned(),
             applications: applications.into_iter().flatten().map(|(name, _)| name.clone()).collect(),
             protection: protection(pool, profiles),
@@ -146,8 +89,8 @@ mod tests {
     use super::*;
     use crate::model::ModelHost;
 
-    fn osd(id: u64, host: &str, state: &str) -> OsdStatus {
-        OsdStatus { id, host: host.into(), drive: None, state: state.into(), bytes: 0, used: 0 }
+    fn osd(id: u64, host: &str, state: &str) -> ClusterOsd {
+        ClusterOsd { id, host: host.into(), drive: None, state: state.into(), bytes: 0, used: 0 }
     }
 
     #[test]

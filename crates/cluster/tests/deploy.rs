@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use cluster::{ClusterHealth, QuickstartPlan, StepOutcome, StepReport, Workspace, deploy, remove, status};
+use api::types::ClusterHealth;
+use cluster::{QuickstartPlan, StepOutcome, StepReport, Workspace, deploy, remove, status};
 
 /// Removes the cluster at the end of the test, also after a failure.
 struct TestCluster {

@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bench", &["codec", "engine", "export", "format", "reactor", "s3-client"]),
     ("vm", &[]),
     ("ceph", &["reactor"]),
-    ("cluster", &["ceph"]),
+    ("cluster", &["api", "ceph"]),
     ("csi", &["api"]),
     ("fuzz", &[]),
     // The NBD client of `export` copies images.

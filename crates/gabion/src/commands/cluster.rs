@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use ::cluster::{
-    self as ceph, ClusterHealth, Configuration, QuickstartPlan, ServiceOptions, StepReport, Workspace,
-};
+use ::cluster::{self as ceph, Configuration, QuickstartPlan, ServiceOptions, StepReport, Workspace};
 use anyhow::Result;
+use api::types::ClusterHealth;
 use serde::Serialize;
 
 use crate::cli::{

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use ::cluster::Workspace;
-use api::types::{
-    BenchmarkRun, Cluster, ClusterHealth, ClusterHost, ClusterOsd, ClusterPool, ClusterProblem,
-    ClusterStatus, HostMachine,
-};
+use api::types::{BenchmarkRun, Cluster, ClusterStatus, HostMachine};
 use api::{Error, ErrorKind, Result};
 use bench::report::Report;
 use bench::run::{RunError, Store as Runs};
@@ -75,64 +72,6 @@ fn of_cluster(error: ::cluster::Error) -> Error {
     }
 }
 
-fn problem_to_wire(problem: ::cluster::ClusterProblem) -> ClusterProblem {
-    let ::cluster::ClusterProblem { check, message, consequence, action } = problem;
-    ClusterProblem { check, message, consequence, action }
-}
-
-fn host_to_wire(host: ::cluster::HostStatus) -> ClusterHost {
-    let ::cluster::HostStatus { name, roles, address, in_quorum, osds, osds_up } = host;
-    ClusterHost { name, roles, address, in_quorum, osds, osds_up }
-}
-
-fn osd_to_wire(osd: ::cluster::OsdStatus) -> ClusterOsd {
-    let ::cluster::OsdStatus { id, host, drive, state, bytes, used } = osd;
-    ClusterOsd { id, host, drive, state, bytes, used }
-}
-
-fn pool_to_wire(pool: ::cluster::CephPool) -> ClusterPool {
-    let ::cluster::CephPool {
-        name,
-        applications,
-        protection,
-        placement_groups,
-        objects,
-        stored,
-        used,
-        available,
-    } = pool;
-    ClusterPool { name, applications, protection, placement_groups, objects, stored, used, available }
-}
-
-fn status_to_wire(status: ::cluster::ClusterStatus) -> ClusterStatus {
-    ClusterStatus {
-        name: status.name,
-        fsid: status.fsid,
-        adopted: status.adopted,
-        health: match status.health {
-            ::cluster::ClusterHealth::Healthy => ClusterHealth::Healthy,
-            ::cluster::ClusterHealth::Degraded => ClusterHealth::Degraded,
-            ::cluster::ClusterHealth::Failed => ClusterHealth::Failed,
-            ::cluster::ClusterHealth::Unreachable => ClusterHealth::Unreachable,
-        },
-        problems: status.problems.into_iter().map(problem_to_wire).collect(),
-        replicas: status.replicas as u64,
-        monitors_in_quorum: status.monitors_in_quorum,
-        monitors: status.monitors,
-        manager: status.manager,
-        capacity: status.capacity,
-        free: status.free,
-        stored: status.stored,
-        placement_groups: status.placement_groups,
-        read_bytes: status.read_bytes,
-        write_bytes: status.write_bytes,
-        recovery_bytes: status.recovery_bytes,
-        pools: status.pools.into_iter().map(pool_to_wire).collect(),
-        hosts: status.hosts.into_iter().map(host_to_wire).collect(),
-        osds: status.osds.into_iter().map(osd_to_wire).collect(),
-    }
-}
-
 impl HostObjects for HostDirectories {
     fn machines(&self) -> Result<Vec<HostMachine>> {
         let machine = |machine: vm::Machine| {
@@ -171,7 +110,7 @@ impl HostObjects for HostDirectories {
 
     fn cluster(&self, cluster: &str) -> Result<ClusterStatus> {
         let workspace = Workspace::open(&self.clusters, cluster).map_err(of_cluster)?;
-        Ok(status_to_wire(::cluster::status(&workspace).map_err(of_cluster)?))
+        ::cluster::status(&workspace).map_err(of_cluster)
     }
 
     fn runs(&self) -> Result<Vec<BenchmarkRun>> {

@@ -1,10 +1,11 @@
 //! Formatting of clusters.
 
 use ::cluster::{
-    CephPool, ClusterStatus, Configuration, Discovery, HostInventory, ModelHost, OsdStatus, ServiceAddress,
-    ServicesResult, StepOutcome, StepReport,
+    Configuration, Discovery, HostInventory, ModelHost, ServiceAddress, ServicesResult, StepOutcome,
+    StepReport,
 };
 use api::Size;
+use api::types::{ClusterOsd, ClusterPool, ClusterStatus};
 
 use super::table::table;
 use super::word;
@@ -140,7 +141,7 @@ pub(crate) fn cluster_status(status: &ClusterStatus) -> String {
     text
 }
 
-fn pool(pool: &CephPool) -> Vec<String> {
+fn pool(pool: &ClusterPool) -> Vec<String> {
     let applications = if pool.applications.is_empty() { "-".into() } else { pool.applications.join(" ") };
     vec![
         pool.name.clone(),
@@ -153,7 +154,7 @@ fn pool(pool: &CephPool) -> Vec<String> {
     ]
 }
 
-fn osd(osd: &OsdStatus) -> Vec<String> {
+fn osd(osd: &ClusterOsd) -> Vec<String> {
     vec![
         osd.id.to_string(),
         osd.host.clone(),
@@ -164,7 +165,7 @@ fn osd(osd: &OsdStatus) -> Vec<String> {
     ]
 }
 
-fn protection(replicas: usize) -> String {
+fn protection(replicas: u64) -> String {
     match replicas {
         1 => "1 copy: the failure of any drive loses data".into(),
         2 => "2 copies on different hosts, tolerates the failure of any one host".into(),
