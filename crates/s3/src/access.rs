@@ -185,7 +185,8 @@ fn action_of(operation: &str, has_version: bool) -> (&'static str, Option<AclRig
         "PutBucketOwnershipControls" | "DeleteBucketOwnershipControls" => {
             ("s3:PutBucketOwnershipControls", None)
         }
-        // No policy can allow an action of this name.
+        "GetBucketRequestPayment" => ("s3:GetBucketRequestPayment", None),
+        // All other operations are not implemented, whatever a policy allows.
         _ => ("s3:-", None),
     }
 }

@@ -11,7 +11,7 @@ use crate::acl::{AccessList, GrantHeaders};
 use crate::attributes;
 use crate::errors::{custom, internal};
 use crate::gateway::Gateway;
-use crate::policy::BucketPolicy;
+use crate::policy::PolicyDocument;
 use crate::put::grant_headers;
 use crate::settings::{
     ACL, BucketSettings, CORS, DefaultEncryption, ENCRYPTION, LIFECYCLE, OWNERSHIP, POLICY, PUBLIC_ACCESS,
@@ -49,7 +49,7 @@ impl Gateway {
     ) -> S3Result<S3Response<dto::PutBucketPolicyOutput>> {
         let bucket = scope(&request.extensions).bucket()?.clone();
         let input = request.input;
-        let parsed = BucketPolicy::parse(&input.policy, &input.bucket)
+        let parsed = PolicyDocument::parse_of_bucket(&input.policy, &input.bucket)
             .map_err(|reason| s3_error!(MalformedPolicy, "{reason}"))?;
         if bucket.public_access.block_policy && parsed.is_public() {
             return Err(s3_error!(AccessDenied, "the block of public access refuses public policies"));
@@ -73,7 +73,7 @@ impl Gateway {
         request: S3Request<dto::GetBucketPolicyStatusInput>,
     ) -> S3Result<S3Response<dto::GetBucketPolicyStatusOutput>> {
         let bucket = scope(&request.extensions).bucket()?.clone();
-        let has_public_policy = bucket.policy.as_ref().is_some_and(BucketPolicy::is_public);
+        let has_public_policy = bucket.policy.as_ref().is_some_and(PolicyDocument::is_public);
         let has_public_list = bucket.acl.is_public() && !bucket.public_access.ignore_acls;
         let is_public = (has_public_policy || has_public_list) && !bucket.public_access.restrict;
         let status = dto::PolicyStatus { is_public: Some(is_public) };

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::policy::{BucketPolicy, Decision, PolicyRequest};
+use crate::policy::{Decision, PolicyDocument, PolicyRequest};
 
 /// A policy of users and groups.
 #[derive(Clone, Debug)]
-pub struct IdentityPolicy(BucketPolicy);
+pub struct IdentityPolicy(PolicyDocument);
 
 impl IdentityPolicy {
     /// Parses a document of IAM: statements with an effect, actions, resources and conditions.
@@ -17,7 +17,7 @@ impl IdentityPolicy {
     /// # Errors
     /// The reason why it is malformed.
     pub fn parse(document: &str) -> Result<Self, String> {
-        BucketPolicy::parse_of_users(document).map(Self)
+        PolicyDocument::parse_of_users(document).map(Self)
     }
 }
 

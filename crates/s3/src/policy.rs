@@ -48,7 +48,7 @@ enum PolicyScope<'a> {
 
 /// A parsed policy.
 #[derive(Clone, Debug)]
-pub(crate) struct BucketPolicy {
+pub(crate) struct PolicyDocument {
     statements: Vec<Statement>,
 }
 
@@ -88,12 +88,12 @@ struct RawStatement {
     condition: Option<Map<String, Value>>,
 }
 
-impl BucketPolicy {
+impl PolicyDocument {
     /// Parses a policy for a bucket.
     ///
     /// # Errors
     /// The reason why it is malformed.
-    pub(crate) fn parse(text: &str, bucket: &str) -> Result<Self, String> {
+    pub(crate) fn parse_of_bucket(text: &str, bucket: &str) -> Result<Self, String> {
         Self::parse_for(text, PolicyScope::Bucket(bucket))
     }
 

@@ -10,7 +10,7 @@ fn decide(
     resource: &str,
     values: &[(&str, &str)],
 ) -> Decision {
-    let policy = BucketPolicy::parse(policy, "b").unwrap();
+    let policy = PolicyDocument::parse_of_bucket(policy, "b").unwrap();
     let values = |key: &str| {
         let found: Vec<String> =
             values.iter().filter(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned()).collect();
@@ -96,15 +96,15 @@ fn malformed_policies_are_refused() {
         r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"ec2:*","Resource":"*"}}"#,
         r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"*","Resource":"arn:aws:s3:::other/*"}}"#,
     ] {
-        assert!(BucketPolicy::parse(policy, "b").is_err(), "{policy}");
+        assert!(PolicyDocument::parse_of_bucket(policy, "b").is_err(), "{policy}");
     }
     let unknown = statement(r#""Action":"*","Resource":"*","Condition":{"Sounds":{"a":"b"}}"#);
-    assert!(BucketPolicy::parse(&unknown, "b").unwrap_err().contains("Sounds"));
+    assert!(PolicyDocument::parse_of_bucket(&unknown, "b").unwrap_err().contains("Sounds"));
 }
 
 #[test]
 fn public_policies_are_recognised() {
-    let is_public = |rest: &str| BucketPolicy::parse(&statement(rest), "b").unwrap().is_public();
+    let is_public = |rest: &str| PolicyDocument::parse_of_bucket(&statement(rest), "b").unwrap().is_public();
     let action = r#""Action":"s3:GetObject","Resource":"arn:aws:s3:::b/*""#;
     assert!(is_public(action));
     assert!(!is_public(&format!(r#"{action},"Condition":{{"IpAddress":{{"aws:SourceIp":"10.0.0.0/8"}}}}"#)));

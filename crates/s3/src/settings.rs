@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::AccessList;
-use crate::policy::BucketPolicy;
+use crate::policy::PolicyDocument;
 
 /// The names of settings in the store.
 pub(crate) const OWNER: &str = "owner";
@@ -75,7 +75,7 @@ pub(crate) struct DefaultEncryption {
 pub(crate) struct BucketSettings {
     pub(crate) info: BucketInfo,
     pub(crate) acl: AccessList,
-    pub(crate) policy: Option<BucketPolicy>,
+    pub(crate) policy: Option<PolicyDocument>,
     pub(crate) public_access: PublicAccess,
     pub(crate) cors: Option<dto::CORSConfiguration>,
     pub(crate) lifecycle: Option<dto::BucketLifecycleConfiguration>,
@@ -90,7 +90,8 @@ impl BucketSettings {
     pub(crate) fn new(info: BucketInfo) -> Self {
         let owner = info.settings.get(OWNER).map_or(DEFAULT_USER, String::as_str).to_owned();
         let acl = parse(&info, ACL).unwrap_or_else(|| AccessList::private(&owner));
-        let policy = info.settings.get(POLICY).and_then(|text| BucketPolicy::parse(text, &info.name).ok());
+        let policy =
+            info.settings.get(POLICY).and_then(|text| PolicyDocument::parse_of_bucket(text, &info.name).ok());
         Self {
             acl: AccessList { owner, ..acl },
             policy,

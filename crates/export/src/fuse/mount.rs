@@ -169,7 +169,7 @@ pub(super) fn clear_forgotten(directory: &Path, kept: &[PathBuf]) -> Result<(), 
             Ok(()) => release_place(&place),
             // Another daemon serves there.
             Err(error) if error.kind() == MountErrorKind::Busy => {}
-            Err(error) => return Err(error),
+            Err(error) => tracing::warn!(%error, "a mount of a daemon that died stays"),
         }
     }
     Ok(())
@@ -177,13 +177,9 @@ pub(super) fn clear_forgotten(directory: &Path, kept: &[PathBuf]) -> Result<(), 
 
 /// Returns the places of our mounts below a directory in a table as in proc(5).
 fn places_below(table: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
-    let of_line = |line: &[u8]| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let place = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
-        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        (kind == KIND.as_bytes() && place != directory && place.starts_with(directory)).then_some(place)
-    };
-    table.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+    let ours = mounts(table).filter(|(_, kind)| *kind == KIND.as_bytes());
+    let places = ours.map(|(place, _)| PathBuf::from(OsString::from_vec(place)));
+    places.filter(|place| place != directory && place.starts_with(directory)).collect()
 }
 
 fn mount_table() -> Result<Vec<u8>, MountError> {
@@ -207,15 +203,18 @@ fn mounted_at(place: &Path) -> Result<Option<String>, MountError> {
 
 /// Returns the type of the last mount at a place in a table as in proc(5).
 fn find(table: &[u8], place: &[u8]) -> Option<String> {
-    let of_line = |line: &[u8]| {
+    let here = mounts(table).filter(|(mounted, _)| mounted == place);
+    here.last().map(|(_, kind)| String::from_utf8_lossy(kind).into_owned())
+}
+
+/// Returns the place and type of each mount in a table as in proc(5).
+fn mounts(table: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
+    table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
-        if unescape(fields.nth(4)?) != place {
-            return None;
-        }
+        let place = unescape(fields.nth(4)?);
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        Some(String::from_utf8_lossy(kind).into_owned())
-    };
-    table.split(|byte| *byte == b'\n').filter_map(of_line).next_back()
+        Some((place, kind))
+    })
 }
 
 /// Creates the node that is mounted on, if it does not exist. No user can open it, not even root: a

@@ -363,10 +363,19 @@ fn attached(kind: &str, names: Vec<String>, has: impl Fn(&str) -> bool) -> Resul
     }
     let names: BTreeSet<String> = names.into_iter().collect();
     if names.len() > ATTACHED_MAX {
-        let message = format!("{} names of a {kind} are more than {ATTACHED_MAX}", names.len());
-        return Err(Error::new(ErrorKind::Invalid, message).hint("combine statements in fewer policies"));
+        let kinds = plural(kind);
+        let message = format!("{} {kinds} are given, and at most {ATTACHED_MAX} are possible", names.len());
+        return Err(Error::new(ErrorKind::Invalid, message).hint("combine several policies in one"));
     }
     Ok(names)
+}
+
+fn plural(kind: &str) -> &'static str {
+    match kind {
+        "user" => "users",
+        "group" => "groups",
+        _ => "policies",
+    }
 }
 
 fn names_of<T>(table: &BTreeMap<String, T>, is_shown: impl Fn(&T) -> bool) -> Vec<String> {
@@ -388,10 +397,9 @@ fn check_new<T>(kind: &str, name: &str, table: &BTreeMap<String, T>, most: usize
         return Err(exists(kind, name));
     }
     if table.len() >= most {
-        let message = format!("there are {most} entries already, the most of the kind {kind}");
-        return Err(
-            Error::new(ErrorKind::Invalid, message).hint(format!("'gabion {kind} delete NAME' deletes one"))
-        );
+        let message = format!("there are {most} {} already, which is the maximum", plural(kind));
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .hint(format!("delete one that is not used with 'gabion {kind} delete NAME'")));
     }
     Ok(())
 }
