@@ -10,23 +10,22 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
 use s3::{DEFAULT_USER, KeyStore};
 use serde::{Deserialize, Serialize};
 
+use super::users::check_name;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::shown;
+use crate::unix_time::unix_time;
 use api::types::AccessKey;
 
 const FILE: &str = "s3-keys.json";
 const KEY_FILE: &str = "s3-keys.key";
 /// The key that encrypts objects. Without it, they cannot be read.
 const OBJECT_KEY_FILE: &str = "s3-objects.key";
-/// The longest name of a user in bytes.
-const USER_MAX: usize = 64;
 const VERSION: u32 = 1;
 /// The largest number of keys.
 const KEYS_MAX: usize = 10_000;
@@ -111,7 +110,7 @@ impl KeyFile {
     }
 
     fn valid(&self, access_key: &str) -> Option<OpenKey> {
-        self.lock().get(access_key).filter(|key| key.is_valid(now_s())).cloned()
+        self.lock().get(access_key).filter(|key| key.is_valid(unix_time())).cloned()
     }
 
     /// Returns the keys without their secrets.
@@ -123,7 +122,7 @@ impl KeyFile {
             secret: None,
             expires: key.expires,
         };
-        let now = now_s();
+        let now = unix_time();
         self.lock().iter().filter(|(_, key)| key.is_valid(now)).map(describe).collect()
     }
 
@@ -135,14 +134,14 @@ impl KeyFile {
     /// be written.
     pub(crate) fn create(&self, user: Option<&str>, valid_s: Option<u64>) -> Result<AccessKey> {
         let user = user.unwrap_or(DEFAULT_USER).to_owned();
-        check_user(&user)?;
+        check_name("user", &user)?;
         if let Some(valid_s) = valid_s.filter(|valid_s| !(1..=VALID_MAX_S).contains(valid_s)) {
             let message = format!("an access key cannot be valid for {valid_s} s");
             return Err(
                 Error::new(ErrorKind::Invalid, message).hint(format!("use 1 to {VALID_MAX_S} seconds"))
             );
         }
-        let created = now_s();
+        let created = unix_time();
         let mut keys = self.lock();
         let mut changed = keys.clone();
         changed.retain(|_, key| key.is_valid(created));
@@ -204,21 +203,6 @@ impl KeyStore for KeyFile {
     fn has_user(&self, user: &str) -> bool {
         self.lock().values().any(|key| key.user == user)
     }
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Checks the name of a user: 1 to 64 letters, digits, hyphens, underscores and dots.
-fn check_user(name: &str) -> Result<()> {
-    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if (1..=USER_MAX).contains(&name.len()) && name.bytes().all(is_valid) {
-        return Ok(());
-    }
-    let message = format!("'{}' is not the name of a user", shown(name));
-    Err(Error::new(ErrorKind::Invalid, message)
-        .hint(format!("use 1 to {USER_MAX} letters, digits, hyphens, underscores and dots")))
 }
 
 /// Returns the key that encrypts objects; creates its file if there is none.
@@ -367,7 +351,7 @@ mod tests {
         assert_eq!((keys.list().len(), keys.secret(&created.access_key)), (2, created.secret));
         assert!(KeyFile::open(directory.path()).unwrap().list().len() == 1);
         // Its time has passed.
-        keys.lock().get_mut(&created.access_key).unwrap().expires = Some(now_s());
+        keys.lock().get_mut(&created.access_key).unwrap().expires = Some(unix_time());
         assert_eq!((keys.secret(&created.access_key), keys.user(&created.access_key)), (None, None));
         assert_eq!(keys.list().len(), 1);
         keys.delete(&lasting.access_key).unwrap();

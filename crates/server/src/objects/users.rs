@@ -382,7 +382,8 @@ fn names_of<T>(table: &BTreeMap<String, T>, is_shown: impl Fn(&T) -> bool) -> Ve
     table.iter().filter(|(_, record)| is_shown(record)).map(|(name, _)| name.clone()).collect()
 }
 
-fn check_name(kind: &str, name: &str) -> Result<()> {
+/// Checks the name of a user, group or policy.
+pub(super) fn check_name(kind: &str, name: &str) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_valid) {
         return Ok(());
