@@ -1,8 +1,9 @@
-//! Costs of the remote API at the sizes that it is made for: many volumes, drives and live clients.
+//! The remote API at the sizes that it is made for: many volumes, drives and live clients. The
+//! tests print times and costs and have no limits for them, which would depend on the machine.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -16,10 +17,6 @@ const VOLUMES: usize = 10_000;
 const DRIVES: usize = 100;
 /// Live clients.
 const CLIENTS: usize = 500;
-/// Longest time of a list.
-const LIST_MAX: Duration = Duration::from_secs(1);
-/// Most CPU time of the live clients per second, in cores.
-const LIVE_MAX: f64 = 0.05;
 
 /// Returns the CPU time of a daemon so far, in seconds.
 fn cpu_seconds(daemon: &Daemon<'_>) -> f64 {
@@ -44,7 +41,7 @@ fn post(home: &DaemonHome, path: &str, body: &str) -> String {
 }
 
 #[test]
-fn ten_thousand_volumes_and_a_hundred_drives_are_listed_in_a_second() {
+fn ten_thousand_volumes_and_a_hundred_drives_are_listed() {
     let home = DaemonHome::new();
     let daemon = home.start_with(&LISTEN);
     let (drives, count) = (home.arg("drives"), DRIVES.to_string());
@@ -71,7 +68,6 @@ fn ten_thousand_volumes_and_a_hundred_drives_are_listed_in_a_second() {
         println!("{path}: {taken:?}, {} bytes", answer.body.len());
         let list = answer.json();
         assert_eq!(list.as_array().unwrap().len(), entries);
-        assert!(taken < LIST_MAX, "{path} takes {taken:?}");
         if entries == 1 {
             assert_eq!(list[0]["drives"].as_array().unwrap().len(), DRIVES);
         }
@@ -90,7 +86,7 @@ fn read_events(stream: &mut impl BufRead, count: usize) {
 }
 
 #[test]
-fn five_hundred_live_clients_cost_little() {
+fn five_hundred_live_clients_are_served() {
     let home = DaemonHome::new();
     let daemon = home.start_with(&[&LISTEN[..], &["--threads", "1"]].concat());
     daemon.make_pool();
@@ -117,6 +113,5 @@ fn five_hundred_live_clients_cost_little() {
     clients.truncate(1);
     let one = measure(&mut clients);
     println!("{CLIENTS} live clients cost {all:.4} cores, one costs {one:.4}");
-    assert!(all - one < LIVE_MAX, "{all} cores for {CLIENTS} live clients, {one} for one");
     daemon.stop();
 }
