@@ -11,13 +11,13 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use format::{Scheme, SegmentId};
+use format::{Scheme, SegmentColumn, SegmentId};
 use reactor::{Reactor, WaitList};
 
 use super::block_mover::{BlockMover, MetadataCells};
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
-use crate::drives::DriveUse;
+use crate::drives::{DriveUse, Drives};
 use crate::error::{ErrorKind, Result};
 use crate::map::MissingNode;
 use crate::space::CHECKPOINT_OVERHEAD;
@@ -185,7 +185,7 @@ impl Compaction {
             room: shard.log.appender.room_for_moves(),
             segment: shard.geometry.segment_blocks(),
             payload: shard.geometry.segment_payload().max(1),
-            width: columns_of_new_segment(shard.geometry.scheme, shard.rows.drives.active_count()),
+            width: zones_of_new_segment(shard.geometry.scheme, &shard.rows.drives),
             // The rest is left for nodes that other requests make dirty.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
@@ -200,16 +200,13 @@ impl Compaction {
         }
         let pin = shard.rows.pin(victim);
         let record = shard.rows.segments.borrow().record(victim);
-        // New segments get no zone of a lost or draining drive.
-        let is_usable = |(drive, _)| shard.rows.drives.use_of(drive) == DriveUse::Active;
-        let zones = record.columns.iter().filter(|column| column.zone.is_some_and(is_usable)).count();
         let mut headers = HeaderReader::new(&shard.rows, &shard.identity, victim, &record);
         let blocks = self.add_nodes(shard, &mut headers, plan).await?;
         drop(pin);
         // Each chunk has a header, and padding to the end of its row.
         let chunks = blocks.div_ceil(BlockMover::new(shard).chunk_blocks() as u64);
         plan.moved += blocks + chunks * (1 + u64::from(shard.geometry.scheme.data()));
-        plan.zones += zones as u64;
+        plan.zones += zones_for_new_segments(&record.columns, &shard.rows.drives);
         plan.victims.push(victim);
         Ok(())
     }
@@ -257,14 +254,23 @@ impl CompactionBudget {
     }
 }
 
-/// Returns the number of zones of a new segment: it lacks columns when there are too few drives.
-fn columns_of_new_segment(scheme: Scheme, drives: usize) -> u64 {
-    u64::from(scheme.width()).min(drives as u64).max(scheme.data().into())
+/// Returns the number of zones that a new segment takes: it lacks columns when there are too few
+/// drives.
+fn zones_of_new_segment(scheme: Scheme, drives: &Drives) -> u64 {
+    u64::from(scheme.width()).min(drives.active_count() as u64).max(scheme.data().into())
+}
+
+/// Returns the number of zones of a segment that new segments can take: those of lost and draining
+/// drives cannot be allocated.
+fn zones_for_new_segments(columns: &[SegmentColumn], drives: &Drives) -> u64 {
+    let is_usable = |(drive, _)| drives.use_of(drive) == DriveUse::Active;
+    columns.iter().filter(|column| column.zone.is_some_and(is_usable)).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use format::LayerId;
+    use format::{DriveIndex, LayerId, ZoneIndex};
+    use reactor::{Clock, Drive, Memory, ParkDriver, SystemClock};
 
     use super::*;
 
@@ -292,7 +298,25 @@ mod tests {
     #[test]
     fn with_a_lost_drive_segments_free_and_take_fewer_zones() {
         let scheme: Scheme = "4+1".parse().unwrap();
-        assert_eq!([4, 5, 6, 1].map(|drives| columns_of_new_segment(scheme, drives)), [4, 5, 5, 4]);
+        let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
+        let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
+        reactor.run(async {
+            let memory: Vec<_> = (0..6).map(|_| Memory::new(4096).unwrap()).collect();
+            let open = memory.iter().map(|memory| Some(memory.open() as Rc<dyn Drive>));
+            let drives = Drives::new(open.collect());
+            let column = |drive| SegmentColumn::whole(DriveIndex::new(drive), ZoneIndex::new(0));
+            let mut columns: Vec<_> = (0..4).map(column).collect();
+            columns.push(SegmentColumn::hole());
+            let zones = || (zones_of_new_segment(scheme, &drives), zones_for_new_segments(&columns, &drives));
+            assert_eq!(zones(), (5, 4));
+            drives.take_offline(DriveIndex::new(0));
+            assert_eq!(zones(), (5, 3), "five drives are left");
+            drives.set_draining(&[DriveIndex::new(3)]);
+            assert_eq!(zones(), (4, 2));
+            (1..5).for_each(|drive| drives.take_offline(DriveIndex::new(drive)));
+            assert_eq!(zones(), (4, 0), "no segment has fewer columns than data");
+        });
+        reactor.shut_down();
         // Emptied segments have four usable zones as well.
         let degraded = CompactionBudget { width: 4, ..BUDGET };
         assert_eq!(degraded.gain(&Plan { zones: 2 * 4, ..plan(2, 0, 20) }), Some(4));
