@@ -102,8 +102,8 @@ fn crash(machine: &Rc<Machine>, blocks: u64, round: u64) -> CompactionCounts {
     last.get()
 }
 
-/// Wastes the last segments of a pool by crashes, with a drive missing or not. Returns the counts of
-/// compactions after the data was verified.
+/// Wastes the last segments of a pool by crashes, with a drive missing or not. Verifies the data,
+/// and returns the counts of compactions.
 fn compact_after_crashes(scheme: &str, drives: usize, is_degraded: bool, seed: u64) -> CompactionCounts {
     let setup = Setup { drives: vec![(4 << 20) + 70 * (128 << 10); drives], ..Setup::small(scheme, drives) };
     let machine = machine(&setup, 900 + seed);
