@@ -22,3 +22,5 @@ mod network;
 mod network_guest;
 mod sanity;
 mod times;
+#[path = "../machines/turn.rs"]
+mod turn;

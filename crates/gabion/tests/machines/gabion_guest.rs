@@ -30,6 +30,7 @@ pub(crate) struct GabionGuest<'a> {
     guest: Guest,
     home: &'a DaemonHome,
     _daemon: Daemon<'a>,
+    _system: System,
 }
 
 impl<'a> GabionGuest<'a> {
@@ -69,7 +70,7 @@ impl<'a> GabionGuest<'a> {
         create.extend(["--cpus", "2", "--memory", memory, "--accelerator", "tcg", "--network", "none"]);
         let create = daemon.ok(&[&create[..], &["--start"]].concat());
         assert!(create.contains(NAME), "{create}");
-        let mut inside = Self { guest: Guest::attach(home, NAME), home, _daemon: daemon };
+        let mut inside = Self { guest: Guest::attach(home, NAME), home, _daemon: daemon, _system: system };
         inside.guest.run(SHELL_FUNCTIONS);
         Some(inside)
     }

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::turn::Turn;
+
 /// Kernel modules that the guest loads at boot.
 const MODULES: [&str; 9] =
     ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv", "sd_mod"];
@@ -40,10 +42,11 @@ pub(crate) struct System {
     /// Modules in the initramfs.
     modules: Vec<String>,
     _home: tempfile::TempDir,
+    _turn: Turn,
 }
 
 impl System {
-    /// Creates the initramfs; returns `None` if tests that need it are skipped.
+    /// Waits for a turn and creates the initramfs; returns `None` if tests that need it are skipped.
     pub(crate) fn make() -> Option<Self> {
         Self::make_with(&[])
     }
@@ -54,13 +57,14 @@ impl System {
             return None;
         }
         let guest = test_support::guest_kernel(env!("CARGO_BIN_EXE_gabion"))?;
+        let turn = Turn::wait();
         let kernel = one(&guest.join("boot"), "vmlinuz-");
         let home = tempfile::tempdir().unwrap();
         let initramfs = home.path().join("initramfs");
         let mut archive = Archive(std::io::BufWriter::new(std::fs::File::create(&initramfs).unwrap()));
         let modules = fill(&mut archive, &guest, programs);
         archive.end();
-        Some(Self { kernel, initramfs, modules, _home: home })
+        Some(Self { kernel, initramfs, modules, _home: home, _turn: turn })
     }
 
     /// Returns true if the guest has this module.

@@ -12,5 +12,6 @@ mod initramfs;
 mod lifecycle;
 mod nvme;
 mod sectors;
+mod turn;
 mod ublk;
 mod upgrade;
