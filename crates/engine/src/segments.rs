@@ -118,6 +118,8 @@ pub(crate) struct Segments {
     /// Zones that columns were moved away from.
     vacated: Vec<columns::Vacated>,
     checkpoints: u64,
+    /// Number of the last checkpoint whose tables were stored.
+    stored_checkpoint: u64,
     version: u64,
     /// During a replay: the newest segment that the log contained at its start.
     replaying: Option<u64>,
@@ -138,6 +140,7 @@ impl Segments {
             freed: 0,
             vacated: Vec::new(),
             checkpoints: 0,
+            stored_checkpoint: 0,
             version: 0,
             replaying: None,
         }

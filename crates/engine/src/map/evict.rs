@@ -1,11 +1,25 @@
 //! Eviction: the clock algorithm over clean nodes keeps the map within its memory budget.
 
-use super::{Map, NodeRef};
+use super::{Map, MissingNode, NodeRef};
 
 /// Maximum number of nodes examined per call, so that the cost is spread over many walks.
 const SCAN_MAX: usize = 64;
 
 impl Map {
+    /// Keeps a node in memory, once it is loaded, until [`Map::release`].
+    pub(crate) fn hold(&mut self, node: MissingNode) {
+        *self.held.entry(node).or_default() += 1;
+    }
+
+    /// Ends a hold of a node.
+    pub(crate) fn release(&mut self, node: MissingNode) {
+        let Some(holders) = self.held.get_mut(&node) else { panic!("M2: no walk holds {node:?}") };
+        *holders -= 1;
+        if *holders == 0 {
+            self.held.remove(&node);
+        }
+    }
+
     /// Evicts a node if the budget is used up and a node is evictable. Evicts more than one if the
     /// map is above its budget, after earlier calls found no evictable node.
     pub(super) fn make_room(&mut self) {
@@ -16,7 +30,7 @@ impl Map {
             }
             self.hand = if self.hand + 1 >= bound { 0 } else { self.hand + 1 };
             let Some((at, node)) = self.nodes.at(self.hand) else { continue };
-            if !node.is_evictable() {
+            if !node.is_evictable() || self.held.contains_key(&node.identity()) {
                 continue;
             }
             if std::mem::take(&mut node.used) {

@@ -7,7 +7,8 @@
 //! Always true (docs/invariants.md):
 //! - M1: the ancestors of a dirty node are dirty, so a checkpoint that writes all dirty nodes
 //!   bottom-up reaches them.
-//! - M2: a clean node equals its stored image. Only clean, unpinned, childless nodes are evicted.
+//! - M2: a clean node equals its stored image. Only clean, unpinned, childless nodes that no walk
+//!   holds are evicted.
 //! - M3: during a checkpoint, every node dirty at its start keeps its frozen content until the
 //!   content is taken for writing.
 //! - M4: an entry of an inner node changes only when its child is stored or found empty, never by
@@ -84,6 +85,8 @@ pub(crate) struct Map {
     freeze: Option<checkpoint::FrozenMap>,
     /// Nodes being loaded, and the tasks waiting for each.
     loading: HashMap<MissingNode, Rc<WaitList>>,
+    /// Nodes that walks in progress hold, in memory or not, with the number of walks.
+    held: HashMap<MissingNode, u32>,
     /// Layers dropped during a checkpoint.
     dropped: Vec<LayerId>,
     layer_tree: layer_tree::LayerTree,
@@ -107,6 +110,7 @@ impl Map {
             dirty: Vec::new(),
             freeze: None,
             loading: HashMap::new(),
+            held: HashMap::new(),
             dropped: Vec::new(),
             layer_tree: layer_tree::LayerTree::default(),
             shortcuts: shortcut::Shortcuts::new(budget),

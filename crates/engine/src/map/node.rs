@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 use format::{LayerId, MapEntry, NODE_ENTRIES};
 use slab::Slab;
 
+use super::MissingNode;
 use crate::invariant::{element, narrow};
 
 /// Reference to a node in memory. Valid while the node is pinned or dirty, or until the next
@@ -95,6 +96,11 @@ impl Node {
 
     pub(super) fn is_empty(entries: &[MapEntry; NODE_ENTRIES]) -> bool {
         entries.iter().all(|entry| entry.is_absent())
+    }
+
+    /// Returns layer, level and number of the node.
+    pub(super) fn identity(&self) -> MissingNode {
+        MissingNode { layer: self.layer, level: self.level, index: self.index }
     }
 
     pub(super) fn is_evictable(&self) -> bool {

@@ -53,13 +53,15 @@ impl Harness {
         loop {
             match walk(&mut self.map) {
                 Ok(value) => return value,
-                Err(load) => {
-                    let entry = self.map.begin_load(load).unwrap().ok().unwrap();
-                    let image = self.store.get(entry);
-                    self.map.end_load(load, entry, Some(image));
-                }
+                Err(load) => self.load(load),
             }
         }
+    }
+
+    fn load(&mut self, load: MissingNode) {
+        let entry = self.map.begin_load(load).unwrap().ok().unwrap();
+        let image = self.store.get(entry);
+        self.map.end_load(load, entry, Some(image));
     }
 
     /// Pins the leaf of a block.
@@ -230,6 +232,50 @@ proptest! {
         layers.iter().for_each(|layer| restored.map.restore_layer(layer));
         restored.check_all();
     }
+}
+
+/// A checkpoint that fails leaves memory full of dirty nodes: only the nodes of walks are evictable.
+#[test]
+fn two_walks_in_a_map_full_of_dirty_nodes_both_complete() {
+    const AT: u64 = 1 << 40;
+    const LEVELS: usize = 6;
+    const DIRTY: LayerId = LayerId::new(22);
+    let mut harness = Harness::new(16);
+    for layer in [A, B] {
+        harness.write(layer, AT, block(1));
+    }
+    harness.map.freeze();
+    let mut level = 0;
+    while harness.step(&mut level, 100) {}
+    harness.map.thaw();
+    for leaf in 0..32 {
+        harness.write(DIRTY, leaf << LEVEL_BITS, block(2));
+    }
+    let mut held = Vec::new();
+    let mut waiting = vec![A, B];
+    while !waiting.is_empty() {
+        waiting.retain(|layer| match harness.map.lookup_one(*layer, AT) {
+            Ok(found) => {
+                assert_eq!(found, block(1));
+                false
+            }
+            Err(load) => {
+                harness.map.hold(load);
+                held.push(load);
+                harness.load(load);
+                true
+            }
+        });
+        assert!(held.len() <= 2 * LEVELS, "each node of the two paths is loaded once");
+    }
+    assert_eq!(held.len(), 2 * LEVELS);
+    held.into_iter().for_each(|node| harness.map.release(node));
+    assert!(harness.map.held.is_empty());
+    // Without holds, the next nodes take the place of these.
+    for leaf in 32..40 {
+        harness.write(DIRTY, leaf << LEVEL_BITS, block(3));
+    }
+    assert!([A, B].into_iter().all(|layer| harness.map.lookup_one(layer, AT).is_err()));
 }
 
 #[test]

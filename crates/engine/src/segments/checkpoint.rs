@@ -88,6 +88,7 @@ impl Segments {
     /// Applies the replay positions of `mark`, just before the checkpoint is published.
     pub(crate) fn end_checkpoint(&mut self, mark: &CheckpointMark) {
         assert_eq!(mark.checkpoint, self.checkpoints, "M3: checkpoints are made one at a time");
+        self.stored_checkpoint = mark.checkpoint;
         for id in self.recent.clone() {
             let segment = self.get_mut(id);
             if segment.record.incarnation.get() > mark.born {

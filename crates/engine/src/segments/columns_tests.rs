@@ -60,6 +60,26 @@ fn columns_on_failed_drives_are_missing() {
     assert!(sealed.stable && sealed.blocks() == 8 && sealed.losses_left() == 0);
 }
 
+/// Otherwise a cleaner whose checkpoints fail cleans the same segments for as long as they do.
+#[test]
+fn a_cleaned_segment_is_cleaned_again_only_after_a_stored_checkpoint() {
+    let (mut segments, id) = segments();
+    seal_and_flush(&mut segments, id);
+    assert!(segments.is_cleanable(id));
+    // The cleaner moves nothing: the live block is a map node, which the next checkpoint moves.
+    let running = segments.begin_checkpoint();
+    segments.cleaned(id);
+    segments.end_checkpoint(&running);
+    assert!(!segments.is_cleanable(id), "the stored checkpoint began before");
+    for _ in 0..3 {
+        let _failed = segments.begin_checkpoint();
+        assert!(!segments.is_cleanable(id));
+    }
+    let stored = segments.begin_checkpoint();
+    segments.end_checkpoint(&stored);
+    assert!(segments.is_cleanable(id));
+}
+
 #[test]
 fn columns_on_draining_drives_must_move() {
     let (mut segments, id) = segments();

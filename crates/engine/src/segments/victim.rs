@@ -60,12 +60,13 @@ impl Segments {
         victims
     }
 
-    /// Returns true if a segment is sealed and fully applied, has live blocks, and was not just
-    /// cleaned.
+    /// Returns true if a segment is sealed and fully applied, has live blocks, and was not cleaned
+    /// since the last stored checkpoint began.
     pub(crate) fn is_cleanable(&self, id: SegmentId) -> bool {
         let Some(Some(segment)) = self.slots.get(slot(id)) else { return false };
         let landed = segment.in_flight == 0 && segment.applied == segment.append;
-        let again = segment.cleaned.is_none_or(|checkpoint| self.checkpoints > checkpoint + 1);
+        // A failed checkpoint moved no nodes: to clean the segment again would gain nothing.
+        let again = segment.cleaned.is_none_or(|checkpoint| self.stored_checkpoint > checkpoint);
         segment.phase == SegmentPhase::Sealed && landed && self.live(id) > 0 && again
     }
 

@@ -17,10 +17,15 @@ use super::Shard;
 use super::background::{BackgroundJob, StepOutcome};
 use super::block_mover::BlockMover;
 use crate::error::{ErrorKind, Result};
+use crate::space::CHECKPOINT_OVERHEAD;
 
 /// Net gain of cleaning, in segments, after which a checkpoint is requested that frees them for
-/// waiting requests.
+/// waiting requests: in addition to the segments that the checkpoint itself fills, or it would use
+/// up what was gained.
 const GAIN_PER_CHECKPOINT: f32 = 0.5;
+/// The highest cost of a checkpoint that the gain has to cover, in segments. A checkpoint of many
+/// segments replaces as many old nodes, so that most of its cost returns with the next one.
+const COST_MAX: f32 = 2.0;
 
 /// The state of a shard's cleaner.
 #[derive(Default)]
@@ -62,11 +67,11 @@ impl Cleaner {
     }
 
     /// Adds the gain of cleaning a segment, as a share of it. Returns true, and resets the sum, if
-    /// it justifies a checkpoint.
-    pub(super) fn count_gain(&self, share: f32) -> bool {
+    /// it justifies a checkpoint that fills `cost` segments.
+    pub(super) fn count_gain(&self, share: f32, cost: f32) -> bool {
         assert!((0.0..=1.0).contains(&share), "S1: cleaning a segment gains {share} of it");
         let gained = self.gained.get() + share;
-        let is_enough = gained >= GAIN_PER_CHECKPOINT;
+        let is_enough = gained >= GAIN_PER_CHECKPOINT + cost.min(COST_MAX);
         self.gained.set(if is_enough { 0.0 } else { gained });
         is_enough
     }
@@ -91,7 +96,7 @@ impl Cleaner {
         };
         shard.log.pacer.set_victim_share(share);
         match self.clean_pinned(shard, victim).await {
-            Ok(()) if !self.count_gain(1.0 - share) => true,
+            Ok(()) if !self.count_gain(1.0 - share, checkpoint_cost(shard)) => true,
             Ok(()) => {
                 shard.log.cleaning_ended(true);
                 true
@@ -159,15 +164,26 @@ impl Cleaner {
     }
 }
 
+/// Returns the number of segments that a checkpoint would fill now; a fraction.
+#[allow(clippy::cast_precision_loss)]
+fn checkpoint_cost(shard: &Shard) -> f32 {
+    let blocks = shard.ledger.map.borrow().dirty_count() as u64 + CHECKPOINT_OVERHEAD;
+    blocks as f32 / shard.geometry.segment_payload() as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_worth_half_a_segment() {
-        let cleaner = Cleaner::default();
-        let enough: Vec<bool> = (0..6).map(|_| cleaner.count_gain(0.25)).collect();
-        assert_eq!(enough, [false, true, false, true, false, true]);
+    fn a_checkpoint_is_requested_for_half_a_segment_more_than_it_costs() {
+        for (cost, cleanings) in [(0.0, 2), (0.5, 4), (2.0, 10), (100.0, 10)] {
+            let cleaner = Cleaner::default();
+            for _ in 0..2 {
+                let needed = (1..).find(|_| cleaner.count_gain(0.25, cost));
+                assert_eq!(needed, Some(cleanings), "{cost}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Walks over the map: a walk returns the node that it misses, which is read, and the walk is
 //! retried.
 
+use std::collections::VecDeque;
+
 use format::limits::BLOCK;
 use format::{LayerId, MapEntry, Mapping};
 use reactor::Buffer;
@@ -10,6 +12,10 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::ledger::Ledger;
 use crate::map::{ChainPins, Map, MissingNode, Pins};
 use crate::row_reader::{BlockRun, RowReader};
+
+/// Maximum number of nodes that a walk holds: the paths to both ends of a request. Longer walks pin
+/// the leaves that they have reached, or begin at the next one.
+const HELD_MAX: usize = 16;
 
 impl Shard {
     /// Runs `walk` over the map, and reads missing nodes, until it completes.
@@ -31,6 +37,7 @@ impl Shard {
             return Ok(found);
         }
         let mut pins = ChainPins::default();
+        let mut held = HeldNodes::new(&self.ledger);
         let found = loop {
             let looked = {
                 let dropping_layers = self.dropping_layers.borrow();
@@ -41,7 +48,7 @@ impl Shard {
             match looked {
                 Ok(found) => break Ok(found),
                 Err(load) => {
-                    if let Err(error) = load_node(&self.ledger, &self.rows, load).await {
+                    if let Err(error) = held.load(&self.rows, load).await {
                         break Err(error);
                     }
                 }
@@ -85,11 +92,12 @@ pub(super) async fn walk_map<T>(
     rows: &RowReader,
     mut walk: impl FnMut(&mut Map) -> std::result::Result<T, MissingNode>,
 ) -> Result<T> {
+    let mut held = HeldNodes::new(ledger);
     loop {
         let walked = walk(&mut ledger.map.borrow_mut());
         match walked {
             Ok(found) => return Ok(found),
-            Err(load) => load_node(ledger, rows, load).await?,
+            Err(load) => held.load(rows, load).await?,
         }
     }
 }
@@ -109,6 +117,44 @@ pub(super) async fn pin_leaves(
         return Err(error);
     }
     Ok(pins)
+}
+
+/// The nodes that one walk has loaded last. They stay in memory until the walk ends: in a map
+/// without evictable nodes, as during checkpoints that fail, several walks would otherwise evict
+/// each other's nodes forever.
+struct HeldNodes<'a> {
+    ledger: &'a Ledger,
+    nodes: VecDeque<MissingNode>,
+}
+
+impl<'a> HeldNodes<'a> {
+    fn new(ledger: &'a Ledger) -> Self {
+        Self { ledger, nodes: VecDeque::new() }
+    }
+
+    /// Loads a node and holds it.
+    async fn load(&mut self, rows: &RowReader, load: MissingNode) -> Result<()> {
+        {
+            let mut map = self.ledger.map.borrow_mut();
+            map.hold(load);
+            self.nodes.push_back(load);
+            if self.nodes.len() > HELD_MAX
+                && let Some(first) = self.nodes.pop_front()
+            {
+                map.release(first);
+            }
+        }
+        load_node(self.ledger, rows, load).await
+    }
+}
+
+impl Drop for HeldNodes<'_> {
+    fn drop(&mut self) {
+        if !self.nodes.is_empty() {
+            let mut map = self.ledger.map.borrow_mut();
+            self.nodes.drain(..).for_each(|node| map.release(node));
+        }
+    }
 }
 
 /// Reads a node into the map, or waits for a read of it that is in progress.

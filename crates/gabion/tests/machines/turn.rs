@@ -13,7 +13,8 @@ impl Turn {
     /// Waits until fewer machines run than the host has processors.
     pub(crate) fn wait() -> Self {
         let processors = std::thread::available_parallelism().unwrap().get();
-        let mut running = ENDED.wait_while(RUNNING.lock().unwrap(), |running| *running >= processors).unwrap();
+        let mut running =
+            ENDED.wait_while(RUNNING.lock().unwrap(), |running| *running >= processors).unwrap();
         *running += 1;
         Self(())
     }

@@ -70,8 +70,13 @@ impl SwarmRun {
             while !pool.volumes().await.map_err(|error| format!("list: {error:?}"))?.is_empty() {
                 rounds += 1;
                 if rounds > 100_000 {
+                    let refusal = "deleted volumes are never freed";
+                    if lacks_drive(&pool).await? {
+                        pool.close().await.map_err(|error| format!("close: {error:?}"))?;
+                        return Ok(Teardown::NoSpaceDegraded(refusal.into()));
+                    }
                     let space = pool.status().await.map_err(|error| format!("status: {error:?}"))?.space;
-                    return Err(format!("deleted volumes are never freed: {space:?}"));
+                    return Err(format!("{refusal}: {space:?}"));
                 }
                 Reactor::current().sleep(Duration::from_millis(1)).await;
             }
