@@ -38,7 +38,7 @@ pub(super) struct BackEnd {
     stamped: bool,
     size: u64,
     /// Dropped after the connection.
-    _embedded: Option<Embedded>,
+    embedded: Option<Embedded>,
 }
 
 /// A disk, and the reactors that run its load, in turn; a thread of its own if there are none.
@@ -76,7 +76,7 @@ impl BackEnd {
             core: options.core,
             stamped: options.overwrite,
             size: options.size,
-            _embedded: None,
+            embedded: None,
         })
     }
 
@@ -114,7 +114,7 @@ impl BackEnd {
             core: options.core,
             stamped: true,
             size: options.size,
-            _embedded: Some(embedded),
+            embedded: Some(embedded),
         })
     }
 
@@ -130,6 +130,15 @@ impl BackEnd {
         };
         let blocks = self.size / BLOCK_MAX;
         self.measure(&job, None, Some(blocks), Duration::ZERO, NO_TIME_LIMIT).map(drop)
+    }
+
+    /// Fails a drive of the pool in this process.
+    ///
+    /// # Errors
+    /// If the back end is another process.
+    pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
+        let not_here = || VhostError::Invalid("only drives of a pool in this process can be failed".into());
+        self.embedded.as_ref().ok_or_else(not_here)?.fail_drive()
     }
 
     /// Runs a job once.

@@ -12,11 +12,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{AttachedVolume, DriveSource, NewVolume};
+use engine::{AttachedVolume, DriveSource, NewVolume, Pool};
 use export::vhost::{VhostDisk, VhostServer};
 use export::{Extent, OpenError, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
-use reactor::{Access, Backend, Clock, Listener, Platform, Reactor, Remote, Span, SystemClock};
+use reactor::{Access, Backend, Clock, Handle, Listener, Platform, Reactor, Remote, Span, SystemClock};
 
 use super::VhostError;
 use super::usage::Worker;
@@ -48,6 +48,7 @@ pub(super) struct Embedded {
     pub(super) remotes: Vec<Remote>,
     pub(super) worker: Worker,
     pub(super) disks: Vec<DiskSocket>,
+    pool: Option<Handle<Pool>>,
     /// Dropped after the threads have ended.
     open_drives: Option<OpenDrives>,
 }
@@ -72,6 +73,7 @@ impl Embedded {
             remotes: Vec::new(),
             worker: Worker::threads(&[]),
             disks: Vec::new(),
+            pool: None,
             open_drives: None,
         };
         let mut ids = Vec::new();
@@ -79,7 +81,8 @@ impl Embedded {
             ids.push(embedded.start_reactor(index, *core, shape.poll, shape.io)?);
         }
         embedded.worker = Worker::threads(&ids);
-        embedded.disks = embedded.serve(open.drives.clone(), shape)?;
+        let (pool, disks) = embedded.serve(open.drives.clone(), shape)?;
+        (embedded.pool, embedded.disks) = (Some(pool), disks);
         embedded.open_drives = Some(open);
         Ok(embedded)
     }
@@ -118,7 +121,7 @@ impl Embedded {
         &self,
         drives: Vec<Arc<dyn DriveSource>>,
         shape: &PoolShape,
-    ) -> Result<Vec<DiskSocket>, VhostError> {
+    ) -> Result<(Handle<Pool>, Vec<DiskSocket>), VhostError> {
         let (sender, receiver) = mpsc::channel();
         let (reactors, directory, shape) = (self.remotes.clone(), self.directory.clone(), shape.clone());
         let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
@@ -133,6 +136,26 @@ impl Embedded {
         };
         first.post(begin).map_err(|_| VhostError::Ended)?;
         receiver.recv().map_err(|_| VhostError::Ended)?
+    }
+
+    /// Fails the first drive of the pool.
+    ///
+    /// # Errors
+    /// If the pool refuses it, or has ended.
+    pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
+        let pool = self.pool.clone().ok_or(VhostError::Ended)?;
+        let (sender, receiver) = mpsc::channel();
+        let remote = pool.remote().clone();
+        let begin = move || {
+            let work = async move {
+                let failed = pool.call(async |pool: Rc<Pool>| pool.fail_drive(0).await).await;
+                // The receiver waits until this value arrives.
+                let _ = sender.send(failed);
+            };
+            Reactor::current().spawn(work).detach();
+        };
+        remote.post(begin).map_err(|_| VhostError::Ended)?;
+        Ok(receiver.recv().map_err(|_| VhostError::Ended)?.map_err(|_| VhostError::Ended)??)
     }
 }
 
@@ -175,7 +198,7 @@ async fn serve_here(
     reactors: Vec<Remote>,
     directory: &Path,
     shape: &PoolShape,
-) -> Result<Vec<DiskSocket>, VhostError> {
+) -> Result<(Handle<Pool>, Vec<DiskSocket>), VhostError> {
     let zone = (shape.drive_bytes >= 1 << 30).then_some(memory_pool::ZONE);
     let pool = memory_pool::pool_on(drives, memory_pool::scheme(), zone, reactors).await?;
     let mut places = Vec::new();
@@ -194,7 +217,7 @@ async fn serve_here(
         Reactor::current().spawn(server.listen(listener)).detach();
         places.push(place);
     }
-    Ok(places)
+    Ok((Handle::register(&Reactor::current(), Rc::new(pool)), places))
 }
 
 struct MemoryDisk {

@@ -75,6 +75,8 @@ pub struct VhostOptions {
     pub indirect: bool,
     /// True to also measure processor time at shares of the peak load.
     pub proportion: bool,
+    /// True to fail a drive of the pool after the jobs, and to repeat those that only read.
+    pub degraded: bool,
 }
 
 /// Returns the jobs of the reference table.

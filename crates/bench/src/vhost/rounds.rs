@@ -29,16 +29,30 @@ pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostR
         system.fill()?;
     }
     let mut report = VhostReport::default();
-    for job in &options.jobs {
-        for line in run_job(job, &mut systems, options)? {
-            done(&line);
-            report.lines.push(line);
+    let mut run = |jobs: &[Job], systems: &mut Vec<BackEnd>| {
+        for job in jobs {
+            for line in run_job(job, systems, options)? {
+                done(&line);
+                report.lines.push(line);
+            }
         }
+        Ok::<_, VhostError>(())
+    };
+    run(&options.jobs, &mut systems)?;
+    if options.degraded {
+        systems.iter().try_for_each(BackEnd::fail_drive)?;
+        run(&degraded(&options.jobs), &mut systems)?;
     }
     if options.proportion {
         report.shares = proportion::measure(&mut systems, options)?;
     }
     Ok(report)
+}
+
+/// Returns the jobs that only read, for a pool that lacks a drive.
+fn degraded(jobs: &[Job]) -> Vec<Job> {
+    let reads = jobs.iter().filter(|job| job.read_percent == 100).cloned();
+    reads.map(|job| Job { name: format!("{}, one drive lost", job.name), ..job }).collect()
 }
 
 fn check(options: &VhostOptions) -> Result<(), VhostError> {
@@ -60,6 +74,9 @@ fn check(options: &VhostOptions) -> Result<(), VhostError> {
                 job.name
             ));
         }
+    }
+    if options.degraded && uses_sockets(options) {
+        return invalid("only drives of a pool in this process can be failed".into());
     }
     if options.disks == 0 {
         return invalid("at least one disk is required".into());

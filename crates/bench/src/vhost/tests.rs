@@ -29,6 +29,7 @@ fn options(jobs: Vec<Job>) -> VhostOptions {
         io: Backend::Auto,
         indirect: false,
         proportion: false,
+        degraded: false,
     }
 }
 
@@ -82,6 +83,14 @@ fn a_pool_on_memory_is_measured_and_verified() {
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.rounds.len() == 2 && line.first_is_times.is_none()));
     }
+}
+
+#[test]
+fn reads_are_repeated_with_a_lost_drive() {
+    let report = run(&VhostOptions { degraded: true, ..options(jobs()) }, |_| ()).unwrap();
+    report.lines.iter().for_each(assert_sound);
+    let names: Vec<&str> = report.lines.iter().map(|line| line.job.as_str()).collect();
+    assert_eq!(names, ["reads", "both", "long", "reads, one drive lost"]);
 }
 
 #[test]

@@ -93,6 +93,7 @@ fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
         io: arguments.io,
         indirect: arguments.indirect,
         proportion: arguments.cpu_time,
+        degraded: arguments.degraded,
     })
 }
 

@@ -115,6 +115,9 @@ pub(crate) struct VhostArgs {
     /// Also measure the back end's CPU time at fractions of its peak load and when idle
     #[arg(long)]
     pub(crate) cpu_time: bool,
+    /// Fail a drive of the pool after the jobs, and repeat those that only read
+    #[arg(long, conflicts_with_all = ["socket", "against"])]
+    pub(crate) degraded: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
 }
