@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use s3s::host::{S3Host, VirtualHost};
@@ -64,12 +64,14 @@ impl FrontService {
     pub(crate) async fn call(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
         let (parts, body) = request.into_parts();
         let expects = parts.headers.contains_key(header::EXPECT);
+        // No `100 Continue` is sent for an empty body.
+        let is_empty = body.is_end_stream();
         let (body, is_read) = RequestBody::new(body);
         let mut answer = self.answer(Request::from_parts(parts, body), peer).await?;
-        // botocore takes the refusal of a request that expects `100 Continue` for the answer to the
-        // next request of the connection too, also without a body.
-        let refuses = expects && !answer.status().is_success();
-        if refuses || !is_read.load(Ordering::Acquire) {
+        // botocore takes an answer without `100 Continue` to a request that expects it for the
+        // answer to the next request of the connection too.
+        let is_first = expects && (is_empty || !answer.status().is_success());
+        if is_first || !is_read.load(Ordering::Acquire) {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(answer)
