@@ -19,6 +19,7 @@ use crate::cors::{self, OriginRequest};
 use crate::gateway::Gateway;
 use crate::request_body::RequestBody;
 use crate::request_check::{check_request, decode_path};
+use crate::sts;
 
 /// Finds the bucket in the host of a request: the labels before the domain of the service.
 pub(crate) struct BucketHost {
@@ -78,6 +79,9 @@ impl FrontService {
     }
 
     async fn answer(&self, mut request: Request<RequestBody>, peer: SocketAddr) -> Answer {
+        if sts::is_sts(&request) {
+            return Ok(sts::answer(self.gateway.roles.as_deref(), request).await);
+        }
         if let Err(error) = check_request(&request, &self.region) {
             return refuse(error);
         }

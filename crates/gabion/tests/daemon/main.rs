@@ -29,6 +29,7 @@ mod images;
 #[allow(dead_code, reason = "the initiator of the NVMe/TCP tests, of which these use less")]
 mod initiator;
 mod iscsi;
+mod issuer;
 mod limits;
 mod membership;
 mod metrics;
@@ -56,3 +57,4 @@ mod stale_drives;
 mod testing;
 mod vhost;
 mod volumes;
+mod web_identity;
