@@ -37,6 +37,7 @@ mod mounts;
 mod nbd;
 mod needs_root;
 mod nvme;
+mod object_clients;
 mod object_commands;
 mod object_kills;
 mod object_mirrors;
