@@ -14,14 +14,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
-    ChangeS3Group, ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, Cluster,
-    ClusterStatus, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy,
-    CreateS3User, CreateSession, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken,
-    DaemonStatus, DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage,
-    HostMachine, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput,
-    ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive,
-    Role, RollbackVolume, S3Group, S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff,
-    VolumeUsage,
+    ChangeS3Group, ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, CloneSnapshot,
+    ClosePool, Cluster, ClusterStatus, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group,
+    CreateS3Policy, CreateS3Provider, CreateS3Role, CreateS3User, CreateSession, CreateSnapshot,
+    CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
+    ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine, IdentifiedDrive, IdentifyDrives,
+    Identity, ImportImage, MachineConsole, MachineInput, ObjectPage, ObjectQuery, OpenPool, Operation,
+    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Group, S3Policy,
+    S3Provider, S3Role, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Path of the OpenAPI document.
@@ -158,12 +158,18 @@ bodies!(
     AccessKey,
     ChangeS3Group,
     ChangeS3Policy,
+    ChangeS3Provider,
+    ChangeS3Role,
     ChangeS3User,
     CreateS3Group,
     CreateS3Policy,
+    CreateS3Provider,
+    CreateS3Role,
     CreateS3User,
     S3Group,
     S3Policy,
+    S3Provider,
+    S3Role,
     S3User,
     AddDrive,
     Bucket,
@@ -517,6 +523,36 @@ endpoints! {
 
     /// Deletes a policy that no user or group has.
     DELETE_POLICY = s3 delete_policy: Delete "/v1/policies/{policy}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the identity providers of S3.
+    LIST_PROVIDERS = s3 list_providers: Get "/v1/providers" ((), ()) -> 200 Vec<S3Provider>, Admin;
+
+    /// Returns an identity provider of S3.
+    GET_PROVIDER = s3 get_provider: Get "/v1/providers/{provider}" ((), ()) -> 200 S3Provider, Admin;
+
+    /// Creates an identity provider of S3.
+    CREATE_PROVIDER = s3 create_provider: Post "/v1/providers" ((), CreateS3Provider) -> 201 S3Provider, Admin;
+
+    /// Changes an identity provider of S3. Its keys are fetched again for the next token.
+    CHANGE_PROVIDER = s3 change_provider: Patch "/v1/providers/{provider}" ((), ChangeS3Provider) -> 200 S3Provider, Admin;
+
+    /// Deletes an identity provider without roles.
+    DELETE_PROVIDER = s3 delete_provider: Delete "/v1/providers/{provider}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the roles of S3.
+    LIST_ROLES = s3 list_roles: Get "/v1/roles" ((), ()) -> 200 Vec<S3Role>, Admin;
+
+    /// Returns a role of S3.
+    GET_ROLE = s3 get_role: Get "/v1/roles/{role}" ((), ()) -> 200 S3Role, Admin;
+
+    /// Creates a role of S3.
+    CREATE_ROLE = s3 create_role: Post "/v1/roles" ((), CreateS3Role) -> 201 S3Role, Admin;
+
+    /// Changes a role of S3.
+    CHANGE_ROLE = s3 change_role: Patch "/v1/roles/{role}" ((), ChangeS3Role) -> 200 S3Role, Admin;
+
+    /// Deletes a role of S3 and ends its sessions.
+    DELETE_ROLE = s3 delete_role: Delete "/v1/roles/{role}" ((), ()) -> 204 (), Admin;
 
     /// Lists the virtual machines of the daemon's host.
     LIST_MACHINES = host list_machines: Get "/v1/machines" ((), ()) -> 200 Vec<HostMachine>;

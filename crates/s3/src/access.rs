@@ -18,6 +18,7 @@ use crate::gateway::Gateway;
 use crate::identity::UserRights;
 use crate::policy::{Decision, PolicyRequest};
 use crate::request_check::parse_query;
+use crate::roles::{RoleSession, SessionError};
 use crate::settings::{BucketSettings, DEFAULT_USER};
 
 /// The sender of a request.
@@ -25,6 +26,8 @@ use crate::settings::{BucketSettings, DEFAULT_USER};
 pub(crate) struct Caller {
     /// The user; `None` for an anonymous request.
     pub(crate) user: Option<String>,
+    /// The role of the session, for temporary credentials.
+    role: Option<String>,
     /// The rights of the user, if it has policies.
     rights: Option<UserRights>,
     /// The address of the client.
@@ -43,6 +46,14 @@ impl Caller {
         self.user.as_deref().unwrap_or("anonymous")
     }
 
+    fn kind(&self) -> &'static str {
+        match (&self.user, &self.role) {
+            (None, _) => "Anonymous",
+            (Some(_), None) => "User",
+            (Some(_), Some(_)) => "AssumedRole",
+        }
+    }
+
     fn is_admin(&self) -> bool {
         self.user.as_deref() == Some(DEFAULT_USER)
     }
@@ -56,7 +67,8 @@ impl Caller {
     pub(crate) fn sees(&self, bucket: &str, owner: &str) -> bool {
         let values = |key: &str| condition_values(self, &[], key);
         let user = self.user.as_deref();
-        let request = PolicyRequest { user, action: "s3:ListBucket", resource: bucket, values: &values };
+        let (role, action) = (self.role.as_deref(), "s3:ListBucket");
+        let request = PolicyRequest { user, role, action, resource: bucket, values: &values };
         match self.decide(&request) {
             Decision::Allow => true,
             Decision::Deny => false,
@@ -75,8 +87,8 @@ impl Caller {
             _ => "s3:-",
         };
         let values = |key: &str| condition_values(self, &[], key);
-        let user = self.user.as_deref();
-        match self.decide(&PolicyRequest { user, action, resource: bucket, values: &values }) {
+        let (user, role) = (self.user.as_deref(), self.role.as_deref());
+        match self.decide(&PolicyRequest { user, role, action, resource: bucket, values: &values }) {
             Decision::Allow => Ok(()),
             _ => Err(s3_error!(AccessDenied, "no policy of user '{}' allows {action}", self.owner())),
         }
@@ -207,7 +219,49 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) object: Option<(&'a str, Option<&'a str>)>,
 }
 
+/// The header and parameter of the query with the token of temporary credentials.
+const SESSION_TOKEN: &str = "x-amz-security-token";
+
 impl Gateway {
+    /// Returns a caller with the user and rights of its access key, whose signature is verified.
+    ///
+    /// # Errors
+    /// `InvalidToken`, `ExpiredToken`; `InvalidAccessKeyId` for a key that was deleted meanwhile.
+    fn identify(&self, caller: Caller, access_key: &str) -> S3Result<Caller> {
+        let is_token = |(name, _): &&(String, String)| name.eq_ignore_ascii_case(SESSION_TOKEN);
+        let mut tokens = caller.values.iter().filter(is_token).map(|(_, value)| value.as_str());
+        let token = tokens.next();
+        if tokens.next().is_some() {
+            return Err(s3_error!(InvalidToken, "the request has more than one {SESSION_TOKEN}"));
+        }
+        if let Some(user) = self.keys.user(access_key) {
+            if token.is_some() {
+                let message = "the access key is not a temporary one, and has no session token";
+                return Err(s3_error!(InvalidToken, "{message}"));
+            }
+            let rights = self.keys.rights(&user);
+            return Ok(Caller { user: Some(user), rights, ..caller });
+        }
+        let Some(roles) = self.roles.as_deref() else {
+            return Err(s3_error!(InvalidAccessKeyId, "the access key does not exist"));
+        };
+        let Some(token) = token else {
+            return Err(s3_error!(
+                InvalidToken,
+                "the access key is a temporary one: send its session token in {SESSION_TOKEN}; forms cannot"
+            ));
+        };
+        match roles.session(access_key, token) {
+            Ok(RoleSession { user, role, rights }) => {
+                Ok(Caller { user: Some(user), role: Some(role), rights: Some(rights), ..caller })
+            }
+            Err(SessionError::Expired) => {
+                Err(s3_error!(ExpiredToken, "the session has expired: assume the role again"))
+            }
+            Err(SessionError::Invalid(reason)) => Err(s3_error!(InvalidToken, "{reason}")),
+        }
+    }
+
     /// Checks the right of a caller to an operation on a bucket or object.
     ///
     /// # Errors
@@ -241,8 +295,8 @@ impl Gateway {
         };
         let tags = info.as_ref().map(|info| crate::tags::tags_of(&info.attributes)).unwrap_or_default();
         let values = |key: &str| condition_values(caller, &tags, key);
-        let (user, action) = (caller.user.as_deref(), request.action);
-        let policy_request = PolicyRequest { user, action, resource: &resource, values: &values };
+        let (user, role, action) = (caller.user.as_deref(), caller.role.as_deref(), request.action);
+        let policy_request = PolicyRequest { user, role, action, resource: &resource, values: &values };
         let of_user = caller.decide(&policy_request);
         if of_user == Decision::Deny {
             return Err(s3_error!(AccessDenied, "a policy of user '{}' denies {action}", caller.owner()));
@@ -336,8 +390,11 @@ fn condition_values(caller: &Caller, tags: &[(String, String)], key: &str) -> Op
         "aws:useragent" => caller.agent.clone(),
         "aws:securetransport" => Some(caller.is_secure.to_string()),
         "aws:username" | "aws:userid" => caller.user.clone(),
-        "aws:principalarn" => caller.user.as_ref().map(|user| format!("arn:aws:iam:::user/{user}")),
-        "aws:principaltype" => Some(if caller.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
+        "aws:principalarn" => match &caller.role {
+            Some(role) => Some(format!("arn:aws:iam:::role/{role}")),
+            None => caller.user.as_ref().map(|user| format!("arn:aws:iam:::user/{user}")),
+        },
+        "aws:principaltype" => Some(caller.kind().to_owned()),
         "aws:currenttime" | "aws:epochtime" => Some((now_ms / 1000).to_string()),
         "s3:signatureversion" => caller.user.as_ref().map(|_| "AWS4-HMAC-SHA256".to_owned()),
         "s3:versionid" => header("versionId"),
@@ -353,13 +410,13 @@ pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 #[async_trait::async_trait]
 impl S3Access for Gateway {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let user = match context.credentials() {
-            Some(credentials) => self.keys.user(&credentials.access_key),
-            None => None,
-        };
         let operation = context.s3_op().name().to_owned();
-        let rights = user.as_deref().and_then(|user| self.keys.rights(user));
-        let caller = Caller { rights, ..read_caller(context, user, self.has_tls) };
+        let access_key = context.credentials().map(|credentials| credentials.access_key.clone());
+        let caller = read_caller(context, self.has_tls);
+        let caller = match access_key {
+            Some(access_key) => self.identify(caller, &access_key)?,
+            None => caller,
+        };
         let path = match context.s3_path() {
             S3Path::Root => None,
             S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
@@ -399,7 +456,7 @@ impl S3Access for Gateway {
     }
 }
 
-fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>, is_secure: bool) -> Caller {
+fn read_caller(context: &mut S3AccessContext<'_>, is_secure: bool) -> Caller {
     let mut values = parse_query(context.uri().query().unwrap_or_default());
     for (name, value) in context.headers() {
         if name.as_str().starts_with("x-amz-")
@@ -411,5 +468,5 @@ fn read_caller(context: &mut S3AccessContext<'_>, user: Option<String>, is_secur
     let header = |name: &str| Some(context.headers().get(name)?.to_str().ok()?.to_owned());
     let (referer, agent) = (header("referer"), header("user-agent"));
     let address = context.extensions_mut().get::<PeerAddress>().map(|peer| peer.0);
-    Caller { user, rights: None, address, is_secure, referer, agent, values }
+    Caller { address, is_secure, referer, agent, values, ..Caller::default() }
 }

@@ -23,15 +23,20 @@ pub(crate) fn convert(error: ObjectError) -> S3Error {
         Kind::QuotaExceeded => S3ErrorCode::Custom("QuotaExceeded".into()),
         Kind::PreconditionFailed => S3ErrorCode::PreconditionFailed,
         Kind::Invalid => S3ErrorCode::InvalidArgument,
-        Kind::NoSpace | Kind::Closed => S3ErrorCode::ServiceUnavailable,
+        // Clients repeat requests after 503 for a while; a full pool does not get space by that.
+        Kind::NoSpace => S3ErrorCode::Custom("StorageFull".into()),
+        Kind::Closed => S3ErrorCode::ServiceUnavailable,
         Kind::Io => S3ErrorCode::InternalError,
     };
-    if matches!(error.kind(), Kind::Io | Kind::NoSpace) {
-        tracing::error!(%error, "a request failed");
+    match error.kind() {
+        Kind::Io => tracing::error!(%error, "a request failed"),
+        Kind::NoSpace => tracing::warn!(%error, "a request was refused"),
+        _ => {}
     }
     let mut converted = S3Error::with_message(code, error.to_string());
     match error.kind() {
         Kind::QuotaExceeded => converted.set_status_code(StatusCode::FORBIDDEN),
+        Kind::NoSpace => converted.set_status_code(StatusCode::INSUFFICIENT_STORAGE),
         Kind::DeleteMarker => {
             let mut headers = HeaderMap::new();
             headers.insert("x-amz-delete-marker", HeaderValue::from_static("true"));
@@ -63,4 +68,20 @@ pub(crate) fn invalid(message: String) -> S3Error {
 /// Returns the error for an unexpected result of the store.
 pub(crate) fn unexpected_outcome() -> S3Error {
     internal(std::io::Error::other("the store returned the result of another change"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_is_not_an_overload_that_clients_wait_for() {
+        let full = convert(ObjectError::new(ObjectErrorKind::NoSpace, "the pool has no space"));
+        assert_eq!(
+            (full.code().as_str(), full.status_code().map(|s| s.as_u16())),
+            ("StorageFull", Some(507))
+        );
+        let closed = convert(ObjectError::new(ObjectErrorKind::Closed, "the store is closed"));
+        assert_eq!(closed.status_code().map(|status| status.as_u16()), Some(503));
+    }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use s3s::host::{S3Host, VirtualHost};
@@ -19,6 +19,7 @@ use crate::cors::{self, OriginRequest};
 use crate::gateway::Gateway;
 use crate::request_body::RequestBody;
 use crate::request_check::{check_request, decode_path};
+use crate::sts;
 
 /// Finds the bucket in the host of a request: the labels before the domain of the service.
 pub(crate) struct BucketHost {
@@ -64,18 +65,23 @@ impl FrontService {
     pub(crate) async fn call(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
         let (parts, body) = request.into_parts();
         let expects = parts.headers.contains_key(header::EXPECT);
+        // No `100 Continue` is sent for an empty body.
+        let is_empty = body.is_end_stream();
         let (body, is_read) = RequestBody::new(body);
         let mut answer = self.answer(Request::from_parts(parts, body), peer).await?;
-        // botocore takes the refusal of a request that expects `100 Continue` for the answer to the
-        // next request of the connection too, also without a body.
-        let refuses = expects && !answer.status().is_success();
-        if refuses || !is_read.load(Ordering::Acquire) {
+        // botocore takes an answer without `100 Continue` to a request that expects it for the
+        // answer to the next request of the connection too.
+        let is_first = expects && (is_empty || !answer.status().is_success());
+        if is_first || !is_read.load(Ordering::Acquire) {
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(answer)
     }
 
     async fn answer(&self, mut request: Request<RequestBody>, peer: SocketAddr) -> Answer {
+        if sts::is_sts(&request) {
+            return Ok(sts::answer(self.gateway.roles.as_deref(), request).await);
+        }
         if let Err(error) = check_request(&request, &self.region) {
             return refuse(error);
         }

@@ -11,6 +11,7 @@ use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
 use crate::identity::UserRights;
 use crate::md5_service::Md5Service;
+use crate::roles::RoleStore;
 use crate::settings::{BucketSettings, SettingsCache};
 
 /// The access keys and their users.
@@ -37,6 +38,7 @@ pub trait KeyStore: Send + Sync + 'static {
 pub(crate) struct Gateway {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) keys: Arc<dyn KeyStore>,
+    pub(crate) roles: Option<Arc<dyn RoleStore>>,
     pub(crate) service_keys: ServiceKeys,
     pub(crate) region: Arc<str>,
     pub(crate) settings: Arc<SettingsCache>,
@@ -105,12 +107,16 @@ pub(crate) fn timestamp(ms: u64) -> s3s::dto::Timestamp {
 }
 
 /// Verifies signatures by the access keys.
-pub(crate) struct KeyAuth(pub(crate) Arc<dyn KeyStore>);
+pub(crate) struct KeyAuth {
+    pub(crate) keys: Arc<dyn KeyStore>,
+    pub(crate) roles: Option<Arc<dyn RoleStore>>,
+}
 
 #[async_trait::async_trait]
 impl S3Auth for KeyAuth {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        match self.0.secret(access_key) {
+        let of_session = || self.roles.as_ref()?.session_secret(access_key);
+        match self.keys.secret(access_key).or_else(of_session) {
             Some(secret) => Ok(SecretKey::from(secret)),
             None => Err(s3_error!(InvalidAccessKeyId, "the access key does not exist")),
         }

@@ -26,11 +26,16 @@ impl IdentityPolicy {
 pub struct UserRights {
     /// The policies in any order.
     pub policies: Vec<Arc<IdentityPolicy>>,
+    /// A policy that must allow each request too: that of a session.
+    pub limit: Option<Arc<IdentityPolicy>>,
 }
 
 impl UserRights {
     /// Decides about a request.
     pub(crate) fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
+        if self.limit.as_ref().is_some_and(|limit| limit.0.decide(request) != Decision::Allow) {
+            return Decision::Deny;
+        }
         let decisions = self.policies.iter().map(|policy| policy.0.decide(request));
         decisions.fold(Decision::Silent, |before, next| match (before, next) {
             (Decision::Deny, _) | (_, Decision::Deny) => Decision::Deny,

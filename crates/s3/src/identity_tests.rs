@@ -8,7 +8,8 @@ use super::*;
 fn decide(documents: &[String], user: &str, action: &str, resource: &str) -> Decision {
     let policies = documents.iter().map(|text| Arc::new(IdentityPolicy::parse(text).unwrap())).collect();
     let values = |_: &str| None;
-    UserRights { policies }.decide(&PolicyRequest { user: Some(user), action, resource, values: &values })
+    let request = PolicyRequest { user: Some(user), role: None, action, resource, values: &values };
+    UserRights { policies, limit: None }.decide(&request)
 }
 
 fn document(statements: &str) -> String {
@@ -35,6 +36,25 @@ fn resources_may_contain_the_name_of_the_user() {
     let home = [document(&statement("Allow", "s3:*", "arn:aws:s3:::home/${aws:username}/*"))];
     assert_eq!(decide(&home, "anna", "s3:GetObject", "home/anna/x"), Decision::Allow);
     assert_eq!(decide(&home, "ann", "s3:GetObject", "home/anna/x"), Decision::Silent);
+}
+
+#[test]
+fn the_policy_of_a_session_limits_all_others() {
+    let parse = |text: String| Arc::new(IdentityPolicy::parse(&text).unwrap());
+    let all = parse(document(&statement("Allow", "s3:*", "*")));
+    let read = parse(document(&statement("Allow", "s3:Get*", "arn:aws:s3:::logs/*")));
+    let values = |_: &str| None;
+    let decide = |policies: &[&Arc<IdentityPolicy>], action, resource| {
+        let policies = policies.iter().map(|policy| (*policy).clone()).collect();
+        let request = PolicyRequest { user: Some("u"), role: None, action, resource, values: &values };
+        UserRights { policies, limit: Some(read.clone()) }.decide(&request)
+    };
+    assert_eq!(decide(&[&all], "s3:GetObject", "logs/1"), Decision::Allow);
+    assert_eq!(decide(&[&all], "s3:PutObject", "logs/1"), Decision::Deny);
+    assert_eq!(decide(&[&all], "s3:GetObject", "other/1"), Decision::Deny);
+    // The limit gives no rights, neither by itself nor beside the policy of a bucket.
+    assert_eq!(decide(&[], "s3:GetObject", "logs/1"), Decision::Silent);
+    assert_eq!(decide(&[], "s3:PutObject", "logs/1"), Decision::Deny);
 }
 
 #[test]

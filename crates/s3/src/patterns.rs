@@ -19,7 +19,7 @@ pub(crate) fn strings(value: &Value) -> Result<Vec<String>, String> {
 }
 
 /// Compares a text with a pattern in which `*` stands for any text and `?` for any character.
-pub(crate) fn is_like(pattern: &str, text: &str) -> bool {
+pub fn is_like(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut read) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

@@ -29,6 +29,8 @@ pub(crate) enum Decision {
 pub(crate) struct PolicyRequest<'a> {
     /// The user; `None` for an anonymous request.
     pub(crate) user: Option<&'a str>,
+    /// The role of the session of the user, if it has temporary credentials.
+    pub(crate) role: Option<&'a str>,
     /// The action with its prefix: `s3:GetObject`.
     pub(crate) action: &'a str,
     /// The resource: `bucket` or `bucket/key`.
@@ -212,7 +214,7 @@ impl Statement {
     }
 
     fn applies(&self, request: &PolicyRequest<'_>) -> bool {
-        let is_named = self.principals.iter().any(|principal| is_principal(principal, request.user));
+        let is_named = self.principals.iter().any(|principal| is_principal(principal, request));
         let action = request.action.to_ascii_lowercase();
         let has_action = self.actions.iter().any(|pattern| is_like(&pattern.to_ascii_lowercase(), &action));
         // Names of users have no wildcards. Without a user, the variable stays and matches nothing.
@@ -258,14 +260,18 @@ fn principals(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// True if a principal names a user: `*`, the name, an ARN of the user, or the root of its account.
-fn is_principal(principal: &str, user: Option<&str>) -> bool {
+/// True if a principal names the user of a request: `*`, the name, an ARN of the user or of its
+/// role, or the root of its account.
+fn is_principal(principal: &str, request: &PolicyRequest<'_>) -> bool {
     if principal == "*" {
         return true;
     }
-    let Some(user) = user else { return false };
+    let Some(user) = request.user else { return false };
     let Some(rest) = principal.strip_prefix("arn:aws:iam::") else { return principal == user };
     let Some((account, name)) = rest.split_once(':') else { return false };
+    if request.role.is_some() {
+        return name.strip_prefix("role/") == request.role;
+    }
     name.strip_prefix("user/") == Some(user) || (account == user && name == "root")
 }
 

@@ -16,7 +16,7 @@ fn decide(
             values.iter().filter(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned()).collect();
         (!found.is_empty()).then_some(found)
     };
-    policy.decide(&PolicyRequest { user, action, resource, values: &values })
+    policy.decide(&PolicyRequest { user, role: None, action, resource, values: &values })
 }
 
 fn statement(rest: &str) -> String {
@@ -37,15 +37,23 @@ fn a_denial_wins() {
 }
 
 #[test]
-fn principals_name_users_and_accounts() {
-    for (principal, user, applies) in [
-        ("arn:aws:iam:::user/a", Some("a"), true),
-        ("arn:aws:iam::a:root", Some("a"), true),
-        ("a", Some("a"), true),
-        ("arn:aws:iam:::user/a", Some("b"), false),
-        ("arn:aws:iam:::user/a", None, false),
+fn principals_name_users_roles_and_accounts() {
+    for (principal, user, role, applies) in [
+        ("arn:aws:iam:::user/a", Some("a"), None, true),
+        ("arn:aws:iam::a:root", Some("a"), None, true),
+        ("a", Some("a"), None, true),
+        ("arn:aws:iam:::user/a", Some("b"), None, false),
+        ("arn:aws:iam:::user/a", None, None, false),
+        ("*", Some("corp:a"), Some("r"), true),
+        ("arn:aws:iam:::role/r", Some("corp:a"), Some("r"), true),
+        ("arn:aws:iam::123456789012:role/r", Some("corp:a"), Some("r"), true),
+        ("arn:aws:iam:::role/s", Some("corp:a"), Some("r"), false),
+        ("arn:aws:iam:::user/corp:a", Some("corp:a"), Some("r"), false),
+        ("arn:aws:iam:::role/r", Some("r"), None, false),
     ] {
-        assert_eq!(is_principal(principal, user), applies, "{principal} {user:?}");
+        let values = |_: &str| None;
+        let request = PolicyRequest { user, role, action: "s3:GetObject", resource: "b/k", values: &values };
+        assert_eq!(is_principal(principal, &request), applies, "{principal} {user:?} {role:?}");
     }
 }
 

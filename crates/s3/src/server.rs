@@ -23,6 +23,7 @@ use crate::encryption::ServiceKeys;
 use crate::front::{BucketHost, FrontService};
 use crate::gateway::{Gateway, KeyAuth, KeyStore};
 use crate::md5_service::Md5Service;
+use crate::roles::RoleStore;
 
 /// The largest number of connections. Others wait in the queue of the socket.
 const CONNECTIONS_MAX: usize = 4096;
@@ -62,6 +63,8 @@ pub struct S3Options {
     pub lifecycle_day: Duration,
     /// The certificate of the server; without one it speaks plain HTTP.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// The roles of clients with temporary credentials.
+    pub roles: Option<Arc<dyn RoleStore>>,
 }
 
 impl std::fmt::Debug for S3Options {
@@ -79,6 +82,7 @@ impl Default for S3Options {
             encryption_key: None,
             lifecycle_day: Duration::from_secs(24 * 3600),
             tls: None,
+            roles: None,
         }
     }
 }
@@ -113,6 +117,7 @@ impl S3Server {
         let gateway = Gateway {
             store,
             keys: keys.clone(),
+            roles: options.roles.clone(),
             service_keys: ServiceKeys { root: options.encryption_key },
             region: region.clone(),
             settings: Arc::default(),
@@ -121,7 +126,7 @@ impl S3Server {
             has_tls: options.tls.is_some(),
         };
         let mut builder = S3ServiceBuilder::new(gateway.clone());
-        builder.set_auth(KeyAuth(keys));
+        builder.set_auth(KeyAuth { keys, roles: options.roles.clone() });
         builder.set_access(gateway.clone());
         builder.set_host(BucketHost { domain: options.domain.clone() });
         let mut config = S3Config::default();

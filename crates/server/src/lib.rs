@@ -32,6 +32,7 @@ mod notify;
 mod objects;
 pub mod offline;
 mod operations;
+mod outbound;
 mod panics;
 mod pools;
 mod private_file;

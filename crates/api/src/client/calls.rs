@@ -6,12 +6,13 @@ use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeS3Group,
-    ChangeS3Policy, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool, CreateBucket, CreateExport,
-    CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3User, CreateSnapshot, CreateSnapshots,
-    CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery,
-    Export, ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery,
-    OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Group,
-    S3Policy, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool,
+    CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3Provider,
+    CreateS3Role, CreateS3User, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken,
+    DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, ExportImage, IdentifiedDrive,
+    IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery,
+    Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Group, S3Policy, S3Provider, S3Role,
+    S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -346,6 +347,56 @@ impl Client {
     /// Deletes a policy of S3.
     pub async fn delete_policy(&self, name: &str) -> Result<()> {
         self.call(&paths::DELETE_POLICY, &[name], &(), &()).await
+    }
+
+    /// Lists the identity providers of S3.
+    pub async fn list_providers(&self) -> Result<Vec<S3Provider>> {
+        self.call(&paths::LIST_PROVIDERS, &[], &(), &()).await
+    }
+
+    /// Returns an identity provider of S3.
+    pub async fn get_provider(&self, name: &str) -> Result<S3Provider> {
+        self.call(&paths::GET_PROVIDER, &[name], &(), &()).await
+    }
+
+    /// Creates an identity provider of S3.
+    pub async fn create_provider(&self, request: &CreateS3Provider) -> Result<S3Provider> {
+        self.call(&paths::CREATE_PROVIDER, &[], &(), request).await
+    }
+
+    /// Changes an identity provider of S3.
+    pub async fn change_provider(&self, name: &str, request: &ChangeS3Provider) -> Result<S3Provider> {
+        self.call(&paths::CHANGE_PROVIDER, &[name], &(), request).await
+    }
+
+    /// Deletes an identity provider of S3.
+    pub async fn delete_provider(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_PROVIDER, &[name], &(), &()).await
+    }
+
+    /// Lists the roles of S3.
+    pub async fn list_roles(&self) -> Result<Vec<S3Role>> {
+        self.call(&paths::LIST_ROLES, &[], &(), &()).await
+    }
+
+    /// Returns a role of S3.
+    pub async fn get_role(&self, name: &str) -> Result<S3Role> {
+        self.call(&paths::GET_ROLE, &[name], &(), &()).await
+    }
+
+    /// Creates a role of S3.
+    pub async fn create_role(&self, request: &CreateS3Role) -> Result<S3Role> {
+        self.call(&paths::CREATE_ROLE, &[], &(), request).await
+    }
+
+    /// Changes a role of S3.
+    pub async fn change_role(&self, name: &str, request: &ChangeS3Role) -> Result<S3Role> {
+        self.call(&paths::CHANGE_ROLE, &[name], &(), request).await
+    }
+
+    /// Deletes a role of S3.
+    pub async fn delete_role(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_ROLE, &[name], &(), &()).await
     }
 
     /// Returns the name and role of this client.

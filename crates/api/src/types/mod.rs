@@ -56,8 +56,9 @@ pub use snapshot::{
     VolumeUsage,
 };
 pub use users::{
-    ChangeS3Group, ChangeS3Policy, ChangeS3User, CreateS3Group, CreateS3Policy, CreateS3User, S3Group,
-    S3Policy, S3User,
+    ChangeS3Group, ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, CreateS3Group,
+    CreateS3Policy, CreateS3Provider, CreateS3Role, CreateS3User, S3Group, S3Policy, S3Provider, S3Role,
+    S3User,
 };
 pub use volume::{CreateVolume, QosLimits, ResizeVolume, Volume};
 

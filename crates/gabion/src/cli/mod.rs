@@ -12,6 +12,7 @@ mod objects;
 mod operation;
 mod pool;
 mod quickstart;
+mod roles;
 mod salvage;
 mod serve;
 mod time_span;
@@ -43,6 +44,7 @@ pub(crate) use objects::{BucketCommand, KeyCommand, MirrorArgs, S3Command};
 pub(crate) use operation::OperationCommand;
 pub(crate) use pool::{CreatePoolArgs, PoolCommand};
 pub(crate) use quickstart::QuickstartArgs;
+pub(crate) use roles::{ProviderCommand, RoleCommand};
 pub(crate) use salvage::SalvageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use token::{CreateTokenArgs, TokenCommand};
@@ -167,6 +169,10 @@ pub(crate) enum Command {
     Group(GroupCommand),
     #[command(subcommand)]
     Policy(PolicyCommand),
+    #[command(subcommand)]
+    Provider(ProviderCommand),
+    #[command(subcommand)]
+    Role(RoleCommand),
     #[command(subcommand)]
     Operation(OperationCommand),
     #[command(subcommand)]

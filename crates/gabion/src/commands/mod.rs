@@ -27,6 +27,7 @@ mod object;
 mod objects;
 mod operation;
 mod pool;
+mod roles;
 mod salvage;
 mod scrub;
 mod serve;
@@ -78,6 +79,10 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
         Command::User(command) => with_daemon(&global, async |ctx| users::run_user(&ctx, command).await),
         Command::Group(command) => with_daemon(&global, async |ctx| users::run_group(&ctx, command).await),
         Command::Policy(command) => with_daemon(&global, async |ctx| users::run_policy(&ctx, command).await),
+        Command::Provider(command) => {
+            with_daemon(&global, async |ctx| roles::run_provider(&ctx, command).await)
+        }
+        Command::Role(command) => with_daemon(&global, async |ctx| roles::run_role(&ctx, command).await),
         Command::Operation(command) => with_daemon(&global, async |ctx| operation::run(&ctx, command).await),
         Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),
         Command::Token(command) => with_daemon(&global, async |ctx| token::run(&ctx, command).await),

@@ -35,7 +35,7 @@ pub(crate) async fn run(ctx: &CommandContext, command: S3Command) -> Result<Exit
 }
 
 /// Returns the absolute path of a file for the daemon, which runs in another directory.
-fn absolute(path: Option<PathBuf>) -> Result<Option<String>> {
+pub(super) fn absolute(path: Option<PathBuf>) -> Result<Option<String>> {
     let Some(path) = path else { return Ok(None) };
     let full = std::path::absolute(&path).with_context(|| format!("'{}'", path.display()))?;
     let text = full.into_os_string().into_string();

@@ -110,7 +110,7 @@ pub(crate) async fn run_policy(ctx: &CommandContext, command: PolicyCommand) -> 
 }
 
 /// Returns the names of a list; an empty name stands for an empty list.
-fn named(names: Vec<String>) -> Vec<String> {
+pub(super) fn named(names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 

@@ -17,6 +17,7 @@ mod lab;
 mod objects;
 mod operation;
 mod pool;
+mod roles;
 mod salvage;
 mod scrub;
 mod table;
@@ -48,6 +49,7 @@ pub(crate) use objects::{
 };
 pub(crate) use operation::{operation, operations};
 pub(crate) use pool::{opening, pool_statuses, pools, rebuild, rebuild_settings};
+pub(crate) use roles::{provider, providers, roles};
 pub(crate) use salvage::{salvage_served, salvage_uris, salvaged, salvaged_image};
 pub(crate) use scrub::{scrub, settings as scrub_settings};
 pub(crate) use users::{user_groups, user_policies, users};

@@ -109,7 +109,8 @@ impl Existing<'_> {
 /// Copies what the bucket of the session lacks. `show` is called for each object to be copied.
 ///
 /// # Errors
-/// When a listing fails; after a signal. Failures of single objects are in the result.
+/// When a listing fails; when the pool is full or the quota of the bucket is reached; after a
+/// signal. Failures of single objects are in the result.
 pub(crate) async fn mirror(
     session: &Arc<ObjectSession>,
     mut source: MirrorSource,
@@ -121,6 +122,7 @@ pub(crate) async fn mirror(
         options,
         result: MirrorResult { dry_run: options.dry_run, ..MirrorResult::default() },
         flights: JoinSet::new(),
+        full: None,
         line: StatusLine::new(options.quiet),
         next_line: Instant::now() + FIRST_LINE,
     };
@@ -134,7 +136,12 @@ pub(crate) async fn mirror(
             compared
         })
         .await?;
-    Ok(run.result)
+    match run.full {
+        None => Ok(run.result),
+        Some(error) => {
+            Err(error.context(format!("the mirror stopped after {} objects", run.result.copied)).into())
+        }
+    }
 }
 
 /// A mirror in progress.
@@ -143,6 +150,8 @@ struct MirrorRun {
     options: MirrorOptions,
     result: MirrorResult,
     flights: JoinSet<(MirrorEntry, Result<()>)>,
+    /// The reason why the bucket takes no more objects.
+    full: Option<Error>,
     line: StatusLine,
     next_line: Instant,
 }
@@ -172,6 +181,9 @@ impl MirrorRun {
             if self.flights.len() >= PARALLEL_OBJECTS {
                 self.join().await;
             }
+            if self.full.is_some() {
+                break;
+            }
             let (session, origin) = (session.clone(), source.origin.clone());
             let is_md5 = !self.options.ignore_etags;
             self.flights.spawn_local(async move {
@@ -187,7 +199,10 @@ impl MirrorRun {
         let Some(joined) = self.flights.join_next().await else { return false };
         match joined {
             Ok((entry, Ok(()))) => self.count(&entry),
-            Ok((entry, Err(error))) => self.result.fail(format!("{}: {error:#}", entry.key)),
+            Ok((entry, Err(error))) => match full(&error) {
+                Some(full) => drop(self.full.get_or_insert(full)),
+                None => self.result.fail(format!("{}: {error:#}", entry.key)),
+            },
             Err(error) => self.result.fail(format!("a transfer failed: {error}")),
         }
         self.progress();
@@ -213,6 +228,11 @@ impl MirrorRun {
             self.next_line = Instant::now() + LINE_INTERVAL;
         }
     }
+}
+
+/// Returns the error of a full pool or bucket, which all other objects would get too.
+fn full(error: &anyhow::Error) -> Option<Error> {
+    error.downcast_ref::<Error>().filter(|error| error.kind() == ErrorKind::NoSpace).cloned()
 }
 
 /// Waits for the end of some work, or for a signal.

@@ -95,6 +95,14 @@ impl ObjectSession {
                 Error::new(ErrorKind::NoSpace, message)
                     .hint(format!("delete objects, or use 'gabion bucket set {bucket} --quota SIZE'"))
             }
+            Some("StorageFull") => {
+                let pool = &bucket.pool;
+                let message = format!("pool {pool} has no space for object '{key}' of bucket {bucket}");
+                Error::new(ErrorKind::NoSpace, message).hint(format!(
+                    "delete objects, snapshots or volumes, or add a drive with 'gabion drive add {pool}'; \
+                     'gabion pool status {pool}' shows the space"
+                ))
+            }
             Some("PreconditionFailed") => {
                 let message = format!("object '{key}' of bucket {bucket} was replaced during the transfer");
                 Error::new(ErrorKind::Busy, message).hint("run the command again")

@@ -255,3 +255,34 @@ fn sources_without_bucket_or_credentials_are_refused() {
     assert!(refused(&format!("{}/none", test.endpoint)).contains("NoSuchBucket"));
     test.daemon.stop();
 }
+
+#[test]
+fn a_full_pool_is_named_at_the_first_object() {
+    let home = DaemonHome::new();
+    let test = MirrorTest::start(&home);
+    let files = home.path("files");
+    std::fs::create_dir(&files).unwrap();
+    for index in 0..60 {
+        std::fs::write(files.join(format!("{index:02}")), pattern(index, 8 << 20)).unwrap();
+    }
+    let (_, error, is_ok) = test.mirror(files.to_str().unwrap(), &[]);
+    assert!(!is_ok && error.contains("pool fast has no space for object"), "{error}");
+    assert!(error.contains("the mirror stopped after") && error.contains("gabion drive add fast"), "{error}");
+    assert_eq!(error.matches("no space for object").count(), 1, "{error}");
+    // The service names the reason, so that no client waits for a service that is overloaded.
+    let body = pattern(99, 8 << 20);
+    let checksum = Checksum::of(&body);
+    let refused = block_on(test.client.put_object("photos", "k", body.into(), &checksum)).unwrap_err();
+    assert_eq!(refused.code(), Some("StorageFull"), "{refused}");
+    assert!(!refused.is_transient());
+    let first = files.join("00");
+    let put = ["object", "put", "fast/photos", "k", first.to_str().unwrap()];
+    let error = test.daemon.refused(&put);
+    assert!(error.contains("pool fast has no space for object 'k' of bucket fast/photos"), "{error}");
+    // Objects can still be deleted, and their space is used again.
+    test.daemon.ok(&["object", "delete", "fast/copy", "--prefix", "0", "--yes"]);
+    until("the deleted objects give space", || home.gabion(&put).code == Some(0));
+    let got = home.client(&["object", "get", "fast/photos", "k", "-"]).output().unwrap();
+    assert!(got.stdout == pattern(0, 8 << 20), "{}", String::from_utf8_lossy(&got.stderr));
+    test.daemon.stop();
+}

@@ -19,7 +19,18 @@ fn python() -> Option<&'static str> {
     })
 }
 
-fn has_boto3() -> bool {
+/// Runs the script without an access key in its environment.
+#[track_caller]
+pub(crate) fn run_script(arguments: &[&str]) {
+    let mut command = Command::new(python().unwrap());
+    command.arg(SCRIPT).args(arguments).env("AWS_EC2_METADATA_DISABLED", "true");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Requirement `boto3`.
+#[track_caller]
+pub(crate) fn has_boto3() -> bool {
     let missing = || format!("none of {} can import it", INTERPRETERS.join(" and "));
     test_support::has("boto3", python().map(drop).ok_or_else(missing))
 }
@@ -149,5 +160,31 @@ fn commands_refuse_and_explain() {
     daemon.ok(&["s3", "stop", "fast"]);
     assert!(daemon.refused(&["s3", "stop", "fast"]).contains("not started"));
     assert!(daemon.refused(&["key", "delete", "NONE"]).contains("no access key"));
+    daemon.stop();
+}
+
+#[test]
+fn policies_of_users_and_buckets_are_combined() {
+    if !has_boto3() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    let endpoint = start(&daemon);
+    daemon.ok(&["bucket", "create", "fast/photos"]);
+    let document = home.arg("policy.json");
+    std::fs::write(
+        &document,
+        r#"{"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": "arn:aws:s3:::photos/*"},
+            {"Effect": "Deny", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::photos/both/*"},
+            {"Effect": "Deny", "Action": "s3:DeleteObject", "Resource": "*"}]}"#,
+    )
+    .unwrap();
+    daemon.ok(&["policy", "create", "keep", &document]);
+    daemon.ok(&["user", "create", "anna", "--policy", "keep"]);
+    let (admin, anna) = (Client::create(&daemon), Client::of_user(&daemon, "anna"));
+    admin.run(&["policies", &endpoint, &anna.access, &anna.secret]);
     daemon.stop();
 }

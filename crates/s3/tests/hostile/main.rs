@@ -134,3 +134,23 @@ fn idle_and_slow_clients_do_not_keep_others_out() {
     let answer = ask(address, "GET /public/slow HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(answer.contains("NoSuchKey"), "an incomplete body became an object: {answer}");
 }
+
+#[test]
+fn an_answer_without_100_continue_ends_the_connection() {
+    let server = start();
+    let ask = |request: &str| {
+        let mut stream = connect(server.address());
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = vec![0; 4096];
+        let count = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).to_ascii_lowercase()
+    };
+    let put = |headers: &str| format!("PUT /public/k HTTP/1.1\r\nHost: h\r\n{headers}\r\n\r\n");
+    // botocore would take it for the answer to its next request.
+    let answer = ask(&put("Expect: 100-continue\r\nContent-Length: 0"));
+    assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
+    let answer = ask(&put("Expect: 100-continue\r\nContent-Length: 4"));
+    assert!(answer.starts_with("http/1.1 100"), "{answer}");
+    let answer = ask(&put("Content-Length: 0"));
+    assert!(answer.starts_with("http/1.1 200") && !answer.contains("connection: close"), "{answer}");
+}

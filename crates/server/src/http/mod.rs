@@ -23,6 +23,7 @@ mod objects;
 mod operations;
 mod places;
 mod pools;
+mod roles;
 mod scrub;
 mod sender;
 mod snapshots;
@@ -130,6 +131,16 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::CREATE_POLICY, users::create_policy)
         .on(&paths::CHANGE_POLICY, users::change_policy)
         .on(&paths::DELETE_POLICY, users::delete_policy)
+        .on(&paths::LIST_PROVIDERS, roles::providers)
+        .on(&paths::GET_PROVIDER, roles::provider)
+        .on(&paths::CREATE_PROVIDER, roles::create_provider)
+        .on(&paths::CHANGE_PROVIDER, roles::change_provider)
+        .on(&paths::DELETE_PROVIDER, roles::delete_provider)
+        .on(&paths::LIST_ROLES, roles::roles)
+        .on(&paths::GET_ROLE, roles::role)
+        .on(&paths::CREATE_ROLE, roles::create_role)
+        .on(&paths::CHANGE_ROLE, roles::change_role)
+        .on(&paths::DELETE_ROLE, roles::delete_role)
         .on(&paths::LIST_MACHINES, host::machines)
         .on(&paths::OPEN_CONSOLE, host::open_console)
         .on(&paths::SEND_INPUT, host::console_input)

@@ -19,7 +19,7 @@ use crate::services::Services;
 type Shared = State<Arc<Services>>;
 
 /// Runs work with the accounts, whose files it may write.
-async fn with_accounts<T: Send + 'static>(
+pub(super) async fn with_accounts<T: Send + 'static>(
     services: &Services,
     work: impl FnOnce(&Accounts) -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -33,7 +33,7 @@ fn group_of(accounts: &Accounts, name: &str) -> Result<S3Group> {
 }
 
 fn policy_of(accounts: &Accounts, name: &str) -> Result<S3Policy> {
-    let found = accounts.users.policies().into_iter().find(|policy| policy.name == name);
+    let found = accounts.policies().into_iter().find(|policy| policy.name == name);
     found.ok_or_else(|| missing("policy", name))
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn delete_group(
 }
 
 pub(super) async fn policies(State(services): Shared) -> Json<Vec<S3Policy>> {
-    Json(services.objects.accounts.users.policies())
+    Json(services.objects.accounts.policies())
 }
 
 pub(super) async fn policy(
@@ -162,6 +162,6 @@ pub(super) async fn delete_policy(
     State(services): Shared,
     PathParameters(name): PathParameters<String>,
 ) -> Result<StatusCode> {
-    with_accounts(&services, move |accounts| accounts.users.delete_policy(&name)).await?;
+    with_accounts(&services, move |accounts| accounts.delete_policy(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,20 +1,26 @@
-//! The access keys and users of the S3 services together.
+//! The access keys, users and roles of the S3 services together.
 //!
-//! Always true: the keys of a user are deleted before the user, whose rights they would lose.
+//! Always true: the keys of a user are deleted before the user, whose rights they would lose; a
+//! policy that a role has exists.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use s3::{KeyStore, UserRights};
+use s3::{IssuedSession, KeyStore, RoleError, RoleRequest, RoleSession, RoleStore, SessionError, UserRights};
 
 use super::keys::KeyFile;
 use super::users::{UserFile, missing};
-use crate::error::Result;
-use api::types::S3User;
+use super::web_identity::WebIdentity;
+use crate::error::{Error, ErrorKind, Result};
+use crate::request::shown;
+use api::types::{ChangeS3Provider, ChangeS3Role, CreateS3Role, S3Policy, S3Provider, S3Role, S3User};
 
-/// The access keys and users.
+/// The access keys, users and roles.
 pub(crate) struct Accounts {
     pub(crate) keys: Arc<KeyFile>,
     pub(crate) users: UserFile,
+    pub(crate) web_identity: WebIdentity,
+    /// Held while policies of roles change, or policies are deleted.
+    pub(super) changing: Mutex<()>,
 }
 
 impl Accounts {
@@ -45,6 +51,79 @@ impl Accounts {
         }
         self.users.delete_user(name)
     }
+
+    /// Returns the policies, also the built-in ones.
+    pub(crate) fn policies(&self) -> Vec<S3Policy> {
+        let tables = self.web_identity.roles.tables();
+        self.users.policies(|policy| tables.roles_of_policy(policy))
+    }
+
+    /// Deletes a policy that no user, group or role has.
+    ///
+    /// # Errors
+    /// `NotFound`, `Busy`, `Invalid` for a built-in policy.
+    pub(crate) fn delete_policy(&self, name: &str) -> Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(role) = self.web_identity.roles.tables().roles_of_policy(name).first() {
+            let message = format!("policy '{}' is attached to role '{role}'", shown(name));
+            return Err(Error::new(ErrorKind::Busy, message)
+                .hint(format!("'gabion role set {role} --policy ...' changes its policies")));
+        }
+        self.users.delete_policy(name)
+    }
+
+    /// Returns a provider.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn provider(&self, name: &str) -> Result<S3Provider> {
+        let found = self.web_identity.providers().into_iter().find(|provider| provider.name == name);
+        found.ok_or_else(|| missing("provider", name))
+    }
+
+    /// Changes a provider, whose keys are then fetched again.
+    ///
+    /// # Errors
+    /// `Invalid`, `NotFound`.
+    pub(crate) fn change_provider(&self, name: &str, request: ChangeS3Provider) -> Result<()> {
+        self.web_identity.change_provider(name, request)
+    }
+
+    /// Returns a role.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn role(&self, name: &str) -> Result<S3Role> {
+        let found = self.web_identity.roles().into_iter().find(|role| role.name == name);
+        found.ok_or_else(|| missing("role", name))
+    }
+
+    /// Creates a role.
+    ///
+    /// # Errors
+    /// `Invalid`, `Exists`; `NotFound` for a missing provider or policy.
+    pub(crate) fn create_role(&self, request: CreateS3Role) -> Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_policies(&request.policies)?;
+        self.web_identity.roles.create_role(request)
+    }
+
+    /// Changes a role.
+    ///
+    /// # Errors
+    /// `Invalid`; `NotFound` for a missing role or policy.
+    pub(crate) fn change_role(&self, name: &str, request: ChangeS3Role) -> Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_policies(request.policies.as_deref().unwrap_or_default())?;
+        self.web_identity.roles.change_role(name, request)
+    }
+
+    fn check_policies(&self, names: &[String]) -> Result<()> {
+        match names.iter().find(|name| !self.users.has_policy(name)) {
+            Some(name) => Err(missing("policy", name)),
+            None => Ok(()),
+        }
+    }
 }
 
 impl KeyStore for Accounts {
@@ -62,5 +141,23 @@ impl KeyStore for Accounts {
 
     fn rights(&self, user: &str) -> Option<UserRights> {
         self.users.rights(user)
+    }
+}
+
+#[async_trait::async_trait]
+impl RoleStore for Accounts {
+    async fn assume(&self, request: RoleRequest) -> Result<IssuedSession, RoleError> {
+        self.web_identity.assume(request).await
+    }
+
+    fn session_secret(&self, access_key: &str) -> Option<String> {
+        self.web_identity.secret(access_key)
+    }
+
+    fn session(&self, access_key: &str, token: &str) -> Result<RoleSession, SessionError> {
+        let session = self.web_identity.open_session(access_key, token)?;
+        let policies = self.users.parsed_policies(&session.policies);
+        let rights = UserRights { policies, limit: session.limit };
+        Ok(RoleSession { user: session.user, role: session.role, rights })
     }
 }

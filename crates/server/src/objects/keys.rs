@@ -210,33 +210,34 @@ impl KeyStore for KeyFile {
 /// # Errors
 /// When the file cannot be read or written, or is damaged.
 pub(super) fn object_key(directory: &Path) -> Result<[u8; 32]> {
-    let path = directory.join(OBJECT_KEY_FILE);
-    let key = match read_optional(&path)? {
+    Ok(key_of_file(&directory.join(OBJECT_KEY_FILE), true)?.unwrap_or_default())
+}
+
+/// Returns the key in a file. Without the file, creates it if `create` is set, else returns `None`.
+///
+/// # Errors
+/// When the file cannot be read or written, or is damaged.
+pub(super) fn key_of_file(path: &Path, create: bool) -> Result<Option<[u8; 32]>> {
+    let key = match read_optional(path)? {
         Some(key) => key,
-        None => {
+        None if create => {
             let mut key = vec![0; 32];
             fill_random(&mut key)?;
-            replace(&path, &key).map_err(|error| unwritable(&path, &error))?;
+            replace(path, &key).map_err(|error| unwritable(path, &error))?;
             key
         }
+        None => return Ok(None),
     };
-    key.try_into().map_err(|_| damaged(&path, "it is not 32 bytes long"))
+    key.try_into().map(Some).map_err(|_| damaged(path, "it is not 32 bytes long"))
 }
 
 /// Returns the cipher of the key file. Creates the file if `create` is set.
 fn cipher(directory: &Path, create: bool) -> Result<Aes256Gcm> {
     let path = directory.join(KEY_FILE);
-    let key = match read_optional(&path)? {
-        Some(key) => key,
-        None if create => {
-            let mut key = vec![0; 32];
-            fill_random(&mut key)?;
-            replace(&path, &key).map_err(|error| unwritable(&path, &error))?;
-            key
-        }
-        None => return Err(damaged(&path, "the key file is missing; the secrets cannot be read without it")),
+    let Some(key) = key_of_file(&path, create)? else {
+        return Err(damaged(&path, "the key file is missing; the secrets cannot be read without it"));
     };
-    Aes256Gcm::new_from_slice(&key).map_err(|_| damaged(&path, "it is not 32 bytes long"))
+    Ok(Aes256Gcm::new(&key.into()))
 }
 
 fn encrypt(cipher: &Aes256Gcm, access_key: &str, key: &OpenKey) -> Result<StoredKey> {
@@ -266,11 +267,17 @@ fn fill_random(bytes: &mut [u8]) -> Result<()> {
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot read random numbers: {error}")))
 }
 
-fn random_text(length: usize) -> Result<String> {
+/// Returns a random text of the characters of access keys and secrets.
+pub(super) fn random_text(length: usize) -> Result<String> {
     let mut bytes = vec![0; length];
     fill_random(&mut bytes)?;
+    Ok(text_of(&bytes))
+}
+
+/// Returns a text with a character of access keys and secrets for each byte.
+pub(super) fn text_of(bytes: &[u8]) -> String {
     let character = |byte: &u8| ALPHABET.get(usize::from(byte % 32)).map_or('A', |byte| char::from(*byte));
-    Ok(bytes.iter().map(character).collect())
+    bytes.iter().map(character).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

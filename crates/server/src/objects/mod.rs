@@ -7,6 +7,7 @@ mod accounts;
 mod blocks;
 mod keys;
 mod users;
+mod web_identity;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -34,6 +35,7 @@ use blocks::PoolBlocks;
 pub(crate) use keys::KeyFile;
 use users::UserFile;
 pub(crate) use users::missing;
+use web_identity::WebIdentity;
 
 /// The size of the hidden volume: addresses, not space.
 const VOLUME_SIZE: u64 = 1 << 46;
@@ -73,11 +75,13 @@ impl ObjectServices {
     /// Returns the services of the state, which wait for their pools.
     ///
     /// # Errors
-    /// When the access keys or users cannot be read.
+    /// When the access keys, users or roles cannot be read.
     pub(crate) fn new(pools: Arc<Pools>, state: Arc<State>) -> Result<Arc<Self>> {
         let keys = Arc::new(KeyFile::open(state.directory())?);
         let users = UserFile::open(state.directory())?;
-        let accounts = Arc::new(Accounts { keys: keys.clone(), users });
+        let web_identity = WebIdentity::open(state.directory())?;
+        let changing = Mutex::default();
+        let accounts = Arc::new(Accounts { keys: keys.clone(), users, web_identity, changing });
         let waiting = |record| ServiceEntry { record, running: Err(waiting()) };
         let services = state.get().s3.into_iter().map(|(pool, record)| (pool, waiting(record))).collect();
         let (services, changing) = (Mutex::new(services), tokio::sync::Mutex::default());
@@ -172,6 +176,7 @@ impl ObjectServices {
             encryption_key: Some(key),
             lifecycle_day: day.unwrap_or(defaults.lifecycle_day),
             tls,
+            roles: Some(self.accounts.clone()),
             ..defaults
         };
         let server = S3Server::start(listener, store.clone(), self.accounts.clone(), &options);

@@ -162,7 +162,18 @@ impl UserFile {
         let groups = record.groups.iter().filter_map(|group| loaded.tables.groups.get(group));
         let names = record.policies.iter().chain(groups.flat_map(|group| &group.policies));
         let policies = names.filter_map(|name| loaded.parsed.get(name).cloned()).collect();
-        Some(UserRights { policies })
+        Some(UserRights { policies, limit: None })
+    }
+
+    /// True if there is a policy of this name, also a built-in one.
+    pub(crate) fn has_policy(&self, name: &str) -> bool {
+        self.loaded().parsed.contains_key(name)
+    }
+
+    /// Returns the policies of these names that exist.
+    pub(crate) fn parsed_policies(&self, names: &BTreeSet<String>) -> Vec<Arc<IdentityPolicy>> {
+        let loaded = self.loaded();
+        names.iter().filter_map(|name| loaded.parsed.get(name).cloned()).collect()
     }
 
     /// Returns the users; `keys` returns the access keys of one.
@@ -277,8 +288,8 @@ impl UserFile {
         })
     }
 
-    /// Returns the policies, also the built-in ones.
-    pub(crate) fn policies(&self) -> Vec<S3Policy> {
+    /// Returns the policies, also the built-in ones; `roles` returns the roles of one.
+    pub(crate) fn policies(&self, roles: impl Fn(&str) -> Vec<String>) -> Vec<S3Policy> {
         let loaded = self.loaded();
         let tables = &loaded.tables;
         let built_in =
@@ -290,6 +301,7 @@ impl UserFile {
             document: serde_json::from_str(&document).unwrap_or_default(),
             users: names_of(&tables.users, |user| user.policies.contains(&name)),
             groups: names_of(&tables.groups, |group| group.policies.contains(&name)),
+            roles: roles(&name),
             name,
         };
         built_in.chain(own).map(describe).collect()
