@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<ExitReason> 
     start_log(&config)?;
     let host = HostDirectories::new(
         config.state_dir.clone(),
-        crate::suites::default_results_dir(),
+        config.runs_directory.clone(),
         config.clusters_directory.clone(),
     );
     server::serve(&config, Arc::new(host)).map_err(api::Error::from)?;

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bench::Suite;
+use server::config::Config;
 
 use crate::cli::ResultsArgs;
 use crate::failure::Usage;
@@ -40,20 +41,8 @@ fn suite(name: &str) -> Result<Suite> {
     Err(Usage(format!("unknown suite '{name}': give one of {}, or a .toml file", known.join(", "))).into())
 }
 
-/// Returns the directory of the stored runs.
-fn results_dir(arguments: &ResultsArgs) -> PathBuf {
-    if let Some(directory) = &arguments.results {
-        return directory.clone();
-    }
-    default_results_dir()
-}
-
-/// Returns the directory of runs if none is named.
-pub(crate) fn default_results_dir() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return "/var/lib/gabion/bench".into();
-    }
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
-    data.unwrap_or_else(|| "/var/tmp".into()).join("gabion/bench")
+/// Returns the directory of the stored runs, as an absolute path: fio runs in another directory.
+fn results_dir(arguments: &ResultsArgs) -> Result<PathBuf> {
+    let directory = arguments.results.clone().unwrap_or_else(|| Config::defaults().runs_directory);
+    std::path::absolute(&directory).with_context(|| directory.display().to_string())
 }
