@@ -60,16 +60,16 @@ export function Pools() {
     <>
       <h1>Pools</h1>
       {may("admin") && <p><button class="primary" onClick={createPool}>Create a pool</button></p>}
-      <Table label="Pools" head={["Pool", "Health", "Protection", "Used", ">Free", ">Volumes", ">Reads", ">Writes", ">Amplification", "Last scrub (UTC)", "Actions"]} empty={may("admin") ? "No pools. 'Create a pool' makes one of drives or files." : "No pools."}>
+      <Table label="Pools" head={["Pool", "Health", "Protection", "Used", ">Volumes", ">Reads", ">Writes", ">Amplification", "Last scrub (UTC)", "Actions"]} empty={may("admin") ? "No pools. 'Create a pool' makes one of drives or files." : "No pools."}>
         {pools().map((pool) => {
           const rate = history.value.get(pool.name)?.at(-1);
           return (
           <tr key={pool.name}>
             <th scope="row">{pool.name}</th>
             <td><Badge state={pool.state === "open" ? pool.health : pool.state} />{pool.error && <small>{pool.error.message}</small>}</td>
-            <td>{pool.scheme ?? "-"}</td><td class="used"><Used pool={pool} /></td><td class="number">{size(pool.space?.free)}</td>
-            <td class="number">{pool.space?.volumes ?? "-"}</td><td class="number">{count(rate?.reads ?? 0)}/s<small>{latency(rate?.readLatency)}</small></td>
-            <td class="number">{count(rate?.writes ?? 0)}/s<small>{latency(rate?.writeLatency)}</small></td><td class="number">{pool.counters?.write_amplification?.toFixed(2) ?? "-"}</td>
+            <td>{pool.scheme ?? "-"}</td><td class="used"><Used pool={pool} /></td>
+            <td class="number">{pool.space?.volumes ?? "-"}</td><td class="number"><Rate operations={rate?.reads} seconds={rate?.readLatency} /></td>
+            <td class="number"><Rate operations={rate?.writes} seconds={rate?.writeLatency} /></td><td class="number">{pool.counters?.write_amplification?.toFixed(2) ?? "-"}</td>
             <td class="time">{pool.scrub?.current ? `running, ${pool.scrub.percent} %` : time(pool.scrub?.last?.finished)}</td>
             <td class="actions">
               {pool.state === "open" && may("operator") && (pool.scrub?.current
@@ -85,6 +85,10 @@ export function Pools() {
       </Table>
     </>
   );
+}
+
+function Rate({ operations, seconds }: { operations: number | undefined; seconds: number | null | undefined }) {
+  return <>{count(operations ?? 0)}/s{seconds != null && <small>{latency(seconds)}</small>}</>;
 }
 
 function Used({ pool: { name, space } }: { pool: Pool }) {
