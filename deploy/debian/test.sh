@@ -3,6 +3,8 @@
 # the state.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# A purge asks nothing if these are set.
+unset DEBIAN_FRONTEND GABION_PURGE_STATE
 dpkg -i /gabion.deb
 getent group gabion >/dev/null
 [ "$(id -gn gabion)" = gabion ]
