@@ -61,7 +61,7 @@ pub struct BenchmarkRun {
     pub id: String,
     /// Time of its start, in seconds since 1970.
     pub started: u64,
-    /// Whether all measurements are stored.
+    /// State of its measurements.
     pub state: BenchmarkState,
     /// Systems that were measured.
     pub targets: Vec<String>,

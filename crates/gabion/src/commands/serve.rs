@@ -88,3 +88,11 @@ fn start_log(config: &Config) -> Result<()> {
     };
     started.map_err(|error| anyhow::anyhow!("cannot set up the log: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn runs_are_stored_where_the_daemon_reads_them() {
+        assert_eq!(super::Config::defaults().runs_directory, crate::suites::default_results_dir());
+    }
+}

@@ -23,7 +23,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bench::Suite;
-use server::config::Config;
 
 use crate::cli::ResultsArgs;
 use crate::failure::Usage;
@@ -43,6 +42,16 @@ fn suite(name: &str) -> Result<Suite> {
 
 /// Returns the directory of the stored runs, as an absolute path: fio runs in another directory.
 fn results_dir(arguments: &ResultsArgs) -> Result<PathBuf> {
-    let directory = arguments.results.clone().unwrap_or_else(|| Config::defaults().runs_directory);
+    let directory = arguments.results.clone().unwrap_or_else(default_results_dir);
     std::path::absolute(&directory).with_context(|| directory.display().to_string())
+}
+
+/// Returns the directory of runs if none is named, which is the default of `daemon.runs_directory`.
+pub(crate) fn default_results_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/var/lib/gabion/bench".into();
+    }
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
+    data.unwrap_or_else(|| "/var/tmp".into()).join("gabion/bench")
 }
