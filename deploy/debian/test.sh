@@ -3,13 +3,37 @@
 # the state.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# A purge asks nothing if these are set.
+unset DEBIAN_FRONTEND GABION_PURGE_STATE
 dpkg -i /gabion.deb
 getent group gabion >/dev/null
 [ "$(id -gn gabion)" = gabion ]
 mkdir -p /etc/gabion
 printf '[daemon]\nsocket_group = "gabion"\nio = "threads"\n' >/etc/gabion/gabion.toml
-start() { gabion serve 2>/tmp/log & daemon=$!; }
-stop() { kill "$daemon"; wait "$daemon"; }
+daemon=
+trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true' EXIT
+# Repeats a command while the daemon runs, for up to 60 s, until it succeeds.
+repeat() {
+  end=$(($(date +%s) + 60))
+  until "$@" >/dev/null 2>&1; do
+    if ! kill -0 "$daemon" || [ "$(date +%s)" -gt "$end" ]; then
+      echo "failed: $*" >&2
+      cat /tmp/log >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+}
+start() {
+  gabion serve 2>/tmp/log &
+  daemon=$!
+  repeat gabion pool list
+}
+stop() {
+  kill "$daemon"
+  wait "$daemon"
+  daemon=
+}
 start
 gabion pool create fast --level 5 --files /var/tmp/fast --file-size 64M --count 4
 gabion volume create fast/vm01 --size 1G
@@ -17,12 +41,8 @@ gabion volume create fast/vm01 --size 1G
 stop
 dpkg -i /gabion.deb
 start
-attempts=0
-until gabion volume list fast -q 2>/dev/null | grep -qx fast/vm01; do
-  attempts=$((attempts + 1))
-  [ "$attempts" -lt 300 ]
-  sleep 0.1
-done
+repeat gabion volume list fast
+[ "$(gabion volume list fast -q)" = fast/vm01 ]
 stop
 [ -s /usr/share/man/man1/gabion-pool-create.1.gz ] && [ -s /usr/share/bash-completion/completions/gabion ]
 dpkg -r gabion

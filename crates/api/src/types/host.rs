@@ -42,11 +42,27 @@ impl fmt::Debug for MachineInput {
     }
 }
 
+/// The state of a run of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BenchmarkState {
+    /// A process executes it.
+    Running,
+    /// Measurements are missing or have failed. 'gabion bench resume' repeats them.
+    Incomplete,
+    /// All measurements are stored.
+    Complete,
+}
+
 /// A stored run of the benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BenchmarkRun {
     /// Identifier of the run.
     pub id: String,
+    /// Time of its start, in seconds since 1970.
+    pub started: u64,
+    /// State of its measurements.
+    pub state: BenchmarkState,
     /// Systems that were measured.
     pub targets: Vec<String>,
     /// Number of results. With at least one, the run has a report.

@@ -37,7 +37,7 @@ pub use export::{
     ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
     Protocol,
 };
-pub use host::{BenchmarkRun, HostMachine, MachineConsole, MachineInput};
+pub use host::{BenchmarkRun, BenchmarkState, HostMachine, MachineConsole, MachineInput};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};
 pub use live::{ExportIo, LiveStatus};
 pub use objects::{

@@ -35,10 +35,10 @@ fn of_block(block: &Block) -> Result<String, ReportError> {
             let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
             format!("<ul>{}</ul>", lines.join(""))
         }
-        Block::Code(lines) => format!("<pre>{}</pre>", escape(lines)),
+        Block::Code(lines) => format!("<pre tabindex=\"0\">{}</pre>", escape(lines)),
         Block::Table(of) => table(of),
         Block::Chart(chart) => format!(
-            "<figure><figcaption>{}</figcaption><div class=\"wide light\">{}</div><div class=\"wide dark\">{}</div></figure>",
+            "<figure><figcaption>{}</figcaption><div class=\"wide light\" tabindex=\"0\">{}</div><div class=\"wide dark\" tabindex=\"0\">{}</div></figure>",
             escape(&chart.title),
             charts::svg(chart, false)?,
             charts::svg(chart, true)?
@@ -68,7 +68,7 @@ fn table(table: &Table) -> String {
     };
     let rows: String = table.rows.iter().map(|row| cells(row, "td")).collect();
     let class = if table.figures { " class=\"figures\"" } else { "" };
-    format!("<div class=\"wide\"><table{class}>{head}<tbody>{rows}</tbody></table></div>")
+    format!("<div class=\"wide\" tabindex=\"0\"><table{class}>{head}<tbody>{rows}</tbody></table></div>")
 }
 
 /// Escapes text for HTML.

@@ -116,9 +116,7 @@ impl<'a> Run<'a> {
         let results = self.store.results()?;
         let total = steps.len();
         for (index, step) in steps.iter().enumerate() {
-            let count =
-                if matches!(step.kind, StepKind::Blend { .. }) { self.plan.scaled.cases.len() } else { 1 };
-            if Store::is_done(&results, &step.key, count) {
+            if Store::is_done(&results, &step.key, step.results(&self.plan)) {
                 continue;
             }
             (self.progress)(Event::Step(index + 1, total, step.key.clone()));

@@ -30,7 +30,7 @@ pub use execute::{Event, Run};
 pub use own_lab::with_own_lab;
 pub use plan::{RAW, Step, StepKind, raw_cases, steps};
 pub use steady::{Steady, steadiness};
-pub use store::{Store, new_id};
+pub use store::{RunState, Store, new_id};
 
 /// The plan of a run, stored with it so that it can be resumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -32,6 +32,13 @@ pub struct Step {
     pub kind: StepKind,
 }
 
+impl Step {
+    /// Returns the number of results of the complete step.
+    pub(super) fn results(&self, plan: &RunPlan) -> usize {
+        if matches!(self.kind, StepKind::Blend { .. }) { plan.scaled.cases.len() } else { 1 }
+    }
+}
+
 /// The measurement of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepKind {

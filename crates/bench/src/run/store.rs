@@ -11,11 +11,24 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustix::fs::FlockOperation;
 
+use super::plan::{Step, steps};
 use super::{Measured, Missing, RunError, RunPlan, SystemRecord};
 
 const PLAN: &str = "run.json";
 const RESULTS: &str = "results.jsonl";
 const SYSTEMS: &str = "systems.json";
+const LOCK: &str = "lock";
+
+/// The state of a stored run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// A process executes it.
+    Running,
+    /// Measurements are missing or have failed; a resumed run repeats them.
+    Incomplete,
+    /// All measurements are stored.
+    Complete,
+}
 
 /// The folder of a run.
 #[derive(Debug)]
@@ -87,7 +100,7 @@ impl Store {
         if self.lock.is_some() {
             return Ok(());
         }
-        let path = self.folder.join("lock");
+        let path = self.folder.join(LOCK);
         let file = File::create(&path).map_err(|error| RunError::file(&path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
@@ -96,6 +109,35 @@ impl Store {
             }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(RunError::Busy(id.into())),
             Err(error) => Err(RunError::file(&path, error.into())),
+        }
+    }
+
+    /// Returns the state of a run with this plan and these results.
+    ///
+    /// # Errors
+    /// If the lock cannot be examined.
+    pub fn state(&self, plan: &RunPlan, results: &[Measured]) -> Result<RunState, RunError> {
+        if self.is_locked()? {
+            return Ok(RunState::Running);
+        }
+        // The order of the steps depends on the systems; their keys do not.
+        let missing = |step: &Step| !Self::is_done(results, &step.key, step.results(plan));
+        Ok(if steps(plan, &[]).iter().any(missing) { RunState::Incomplete } else { RunState::Complete })
+    }
+
+    /// True if a process executes the run.
+    fn is_locked(&self) -> Result<bool, RunError> {
+        let path = self.folder.join(LOCK);
+        let failed = |error| RunError::file(&path, error);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            file => file.map_err(failed)?,
+        };
+        // The end of this function releases the shared lock.
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(failed(error.into())),
         }
     }
 

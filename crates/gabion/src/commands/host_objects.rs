@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use ::cluster::Workspace;
-use api::types::{BenchmarkRun, Cluster, ClusterStatus, HostMachine};
+use api::types::{BenchmarkRun, BenchmarkState, Cluster, ClusterStatus, HostMachine};
 use api::{Error, ErrorKind, Result};
 use bench::report::Report;
-use bench::run::{RunError, Store as Runs};
+use bench::run::{RunError, RunState, Store as Runs};
 use server::HostObjects;
 use vm::Store as Machines;
 
@@ -30,6 +30,12 @@ impl HostDirectories {
         let results = store.results().map_err(of_run)?;
         let run = BenchmarkRun {
             id: id.to_owned(),
+            started: plan.environment.started,
+            state: match store.state(&plan, &results).map_err(of_run)? {
+                RunState::Running => BenchmarkState::Running,
+                RunState::Incomplete => BenchmarkState::Incomplete,
+                RunState::Complete => BenchmarkState::Complete,
+            },
             targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
             results: results.iter().filter(|one| one.all.is_some()).count() as u64,
             command: plan.command.get(1..).unwrap_or_default().join(" "),

@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, arguments: &ServeArgs) -> Result<ExitReason> 
     start_log(&config)?;
     let host = HostDirectories::new(
         config.state_dir.clone(),
-        crate::suites::default_results_dir(),
+        config.runs_directory.clone(),
         config.clusters_directory.clone(),
     );
     server::serve(&config, Arc::new(host)).map_err(api::Error::from)?;
@@ -87,4 +87,12 @@ fn start_log(config: &Config) -> Result<()> {
         LogFormat::Json => log.json().flatten_event(true).with_current_span(false).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("cannot set up the log: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn runs_are_stored_where_the_daemon_reads_them() {
+        assert_eq!(super::Config::defaults().runs_directory, crate::suites::default_results_dir());
+    }
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<ExitReason> {
     let plan = plan(arguments)?;
     // Invalid targets are reported before anything is created.
     systems(&plan)?;
-    let results_dir = super::results_dir(&arguments.results_dir);
+    let results_dir = super::results_dir(&arguments.results_dir)?;
     let store = Store::create(&results_dir, &plan)?;
     execute(global, store, plan, arguments.report)
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<ExitReason> {
 /// # Errors
 /// If the run cannot be resumed or completed.
 pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &ResultsArgs) -> Result<ExitReason> {
-    let mut store = Store::open(&super::results_dir(arguments), id)?;
+    let mut store = Store::open(&super::results_dir(arguments)?, id)?;
     store.lock(id)?;
     let plan = store.plan()?;
     systems(&plan)?;

@@ -40,15 +40,13 @@ fn suite(name: &str) -> Result<Suite> {
     Err(Usage(format!("unknown suite '{name}': give one of {}, or a .toml file", known.join(", "))).into())
 }
 
-/// Returns the directory of the stored runs.
-fn results_dir(arguments: &ResultsArgs) -> PathBuf {
-    if let Some(directory) = &arguments.results {
-        return directory.clone();
-    }
-    default_results_dir()
+/// Returns the directory of the stored runs, as an absolute path: fio runs in another directory.
+fn results_dir(arguments: &ResultsArgs) -> Result<PathBuf> {
+    let directory = arguments.results.clone().unwrap_or_else(default_results_dir);
+    std::path::absolute(&directory).with_context(|| directory.display().to_string())
 }
 
-/// Returns the directory of runs if none is named.
+/// Returns the directory of runs if none is named, which is the default of `daemon.runs_directory`.
 pub(crate) fn default_results_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/var/lib/gabion/bench".into();

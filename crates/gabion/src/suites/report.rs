@@ -15,7 +15,7 @@ use crate::terminal::{print, to_json};
 /// # Errors
 /// If the run does not exist or has no results, or the files cannot be written.
 pub(crate) fn report(global: &Global, arguments: &ReportArgs) -> Result<ExitReason> {
-    let results_dir = super::results_dir(&arguments.results_dir);
+    let results_dir = super::results_dir(&arguments.results_dir)?;
     let text = if global.json {
         to_json(&build_report(&Store::open(&results_dir, &arguments.id)?, &arguments.id)?)?
     } else {

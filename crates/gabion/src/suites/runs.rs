@@ -23,7 +23,7 @@ struct RunEntry {
 /// # Errors
 /// If the directory cannot be read.
 pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<ExitReason> {
-    let results_dir = super::results_dir(arguments);
+    let results_dir = super::results_dir(arguments)?;
     let mut entries = Vec::new();
     for id in Store::all(&results_dir)? {
         let store = Store::open(&results_dir, &id)?;
@@ -53,7 +53,7 @@ pub(crate) fn runs(global: &Global, arguments: &ResultsArgs) -> Result<ExitReaso
 /// # Errors
 /// If a run does not exist, or the two cannot be compared.
 pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<ExitReason> {
-    let results_dir = super::results_dir(&arguments.results_dir);
+    let results_dir = super::results_dir(&arguments.results_dir)?;
     let load = |text: &str| -> Result<(RunPlan, Vec<Measured>, String)> {
         let (id, target) = text.split_once(':').map_or((text, None), |(id, target)| (id, Some(target)));
         let store = Store::open(&results_dir, id)?;

@@ -1,12 +1,14 @@
 //! Machines with their serial consoles, clusters, and benchmark runs, over the API. A process and
 //! a socket stand for QEMU, as the definition of a machine names them.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
-use super::harness::DaemonHome;
+use super::harness::{DaemonHome, command};
 use super::https::{Https, token};
 
 /// Records this process as the one of the machine.
@@ -95,6 +97,70 @@ fn reports_of_unknown_runs_are_refused() {
         assert_eq!(answer.status, 404, "{run}: {answer:?}");
     }
     assert_eq!(https.send("GET", "/v1/runs/x/report", &[], "").status, 401);
+    daemon.stop();
+}
+
+/// One read job on one file.
+const SUITE: &str = "
+name = 'tiny'
+title = 'one job'
+source = 'this test'
+scheme = '1+1'
+instances = [1]
+ramp_s = 0
+run_s = 1
+[[jobs]]
+name = 'read'
+block_bytes = 4096
+read_percent = 100
+random = true
+depth = 4
+threads = 1
+";
+
+#[test]
+fn benchmark_runs_have_a_state_and_a_report() {
+    if !test_support::has_program("fio") {
+        return;
+    }
+    let home = DaemonHome::new();
+    std::fs::write(home.path("tiny.toml"), SUITE).unwrap();
+    std::fs::write(home.path("disk.img"), vec![1; 8 << 20]).unwrap();
+    // A relative directory: fio runs elsewhere.
+    let run = |target: String| {
+        let arguments = ["bench", "run", "tiny.toml", "--target", &target, "--results", "runs", "--json"];
+        command(&arguments).current_dir(home.path(".")).output().unwrap()
+    };
+    let measured = run(format!("disk={}", home.arg("disk.img")));
+    assert!(measured.status.success(), "{measured:?}");
+    let summary: Value = serde_json::from_slice(&measured.stdout).unwrap();
+    let id = summary["run"].as_str().unwrap();
+    let daemon = home.start_with(&["--api-listen", "127.0.0.1:0", "--runs-directory", &home.arg("runs")]);
+    let https = Https::of(&daemon, &home);
+    let viewer = token(&daemon, "viewer", "viewer");
+    let get = |path: &str| https.with_token(&viewer, "GET", path, "");
+    let runs = get("/v1/runs").json();
+    let known = &runs[0];
+    assert_eq!(
+        (&known["id"], &known["state"], &known["results"]),
+        (&id.into(), &"complete".into(), &1.into())
+    );
+    assert!(known["started"].as_u64().unwrap() > 1_700_000_000, "{known}");
+    let report = get(&format!("/v1/runs/{id}/report"));
+    assert_eq!(report.status, 200, "{report:?}");
+    assert!(report.body.contains("<h2>Summary</h2>") && report.body.contains("disk"), "{report:?}");
+    // A process that executes the run holds its lock.
+    let lock = File::open(home.path("runs").join(id).join("lock")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert_eq!(get("/v1/runs").json()[0]["state"], "running");
+    drop(lock);
+    // A failed measurement is missing, and the run without any has no report.
+    std::fs::remove_dir_all(home.path("runs").join(id)).unwrap();
+    assert!(!run("disk=/nosuch".into()).status.success());
+    let runs = get("/v1/runs").json();
+    assert_eq!((&runs[0]["state"], &runs[0]["results"]), (&"incomplete".into(), &0.into()), "{runs}");
+    let id = runs[0]["id"].as_str().unwrap();
+    assert_eq!(get(&format!("/v1/runs/{id}/report")).status, 409);
     daemon.stop();
 }
 

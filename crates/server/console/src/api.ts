@@ -36,7 +36,7 @@ export interface Operation {
   log: { seconds: number; step: string }[];
 }
 export interface HostMachine { name: string; started: number | null; cpus: number; memory: number; disks: string[] }
-export interface BenchmarkRun { id: string; targets: string[]; results: number; command: string }
+export interface BenchmarkRun { id: string; started: number; state: string; targets: string[]; results: number; command: string }
 export interface Cluster { name: string; configured: boolean; volumes: boolean }
 export interface ClusterStatus {
   name: string; fsid: string; adopted: boolean; health: string; problems: { check: string | null; message: string; consequence: string; action: string }[];

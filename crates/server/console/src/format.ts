@@ -7,7 +7,8 @@ export function size(bytes: number | null | undefined): string {
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 export const count = (value: number) => (value >= 10_000 ? `${(value / 1000).toFixed(value >= 100_000 ? 0 : 1)}K` : String(Math.round(value)));
-export const time = (seconds: number | null | undefined) => (seconds ? new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC" : "-");
+/** A time in UTC, as the titles of columns say. */
+export const time = (seconds: number | null | undefined) => (seconds ? new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19) : "-");
 /** A latency in seconds. */
 export const latency = (seconds: number | null | undefined) => (!seconds ? "-" : seconds < 1e-3 ? `${Math.round(seconds * 1e6)} µs` : seconds < 1 ? `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms` : `${seconds.toFixed(2)} s`);
 export const duration = (seconds: number | null | undefined) => (seconds == null ? "-" : seconds < 120 ? `${Math.round(seconds)} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`);

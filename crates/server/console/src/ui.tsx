@@ -35,7 +35,7 @@ export function Notice() {
   );
 }
 
-const GOOD = ["healthy", "running", "online", "active", "open", "succeeded", "info", "idle", "up"];
+const GOOD = ["healthy", "running", "online", "active", "open", "succeeded", "info", "idle", "up", "complete"];
 const BAD = ["failed", "data_lost", "unavailable", "missing", "error", "lost", "unreachable", "down", "down, out"];
 export function Badge({ state }: { state: string }) {
   const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "warn";

@@ -2,7 +2,7 @@
 // node test/console.mjs GABION DIRECTORY. See './run console-test'.
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 
@@ -16,7 +16,7 @@ const url = `https://127.0.0.1:${port}/`;
 const env = {
   ...process.env, GABION_CONFIG: "/dev/null", GABION_SOCKET: `${dir}/gabion.sock`, GABION_STATE_DIR: `${dir}/state`, GABION_NBD_SOCKET: `${dir}/nbd.sock`,
   GABION_VHOST_DIRECTORY: `${dir}/vhost`, GABION_FUSE_DIRECTORY: `${dir}/fuse`, GABION_UBLK_DIRECTORY: `${dir}/ublk`, GABION_API_LISTEN: `127.0.0.1:${port}`,
-  GABION_CLUSTERS_DIRECTORY: `${dir}/clusters`,
+  GABION_CLUSTERS_DIRECTORY: `${dir}/clusters`, GABION_RUNS_DIRECTORY: `${dir}/runs`,
 };
 const run = (...words) => execFileSync(gabion, words, { env, encoding: "utf8" });
 async function start() {
@@ -36,6 +36,11 @@ const check = (what, holds) => { if (!holds) failures.push(what); };
 const cluster = (...words) => run("cluster", ...words, "--dir", `${dir}/clusters`, "--quiet");
 cluster("quickstart", "rack", "--hosts", "3", "--drives", "1", "--deploy-only");
 cluster("services", "rack");
+// A run of the benchmark on a file, and one whose target is missing.
+const measure = (target) => spawnSync(gabion, ["bench", "run", "raid-vm", "--quick", "--seconds", "1", "--only", "4k random", "--target", target, "--overwrite", "--results", `${dir}/runs`], { env });
+execFileSync("truncate", ["--size", "64M", `${dir}/disk.img`]);
+measure(`disk=${dir}/disk.img`);
+measure("gone=/no/such/file");
 let daemon = await start();
 const token = (role) => run("token", "create", role, "--role", role).trim();
 const tokens = { admin: token("admin"), operator: token("operator"), viewer: token("viewer") };
@@ -53,9 +58,9 @@ const dialog = page.getByRole("dialog");
 const press = (name) => dialog.getByRole("button", { name, exact: true }).click();
 const closed = () => dialog.waitFor({ state: "detached" });
 const open = (name) => page.getByRole("link", { name, exact: true }).click();
-const shot = (name) => page.screenshot({ path: `${dir}/${name}.png`, fullPage: true });
-async function accessible(what) {
-  const { violations } = await new AxeBuilder({ page }).analyze();
+const shot = (name, shown = page) => shown.screenshot({ path: `${dir}/${name}.png`, fullPage: true });
+async function accessible(what, shown = page) {
+  const { violations } = await new AxeBuilder({ page: shown }).analyze();
   for (const one of violations) failures.push(`axe, ${what}: ${one.id}: ${one.help}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }
 async function login(role) {
@@ -215,6 +220,29 @@ try {
   await page.getByRole("row", { name: /node3 .* missing/ }).waitFor();
   await open("Health");
   await page.getByRole("listitem").getByText("To solve it: restart stopped daemons with 'gabion cluster deploy rack'").waitFor();
+
+  // Benchmark runs, and the report of one in a page of its own.
+  await open("Runs");
+  await page.getByRole("row", { name: /incomplete continue with gabion bench resume/ }).waitFor();
+  const measured = page.getByRole("row", { name: /raid-vm.* complete disk 3/ });
+  const [opened] = await Promise.all([context.waitForEvent("page"), measured.getByRole("link", { name: /^Report of raid-vm/ }).click()]);
+  await opened.waitForURL(/\/v1\/runs\/raid-vm-[0-9-]+\/report$/);
+  const answer = await context.request.get(opened.url());
+  await opened.close();
+  check("the report is a page without scripts", answer.status() === 200 && answer.headers()["content-security-policy"].endsWith("sandbox"));
+  // The sandbox stops axe as well, which needs scripts: the same text in a page without it.
+  const report = await context.newPage();
+  await report.setContent(await answer.text());
+  await report.getByRole("heading", { name: "Summary" }).waitFor();
+  for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
+    await report.emulateMedia({ colorScheme: scheme });
+    await report.setViewportSize({ width, height: 800 });
+    const kind = width < 500 ? "phone" : scheme;
+    check(`the report fits, ${kind}`, await report.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    await accessible(`the report, ${kind}`, report);
+    await shot(`report-${kind}`, report);
+  }
+  await report.close();
 
   // Each page: axe, light, dark, phone width.
   const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs", "Tokens", "Audit"];

@@ -114,6 +114,16 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "daemon",
+        name: "runs_directory",
+        value: "DIR",
+        help: "Directory of the stored runs of 'gabion bench run', which the console shows with their reports. Without the \
+               option --results, the command stores runs in the default directory of its user.",
+        example: "/tmp/elsewhere/bench",
+        set: |config, text| set(&mut config.runs_directory, path(text)),
+        show: |config| shown_path(&config.runs_directory),
+    },
+    Key {
+        section: "daemon",
         name: "socket_group",
         value: "GROUP",
         help: "Group of the host, by name or number, that may use the Unix socket of the API, with all rights of an \

@@ -45,6 +45,7 @@ pub struct Config {
     pub socket: PathBuf,
     pub state_dir: PathBuf,
     pub clusters_directory: PathBuf,
+    pub runs_directory: PathBuf,
     pub socket_group: Option<String>,
     pub export_group: Option<String>,
     pub log_level: String,
@@ -96,6 +97,7 @@ impl Config {
             ublk_directory: places.runtime.join(places.ublk_name),
             state_dir: places.state,
             clusters_directory: PathBuf::from("/var/lib/gabion/clusters"),
+            runs_directory: places.runs,
             socket_group: None,
             export_group: None,
             api_listen: Vec::new(),
@@ -220,6 +222,7 @@ struct DefaultPaths {
     fuse_name: &'static str,
     ublk_name: &'static str,
     state: PathBuf,
+    runs: PathBuf,
 }
 
 impl DefaultPaths {
@@ -231,6 +234,7 @@ impl DefaultPaths {
             fuse_name: "fuse",
             ublk_name: "ublk",
             state: "/var/lib/gabion".into(),
+            runs: "/var/lib/gabion/bench".into(),
         }
     }
 
@@ -247,6 +251,9 @@ impl DefaultPaths {
             .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
             .unwrap_or_else(|| runtime.clone());
         let state = state.join("gabion");
+        let data =
+            variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
+        let runs = data.unwrap_or_else(|| "/var/tmp".into()).join("gabion/bench");
         Self {
             runtime,
             nbd_name: "gabion-nbd.sock",
@@ -254,6 +261,7 @@ impl DefaultPaths {
             fuse_name: "gabion-fuse",
             ublk_name: "gabion-ublk",
             state,
+            runs,
         }
     }
 }

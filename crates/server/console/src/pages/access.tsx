@@ -27,10 +27,10 @@ export function Tokens() {
     <>
       <h1>Tokens</h1>
       <p><button class="primary" onClick={create}>Create a token</button></p>
-      <Table label="Tokens" head={["Id", "Name", "Role", "Created", "Expires", "Last used", "Actions"]} empty={tokens ? "No tokens." : "Loading"}>
+      <Table label="Tokens" head={["Id", "Name", "Role", "Created (UTC)", "Expires (UTC)", "Last used (UTC)", "Actions"]} empty={tokens ? "No tokens." : "Loading"}>
         {(tokens ?? []).map((token) => (
           <tr key={token.id}><th scope="row">{token.id}</th><td>{token.name}</td><td>{token.role}</td><td class="time">{time(token.created)}</td>
-            <td>{token.expires ? time(token.expires) : "never"}</td><td class="time">{time(token.last_used)}</td>
+            <td class="time">{token.expires ? time(token.expires) : "never"}</td><td class="time">{time(token.last_used)}</td>
             <td class="actions"><button class="danger" onClick={() => remove(token)}>Delete</button></td></tr>))}
       </Table>
     </>
@@ -42,7 +42,7 @@ export function Audit() {
   return (
     <>
       <h1>Audit</h1>
-      <Table label="Audit log" head={["Time", "Client", "Role", "Address", "Request", ">Status", "Detail"]} empty={records ? "No requests have changed anything." : "Loading"}>
+      <Table label="Audit log" head={["Time (UTC)", "Client", "Role", "Address", "Request", ">Status", "Detail"]} empty={records ? "No requests have changed anything." : "Loading"}>
         {[...(records ?? [])].reverse().map((record, index) => (
           <tr key={index}><td class="time">{time(record.time)}</td><td>{record.client}</td><td>{record.role ?? "-"}</td><td>{record.address ?? "Unix socket"}</td>
             <td class="path">{record.method} {record.path}</td><td class="number">{record.status}</td>

@@ -45,7 +45,7 @@ export function Drives() {
     <>
       <h1>Drives</h1>
       {may("admin") && openPools().length > 0 && <p><button class="primary" onClick={add}>Add a drive</button></p>}
-      <Table label="Drives" head={["Pool", ">Drive", "Path", "State", ">Size", ">Used", ">Read errors", ">Checksum errors", "Last error", ...(smart ? [">Wear", ">Temperature", ">Media errors"] : []), "Actions"]} empty="No drives.">
+      <Table label="Drives" head={["Pool", ">Drive", "Path", "State", ">Size", ">Used", ">Read errors", ">Checksum errors", "Last error (UTC)", ...(smart ? [">Wear", ">Temperature", ">Media errors"] : []), "Actions"]} empty="No drives.">
         {drives.map((drive) => (
           <tr key={`${drive.pool}/${drive.index}/${drive.path}`}>
             <td>{drive.pool}</td><th scope="row" class="number">{drive.index ?? "-"}</th><td class="path">{drive.path}</td>

@@ -14,7 +14,7 @@ export function Events() {
   return (
     <>
       <h1>Events</h1>
-      <Table label="Events" head={["Time", "Pool", "Severity", "Event"]} empty={events ? "No events." : "Loading"}>
+      <Table label="Events" head={["Time (UTC)", "Pool", "Severity", "Event"]} empty={events ? "No events." : "Loading"}>
         {(events ?? []).map((event) => (
           <tr key={`${event.pool}/${event.number}`}><td class="time">{time(event.time)}</td><td>{event.pool}</td><td><Badge state={event.severity} /></td><td>{event.message}</td></tr>))}
       </Table>

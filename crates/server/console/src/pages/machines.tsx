@@ -12,7 +12,7 @@ export function Machines() {
   return (
     <>
       <h1>Machines</h1>
-      <Table label="Machines" head={["Machine", "State", ">Processors", ">Memory", "Disks", "Started", "Actions"]}
+      <Table label="Machines" head={["Machine", "State", ">Processors", ">Memory", "Disks", "Started (UTC)", "Actions"]}
         empty={machines ? "No virtual machines. On the daemon's host, 'gabion vm create' creates one." : "Loading"}>
         {(machines ?? []).map((machine) => (
           <tr key={machine.name}>

@@ -70,7 +70,7 @@ function Buckets({ pools, open }: { pools: string[]; open: (bucket: PoolBucket) 
     <section aria-labelledby="buckets">
       <h2 id="buckets">Buckets</h2>
       {may("operator") && <p><button class="primary" onClick={create}>Create a bucket</button></p>}
-      <Table label="Buckets of all pools" head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Versioning", "Created", "Actions"]} empty={buckets ? "No buckets." : "Loading"}>
+      <Table label="Buckets of all pools" head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Versioning", "Created (UTC)", "Actions"]} empty={buckets ? "No buckets." : "Loading"}>
         {(buckets ?? []).map((bucket) => (
           <tr key={`${bucket.pool}/${bucket.name}`}>
             <th scope="row">{bucket.pool}/{bucket.name}</th><td class="number">{bucket.objects}</td><td class="number">{size(bucket.bytes)}</td>
@@ -107,7 +107,7 @@ function Browser({ bucket, leave }: { bucket: { pool: string; name: string }; le
         {parts.map((part, index) => <button key={index} onClick={() => setPrefix(to(index + 1))}>{part}</button>)}
       </nav>
       {error && <p role="alert" class="error">{error}</p>}
-      <Table label="Objects" head={["Name", ">Size", "Modified", "ETag"]} empty={page ? "No objects here." : "Loading"}>
+      <Table label="Objects" head={["Name", ">Size", "Modified (UTC)", "ETag"]} empty={page ? "No objects here." : "Loading"}>
         {[...(page?.prefixes ?? []).map((folder) => (
           <tr key={folder}><th scope="row"><button class="plain" onClick={() => setPrefix(folder)}>{folder.slice(prefix.length)}</button></th><td class="number">-</td><td>-</td><td>-</td></tr>)),
         ...(page?.objects ?? []).map((object) => (
@@ -139,9 +139,9 @@ function Keys() {
     <section aria-labelledby="keys">
       <h2 id="keys">Users and access keys</h2>
       <p><button class="primary" onClick={create}>Create an access key</button></p>
-      <Table label="Access keys" head={["User", "Access key", "Created", "Expires", "Actions"]} empty={keys ? "No access keys." : "Loading"}>
+      <Table label="Access keys" head={["User", "Access key", "Created (UTC)", "Expires (UTC)", "Actions"]} empty={keys ? "No access keys." : "Loading"}>
         {(keys ?? []).map((key) => (
-          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td class="time">{time(key.created)}</td><td>{key.expires ? time(key.expires) : "never"}</td>
+          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td class="time">{time(key.created)}</td><td class="time">{key.expires ? time(key.expires) : "never"}</td>
             <td class="actions"><button class="danger" onClick={() => remove(key)}>Delete</button></td></tr>))}
       </Table>
     </section>

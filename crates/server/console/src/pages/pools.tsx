@@ -1,7 +1,7 @@
 // Pools: create, open, close, destroy; scrub and rebuild.
 import { call, may, type Pool, type Volume } from "../api";
-import { duration, parseSize, size, time, words } from "../format";
-import { live } from "../live";
+import { count, duration, latency, parseSize, size, time, words } from "../format";
+import { history, live } from "../live";
 import { Badge, Table, ask, attempt } from "../ui";
 import { poolPath, pools } from "./shared";
 
@@ -60,14 +60,17 @@ export function Pools() {
     <>
       <h1>Pools</h1>
       {may("admin") && <p><button class="primary" onClick={createPool}>Create a pool</button></p>}
-      <Table label="Pools" head={["Pool", "Health", "Protection", ">Capacity", ">Free", ">Volumes", ">Write amplification", "Last scrub", "Actions"]} empty="No pools.">
-        {pools().map((pool) => (
+      <Table label="Pools" head={["Pool", "Health", "Protection", "Used", ">Volumes", ">Reads", ">Writes", ">Amplification", "Last scrub (UTC)", "Actions"]} empty={may("admin") ? "No pools. 'Create a pool' makes one of drives or files." : "No pools."}>
+        {pools().map((pool) => {
+          const rate = history.value.get(pool.name)?.at(-1);
+          return (
           <tr key={pool.name}>
             <th scope="row">{pool.name}</th>
             <td><Badge state={pool.state === "open" ? pool.health : pool.state} />{pool.error && <small>{pool.error.message}</small>}</td>
-            <td>{pool.scheme ?? "-"}</td><td class="number">{size(pool.space?.capacity)}</td><td class="number">{size(pool.space?.free)}</td>
-            <td class="number">{pool.space?.volumes ?? "-"}</td><td class="number">{pool.counters?.write_amplification?.toFixed(2) ?? "-"}</td>
-            <td>{pool.scrub?.current ? `running, ${pool.scrub.percent} %` : time(pool.scrub?.last?.finished)}</td>
+            <td>{pool.scheme ?? "-"}</td><td class="used"><Used pool={pool} /></td>
+            <td class="number">{pool.space?.volumes ?? "-"}</td><td class="number"><Rate operations={rate?.reads} seconds={rate?.readLatency} /></td>
+            <td class="number"><Rate operations={rate?.writes} seconds={rate?.writeLatency} /></td><td class="number">{pool.counters?.write_amplification?.toFixed(2) ?? "-"}</td>
+            <td class="time">{pool.scrub?.current ? `running, ${pool.scrub.percent} %` : time(pool.scrub?.last?.finished)}</td>
             <td class="actions">
               {pool.state === "open" && may("operator") && (pool.scrub?.current
                 ? <button onClick={act("Scrub cancelled", "DELETE", `${poolPath(pool.name)}/scrub`)}>Cancel scrub</button>
@@ -77,8 +80,22 @@ export function Pools() {
               {["closed", "unavailable"].includes(pool.state) && may("admin") && <button onClick={act("Opening the pool", "POST", `${poolPath(pool.name)}/open`, {})}>Open</button>}
               {pool.state === "open" && may("admin") && <button class="danger" onClick={() => void destroy(pool)}>Destroy</button>}
             </td>
-          </tr>))}
+          </tr>);
+        })}
       </Table>
     </>
+  );
+}
+
+function Rate({ operations, seconds }: { operations: number | undefined; seconds: number | null | undefined }) {
+  return <>{count(operations ?? 0)}/s{seconds != null && <small>{latency(seconds)}</small>}</>;
+}
+
+function Used({ pool: { name, space } }: { pool: Pool }) {
+  if (!space) return <>-</>;
+  const used = space.capacity - space.free;
+  return (
+    <><meter min={0} max={space.capacity} high={space.capacity * 0.8} value={used} aria-label={`Space of ${name}`} />
+      <small>{size(used)} of {size(space.capacity)}</small></>
   );
 }

@@ -61,7 +61,7 @@ export function Volumes() {
         <label>Filter <input type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} /></label>
         <span>{shown.length > SHOWN ? `${SHOWN} of ${shown.length} shown` : `${shown.length} shown`}</span>
       </p>
-      <Table label="Volumes" head={["Volume", ">Size", ">Stored", "Created", "Limits", "State", "Actions"]} empty={all ? "No volumes." : "Loading"}>
+      <Table label="Volumes" head={["Volume", ">Size", ">Stored", "Created (UTC)", "Limits", "State", "Actions"]} empty={all ? "No volumes." : "Loading"}>
         {shown.slice(0, SHOWN).map(({ volume, depth }) => (
           <tr key={`${volume.pool}/${volume.name}`}>
             <th scope="row" class={`depth${Math.min(depth, 6)} ${volume.snapshot ? "snapshot" : ""}`}>{volume.pool}/{volume.name}{volume.origin && <small>clone of {volume.origin}</small>}</th>
@@ -105,7 +105,7 @@ function VolumeActions({ volume, all }: { volume: Volume; all: Volume[] }) {
   const origin = volume.name.split("@")[0] ?? "";
   const rollback = () => ask({
     title: `Roll ${volume.pool}/${origin} back`, button: "Roll back",
-    destroys: { name: `${volume.pool}/${origin}`, data: <ul><li>all data written to {volume.pool}/{origin} since {time(volume.created)}, unless a later snapshot has it</li></ul> },
+    destroys: { name: `${volume.pool}/${origin}`, data: <ul><li>all data written to {volume.pool}/{origin} since {time(volume.created)} UTC, unless a later snapshot has it</li></ul> },
     run: () => attempt("Volume rolled back", () => call("POST", `${path}/rollback`, {})),
   });
   const snapshots = all.filter((other) => other.pool === volume.pool && other.name.startsWith(`${volume.name}@`));
