@@ -248,7 +248,8 @@ impl Gateway {
         let Some(token) = token else {
             return Err(s3_error!(
                 InvalidToken,
-                "the access key is a temporary one: send its session token in {SESSION_TOKEN}; forms cannot"
+                "the request has a temporary access key without its session token: send the token in the \
+                 header or parameter {SESSION_TOKEN}, or use a permanent key for forms"
             ));
         };
         match roles.session(access_key, token) {

@@ -51,6 +51,13 @@ impl Gateway {
         let input = request.input;
         let parsed = PolicyDocument::parse_of_bucket(&input.policy, &input.bucket)
             .map_err(|reason| s3_error!(MalformedPolicy, "{reason}"))?;
+        // Only new policies are refused: a stored one may contain such a principal.
+        if let Some(principal) = parsed.session_principal() {
+            return Err(s3_error!(
+                MalformedPolicy,
+                "the principal '{principal}' is a session: name its role, arn:aws:iam:::role/NAME"
+            ));
+        }
         if bucket.public_access.block_policy && parsed.is_public() {
             return Err(s3_error!(AccessDenied, "the block of public access refuses public policies"));
         }

@@ -79,7 +79,7 @@ impl FrontService {
     }
 
     async fn answer(&self, mut request: Request<RequestBody>, peer: SocketAddr) -> Answer {
-        if sts::is_sts(&request) {
+        if self.bucket_of(request.headers()).is_none() && sts::is_sts(&request) {
             return Ok(sts::answer(self.gateway.roles.as_deref(), request).await);
         }
         if let Err(error) = check_request(&request, &self.region) {
@@ -99,6 +99,11 @@ impl FrontService {
             answer.headers_mut().extend(headers);
         }
         Ok(answer)
+    }
+
+    /// The bucket in the host of a request.
+    fn bucket_of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        bucket_of_host(headers.get(header::HOST)?.to_str().ok()?, self.domain.as_deref()?)
     }
 
     async fn execute(&self, request: Request<RequestBody>) -> Answer {
@@ -127,10 +132,7 @@ impl FrontService {
         request: &Request<RequestBody>,
         origin: &OriginRequest,
     ) -> Option<HeaderMap> {
-        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-        let by_host =
-            host.zip(self.domain.as_deref()).and_then(|(host, domain)| bucket_of_host(host, domain));
-        let bucket = match by_host {
+        let bucket = match self.bucket_of(request.headers()) {
             Some(bucket) => bucket.to_owned(),
             None => decode_path(request.uri().path().trim_start_matches('/').split('/').next()?),
         };

@@ -128,6 +128,12 @@ impl PolicyDocument {
         Ok(Self { statements: statements.collect::<Result<_, _>>()? })
     }
 
+    /// Returns a principal that is a session, which policies do not name.
+    pub(crate) fn session_principal(&self) -> Option<&str> {
+        let principals = self.statements.iter().flat_map(|statement| &statement.principals);
+        principals.map(String::as_str).find(|principal| principal.starts_with("arn:aws:sts:"))
+    }
+
     /// Decides about a request.
     pub(crate) fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
         let mut decision = Decision::Silent;

@@ -129,3 +129,20 @@ fn patterns_match_any_text() {
     }
     assert!(is_in_network("fe80::/10", "fe80::1") && !is_in_network("10.0.0.0/33", "10.0.0.1"));
 }
+
+#[test]
+fn sessions_are_no_principals() {
+    let policy = |kind: &str, principal: &str| {
+        let text = format!(
+            r#"{{"Statement": [{{"Effect": "Deny", "{kind}": {{"AWS": ["*", "{principal}"]}},
+                "Action": "s3:*", "Resource": "arn:aws:s3:::b/*"}}]}}"#
+        );
+        let parsed = PolicyDocument::parse_of_bucket(&text, "b").unwrap();
+        parsed.session_principal().map(str::to_owned)
+    };
+    let session = "arn:aws:sts:::assumed-role/ci/build-7";
+    for kind in ["Principal", "NotPrincipal"] {
+        assert_eq!(policy(kind, session).as_deref(), Some(session));
+        assert_eq!(policy(kind, "arn:aws:iam:::role/ci"), None);
+    }
+}

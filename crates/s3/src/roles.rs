@@ -86,6 +86,11 @@ impl RoleError {
     pub fn new(kind: RoleErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
+
+    /// Returns the error of a role that does not exist, which a client may not learn.
+    pub fn not_authorized() -> Self {
+        Self::new(RoleErrorKind::Denied, "not authorized to assume the role")
+    }
 }
 
 /// The session of a request.
@@ -104,7 +109,8 @@ pub struct RoleSession {
 pub enum SessionError {
     /// The session has ended.
     Expired,
-    /// The token is malformed, belongs to another access key, or its role does not exist any more.
+    /// The token is malformed, belongs to another access key, or its role or a policy of the role
+    /// does not exist any more.
     Invalid(String),
 }
 

@@ -16,8 +16,8 @@ use crate::request_check::parse_query;
 use crate::roles::{IssuedSession, RoleError, RoleErrorKind, RoleRequest, RoleStore};
 use crate::times::from_ms;
 
-/// The largest body of a request in bytes.
-const BODY_MAX: usize = 64 << 10;
+/// The largest body of a request in bytes: a token and a policy whose characters are escaped.
+const BODY_MAX: usize = 32 << 10;
 /// The time for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest token of an identity provider in bytes, as in AWS.
@@ -27,6 +27,8 @@ const POLICY_MAX: usize = 2048;
 const NAMESPACE: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 /// The name of the only action.
 const ACTION: &str = "AssumeRoleWithWebIdentity";
+/// The only version.
+const VERSION: &str = "2011-06-15";
 
 /// An error of the service: status, code and message.
 struct StsError(StatusCode, &'static str, String);
@@ -51,15 +53,23 @@ impl From<RoleError> for StsError {
     }
 }
 
-/// True for a request to the Security Token Service: a form that is posted to the root.
+/// Escapes and shortens a text of a client for messages.
+fn shown(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
+/// True for a request without a bucket to the Security Token Service: a form that is posted to the
+/// root, except the deletion of several objects, whose content type clients may choose.
 pub(crate) fn is_sts<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_form = content_type
         .is_some_and(|value| value.to_ascii_lowercase().starts_with(b"application/x-www-form-urlencoded"));
-    let names_action = || parse_query(request.uri().query().unwrap_or_default());
-    request.method() == Method::POST
-        && request.uri().path() == "/"
-        && (is_form || names_action().iter().any(|(name, _)| name == "Action"))
+    if request.method() != Method::POST || request.uri().path() != "/" {
+        return false;
+    }
+    let query = parse_query(request.uri().query().unwrap_or_default());
+    let has = |wanted: &str| query.iter().any(|(name, _)| name == wanted);
+    !has("delete") && (is_form || has("Action"))
 }
 
 /// Answers a request to the Security Token Service.
@@ -73,7 +83,7 @@ pub(crate) async fn answer(
             (StatusCode::OK, credentials_document(&role, &session_name, &session, &id))
         }
         Err(error) => {
-            tracing::debug!(code = error.1, message = error.2, "a role was not assumed");
+            tracing::debug!(code = error.1, reason = ?error.2, "a role was not assumed");
             (error.0, error_document(&error, &id))
         }
     };
@@ -92,6 +102,14 @@ async fn assume(
     roles: Option<&dyn RoleStore>,
     request: Request<RequestBody>,
 ) -> Result<(String, String, IssuedSession), StsError> {
+    let request = read_request(request).await?;
+    let Some(roles) = roles else { return Err(RoleError::not_authorized().into()) };
+    let (role, session_name) = (request.role.clone(), request.session_name.clone());
+    Ok((role, session_name, roles.assume(request).await?))
+}
+
+/// Reads the parameters in the query and the body of a request.
+async fn read_request(request: Request<RequestBody>) -> Result<RoleRequest, StsError> {
     let mut parameters = parse_query(request.uri().query().unwrap_or_default());
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
@@ -100,13 +118,7 @@ async fn assume(
         Err(_) => return Err(StsError::invalid("the body did not arrive in time")),
     };
     parameters.extend(parse_query(&String::from_utf8_lossy(&body)));
-    let request = parse_request(&parameters)?;
-    let Some(roles) = roles else {
-        let message = format!("there is no role '{}'", request.role);
-        return Err(RoleError::new(RoleErrorKind::Denied, message).into());
-    };
-    let (role, session_name) = (request.role.clone(), request.session_name.clone());
-    Ok((role, session_name, roles.assume(request).await?))
+    parse_request(&parameters)
 }
 
 fn parse_request(parameters: &[(String, String)]) -> Result<RoleRequest, StsError> {
@@ -124,12 +136,12 @@ fn parse_request(parameters: &[(String, String)]) -> Result<RoleRequest, StsErro
     match optional("Action") {
         Some(ACTION) => {}
         other => {
-            let shown: String = other.unwrap_or_default().chars().take(60).collect();
-            let message = format!("the action '{shown}' is not supported: use {ACTION}");
+            let action = shown(other.unwrap_or_default());
+            let message = format!("the action '{action}' is not supported: use {ACTION}");
             return Err(StsError(StatusCode::BAD_REQUEST, "InvalidAction", message));
         }
     }
-    for (name, _) in parameters {
+    for (name, value) in parameters {
         let is_known = [
             "Action",
             "Version",
@@ -140,18 +152,24 @@ fn parse_request(parameters: &[(String, String)]) -> Result<RoleRequest, StsErro
             "Policy",
         ];
         if !is_known.contains(&name.as_str()) {
-            let shown: String = name.chars().take(60).collect();
-            return Err(StsError::invalid(format!("the parameter {shown} is not supported")));
+            return Err(StsError::invalid(format!("the parameter {} is not supported", shown(name))));
+        }
+        // An empty policy that is ignored would give more rights than the client wants.
+        if value.is_empty() {
+            return Err(StsError::invalid(format!("the parameter {name} is empty: leave it out")));
         }
         if parameters.iter().filter(|(other, _)| other == name).count() > 1 {
             return Err(StsError::invalid(format!("the parameter {name} is repeated")));
         }
     }
+    if let Some(version) = optional("Version").filter(|version| *version != VERSION) {
+        let version = shown(version);
+        return Err(StsError::invalid(format!("the version '{version}' is not supported: use {VERSION}")));
+    }
     let arn = required("RoleArn")?;
-    let Some(role) = role_of_arn(arn) else {
-        let shown: String = arn.chars().take(100).collect();
-        return Err(StsError::invalid(format!("'{shown}' is not a role: use arn:aws:iam:::role/NAME")));
-    };
+    let role = role_of_arn(arn).ok_or_else(|| {
+        StsError::invalid(format!("'{}' is not a role: use arn:aws:iam:::role/NAME", shown(arn)))
+    })?;
     let session_name = required("RoleSessionName")?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte);
     if !(2..=64).contains(&session_name.len()) || !session_name.bytes().all(is_plain) {

@@ -39,6 +39,9 @@ fn malformed_requests_are_refused_with_the_reason() {
         (&[("RoleSessionName", "a b")], "ValidationError", "2 to 64"),
         (&[("WebIdentityToken", long.as_str())], "ValidationError", "20000"),
         (&[("DurationSeconds", "soon")], "ValidationError", "number of seconds"),
+        (&[("Version", "2010-05-08")], "ValidationError", VERSION),
+        // Messages go to the log.
+        (&[("RoleArn", "a\nb")], "ValidationError", "'a\\nb' is not a role"),
         // A limit that is ignored would give more rights than the client wants.
         (&[("PolicyArns.member.1.arn", "arn:x")], "ValidationError", "PolicyArns.member.1.arn"),
     ] {
@@ -47,6 +50,15 @@ fn malformed_requests_are_refused_with_the_reason() {
         };
         assert_eq!((status, found), (StatusCode::BAD_REQUEST, code), "{changes:?}");
         assert!(message.contains(reason), "{changes:?}: {message}");
+    }
+    for name in ["Policy", "DurationSeconds", "Version"] {
+        let mut empty = parameters(&[]);
+        empty.push((name.to_owned(), String::new()));
+        let Err(StsError(_, code, message)) = parse_request(&empty) else { panic!("{name}") };
+        assert_eq!(
+            (code, message),
+            ("ValidationError", format!("the parameter {name} is empty: leave it out"))
+        );
     }
     let mut repeated = parameters(&[]);
     repeated.push(("RoleArn".to_owned(), "arn:aws:iam:::role/admin".to_owned()));
@@ -71,4 +83,21 @@ fn documents_escape_their_texts() {
     assert!(document.contains("<Expiration>2026-11-24T00:00:00"), "{document}");
     assert!(document.contains("<SubjectFromWebIdentityToken>a&lt;b<"), "{document}");
     assert!(document.contains("<Arn>arn:aws:sts:::assumed-role/ci/build</Arn>"), "{document}");
+}
+
+#[test]
+fn forms_and_actions_that_are_posted_to_the_root_are_requests() {
+    for (method, target, content_type, expected) in [
+        ("POST", "/", "application/x-www-form-urlencoded; charset=utf-8", true),
+        ("POST", "/?Action=AssumeRoleWithWebIdentity", "", true),
+        ("POST", "/", "", false),
+        ("POST", "/?delete", "application/x-www-form-urlencoded", false),
+        ("POST", "/?delete&Action=x", "", false),
+        ("POST", "/bucket", "application/x-www-form-urlencoded", false),
+        ("PUT", "/", "application/x-www-form-urlencoded", false),
+    ] {
+        let request =
+            Request::builder().method(method).uri(target).header(header::CONTENT_TYPE, content_type);
+        assert_eq!(is_sts(&request.body(()).unwrap()), expected, "{method} {target} {content_type}");
+    }
 }

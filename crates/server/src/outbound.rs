@@ -64,11 +64,16 @@ impl ServiceUrl {
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         Ok(Self { tls_name, host, port, authority: authority.as_str().to_owned(), path })
     }
+
+    /// True for HTTP without TLS.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls_name.is_none()
+    }
 }
 
 impl fmt::Display for ServiceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls_name.is_some() { "https" } else { "http" };
+        let scheme = if self.is_plain() { "http" } else { "https" };
         write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
@@ -85,29 +90,53 @@ pub(crate) fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConf
     trust.client_config().map_err(|error| error.to_string())
 }
 
-/// Reads up to `max` bytes of a file.
+/// Reads up to `max` bytes of a regular file. Opening another one, such as a pipe, could block.
 ///
 /// # Errors
 /// The reason, with the path.
 pub(crate) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
     let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(format!("{} is not a regular file", path.display()));
+    }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(max as u64).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
+/// The reason, with the URL, why a document was not received.
+#[derive(Debug)]
+pub(crate) enum FetchError {
+    /// The service does not answer, or has no answer at present.
+    Unavailable(String),
+    /// The service has answered, but not with the document.
+    Refused(String),
+}
+
+impl FetchError {
+    pub(crate) fn into_reason(self) -> String {
+        let (Self::Unavailable(reason) | Self::Refused(reason)) = self;
+        reason
+    }
+}
+
 /// Requests a document of up to `max` bytes.
 ///
 /// # Errors
-/// The reason, with the URL, also for another status than 200.
-pub(crate) async fn get(url: &ServiceUrl, tls: &Arc<ClientConfig>, max: usize) -> Result<Bytes, String> {
+/// `Unavailable` after errors of connections and of the server, `Refused` for other statuses than
+/// 200.
+pub(crate) async fn get(url: &ServiceUrl, tls: &Arc<ClientConfig>, max: usize) -> Result<Bytes, FetchError> {
     let request = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
-    let (status, body) = send(url, tls, request, Bytes::new(), max).await?;
-    if status != StatusCode::OK {
-        return Err(format!("{url} answers with the status {status}"));
+    let sent = send(url, tls, request, Bytes::new(), max).await;
+    let (status, body) = sent.map_err(FetchError::Unavailable)?;
+    let reason = || format!("{url} answers with the status {status}");
+    let is_busy = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    match status {
+        StatusCode::OK => Ok(body),
+        _ if status.is_server_error() || is_busy => Err(FetchError::Unavailable(reason())),
+        _ => Err(FetchError::Refused(reason())),
     }
-    Ok(body)
 }
 
 /// Sends a request and returns the status and body of the response.

@@ -209,6 +209,9 @@ pub struct CreateS3Role {
     /// Patterns of claims, all of which a token must match.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
+    /// True to accept every token of the provider for its audiences; `claims` is then empty.
+    #[serde(default)]
+    pub any_claims: bool,
     /// Longest time of a session in seconds, up to 43,200; 3,600 if absent.
     pub session_max: Option<u64>,
 }
@@ -221,6 +224,9 @@ pub struct ChangeS3Role {
     pub policies: Option<Vec<String>>,
     /// Patterns of all claims from now on, for new sessions.
     pub claims: Option<BTreeMap<String, String>>,
+    /// True to accept every token of the provider for its audiences from now on.
+    #[serde(default)]
+    pub any_claims: bool,
     /// Longest time of a new session in seconds.
     pub session_max: Option<u64>,
 }

@@ -86,7 +86,7 @@ pub(crate) enum RoleCommand {
     /// Create a role
     #[command(after_long_help = "\
 Examples:
-  gabion role create readers --provider corp --policy readonly
+  gabion role create readers --provider corp --policy readonly --any-claims
   gabion role create ci --provider corp --policy builds --claim 'groups=ci-*' --session-max 15m")]
     Create {
         /// Name of the role
@@ -99,9 +99,13 @@ Examples:
         #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
         policy: Vec<String>,
         /// Claim that a token must have, with '*' for any text and '?' for a character; may be
-        /// repeated [default: none]
-        #[arg(long, value_name = "CLAIM=PATTERN", value_parser = claim)]
+        /// repeated
+        #[arg(long, value_name = "CLAIM=PATTERN", value_parser = claim,
+            required_unless_present = "any_claims", conflicts_with = "any_claims")]
         claim: Vec<(String, String)>,
+        /// Accept every token of the provider for its audiences
+        #[arg(long)]
+        any_claims: bool,
         /// Longest time of a session, up to 12h [default: 1h]
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         session_max: Option<u64>,
@@ -114,7 +118,7 @@ Examples:
         #[arg(value_name = "ROLE")]
         name: String,
     },
-    /// Change a role. New policies are in effect for existing sessions too
+    /// Change a role. New policies are in effect for existing sessions too, and new claims are not
     Set {
         /// Name of the role
         #[arg(value_name = "ROLE")]

@@ -62,12 +62,13 @@ pub(crate) async fn run_provider(ctx: &CommandContext, command: ProviderCommand)
 /// The error of the command.
 pub(crate) async fn run_role(ctx: &CommandContext, command: RoleCommand) -> Result<ExitReason> {
     match command {
-        RoleCommand::Create { name, provider, policy, claim, session_max } => {
+        RoleCommand::Create { name, provider, policy, claim, any_claims, session_max } => {
             let request = CreateS3Role {
                 name: name.clone(),
                 provider,
                 policies: named(policy),
                 claims: by_name(claim)?,
+                any_claims,
                 session_max,
             };
             let created = ctx.client.create_role(&request).await?;
@@ -82,8 +83,8 @@ pub(crate) async fn run_role(ctx: &CommandContext, command: RoleCommand) -> Resu
             ctx.print(&role, |role| output::roles(std::slice::from_ref(role)))?;
         }
         RoleCommand::Set { name, policy, claim, any_claims, session_max } => {
-            let claims = (any_claims || !claim.is_empty()).then(|| by_name(claim)).transpose()?;
-            let request = ChangeS3Role { policies: policy.map(named), claims, session_max };
+            let claims = (!claim.is_empty()).then(|| by_name(claim)).transpose()?;
+            let request = ChangeS3Role { policies: policy.map(named), claims, any_claims, session_max };
             let changed = ctx.client.change_role(&name, &request).await?;
             ctx.done(&changed, |_| format!("role {name} changed"))?;
         }

@@ -61,7 +61,8 @@ pub(crate) fn provider(provider: &S3Provider) -> String {
 /// Formats roles as a table.
 pub(crate) fn roles(roles: &[S3Role]) -> String {
     if roles.is_empty() {
-        return "no roles; 'gabion role create NAME --provider PROVIDER --policy readonly' creates one"
+        return "no roles; 'gabion role create NAME --provider PROVIDER --policy readonly \
+                --claim CLAIM=PATTERN' creates one"
             .into();
     }
     let row = |role: &S3Role| {
@@ -71,7 +72,7 @@ pub(crate) fn roles(roles: &[S3Role]) -> String {
             role.name.clone(),
             role.provider.clone(),
             joined(&role.policies),
-            joined(&claims),
+            if claims.is_empty() { "any".to_owned() } else { joined(&claims) },
             format!("{} s", role.session_max),
         ]
     };

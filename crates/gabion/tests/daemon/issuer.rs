@@ -101,6 +101,11 @@ impl Issuer {
         self.publish();
     }
 
+    /// Publishes no keys any more.
+    pub(super) fn revoke(&self) {
+        *self.published.keys.lock().unwrap() = json!({"keys": []});
+    }
+
     fn publish(&self) {
         *self.published.keys.lock().unwrap() = self.keys();
     }

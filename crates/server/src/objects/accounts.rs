@@ -9,7 +9,7 @@ use s3::{IssuedSession, KeyStore, RoleError, RoleRequest, RoleSession, RoleStore
 
 use super::keys::KeyFile;
 use super::users::{UserFile, missing};
-use super::web_identity::WebIdentity;
+use super::web_identity::{OpenSession, WebIdentity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::shown;
 use api::types::{ChangeS3Provider, ChangeS3Role, CreateS3Role, S3Policy, S3Provider, S3Role, S3User};
@@ -118,6 +118,26 @@ impl Accounts {
         self.web_identity.roles.change_role(name, request)
     }
 
+    /// Logs the roles with policies that do not exist, such as those of a file from a backup.
+    pub(super) fn warn_of_missing_policies(&self) {
+        for role in self.web_identity.roles() {
+            if let Some(policy) = role.policies.iter().find(|policy| !self.users.has_policy(policy)) {
+                let role = role.name;
+                tracing::warn!(role, policy, "requests of the role are refused: its policy does not exist");
+            }
+        }
+    }
+
+    /// Returns a session with the rights of its role. A policy that does not exist may have denied
+    /// what others allow.
+    fn with_rights(&self, session: OpenSession) -> Result<RoleSession, SessionError> {
+        let OpenSession { user, role, policies, limit } = session;
+        let policies = self.users.parsed_policies(&policies).map_err(|policy| {
+            SessionError::Invalid(format!("policy '{policy}' of role '{role}' does not exist"))
+        })?;
+        Ok(RoleSession { user, role, rights: UserRights { policies, limit } })
+    }
+
     fn check_policies(&self, names: &[String]) -> Result<()> {
         match names.iter().find(|name| !self.users.has_policy(name)) {
             Some(name) => Err(missing("policy", name)),
@@ -155,9 +175,32 @@ impl RoleStore for Accounts {
     }
 
     fn session(&self, access_key: &str, token: &str) -> Result<RoleSession, SessionError> {
-        let session = self.web_identity.open_session(access_key, token)?;
-        let policies = self.users.parsed_policies(&session.policies);
-        let rights = UserRights { policies, limit: session.limit };
-        Ok(RoleSession { user: session.user, role: session.role, rights })
+        self.with_rights(self.web_identity.open_session(access_key, token)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_roles_with_missing_policies_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = Accounts {
+            keys: Arc::new(KeyFile::open(directory.path()).unwrap()),
+            users: UserFile::open(directory.path()).unwrap(),
+            web_identity: WebIdentity::open(directory.path()).unwrap(),
+            changing: Mutex::default(),
+        };
+        let session = |policies: &[&str]| {
+            let policies = policies.iter().map(|&name| name.to_owned()).collect();
+            let (user, role) = ("corp:anna".to_owned(), "ci".to_owned());
+            accounts.with_rights(OpenSession { user, role, policies, limit: None })
+        };
+        let session_with_all = session(&["readonly", "writeonly"]).unwrap();
+        assert_eq!(session_with_all.rights.policies.len(), 2);
+        let refused = session(&["no-deletes", "readwrite"]).unwrap_err();
+        let reason = "policy 'no-deletes' of role 'ci' does not exist".to_owned();
+        assert_eq!(refused, SessionError::Invalid(reason));
     }
 }

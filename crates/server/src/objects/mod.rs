@@ -82,6 +82,7 @@ impl ObjectServices {
         let web_identity = WebIdentity::open(state.directory())?;
         let changing = Mutex::default();
         let accounts = Arc::new(Accounts { keys: keys.clone(), users, web_identity, changing });
+        accounts.warn_of_missing_policies();
         let waiting = |record| ServiceEntry { record, running: Err(waiting()) };
         let services = state.get().s3.into_iter().map(|(pool, record)| (pool, waiting(record))).collect();
         let (services, changing) = (Mutex::new(services), tokio::sync::Mutex::default());

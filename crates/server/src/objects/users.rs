@@ -170,10 +170,16 @@ impl UserFile {
         self.loaded().parsed.contains_key(name)
     }
 
-    /// Returns the policies of these names that exist.
-    pub(crate) fn parsed_policies(&self, names: &BTreeSet<String>) -> Vec<Arc<IdentityPolicy>> {
+    /// Returns the policies of these names.
+    ///
+    /// # Errors
+    /// The name of one that does not exist.
+    pub(crate) fn parsed_policies<'n>(
+        &self,
+        names: &'n BTreeSet<String>,
+    ) -> Result<Vec<Arc<IdentityPolicy>>, &'n String> {
         let loaded = self.loaded();
-        names.iter().filter_map(|name| loaded.parsed.get(name).cloned()).collect()
+        names.iter().map(|name| loaded.parsed.get(name).cloned().ok_or(name)).collect()
     }
 
     /// Returns the users; `keys` returns the access keys of one.

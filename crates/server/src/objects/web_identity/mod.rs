@@ -67,7 +67,7 @@ impl WebIdentity {
     pub(crate) fn providers(&self) -> Vec<S3Provider> {
         let tables = self.roles.tables();
         let describe = |(name, record): (&String, &ProviderRecord)| {
-            let keys = self.keys.status(&record.id);
+            let keys = self.keys.status(record);
             S3Provider {
                 name: name.clone(),
                 created: record.created,
@@ -118,23 +118,19 @@ impl WebIdentity {
         Ok(())
     }
 
-    /// Verifies a token with the keys of a provider, which are fetched again for an unknown key.
-    async fn verify(
-        &self,
-        name: &str,
-        provider: &ProviderRecord,
-        token: &str,
-    ) -> Result<VerifiedToken, RoleError> {
+    /// Verifies a token with the keys of a provider, which are fetched again for an unknown key or
+    /// a wrong signature.
+    async fn verify(&self, provider: &ProviderRecord, token: &str) -> Result<VerifiedToken, RoleError> {
+        // Nobody has authenticated the client: the reason is in the log and in the state of the
+        // provider only.
         let unreachable = |reason: String| {
-            RoleError::new(
-                RoleErrorKind::Unreachable,
-                format!("the keys of provider '{name}' cannot be read: {reason}"),
-            )
+            tracing::debug!(issuer = provider.issuer, ?reason, "a token cannot be verified");
+            RoleError::new(RoleErrorKind::Unreachable, "the identity provider cannot be reached")
         };
         let keys = self.keys.current(provider).await.map_err(unreachable)?;
         let verify = |keys: &JwkSet| token::verify(token, keys, &provider.issuer, &provider.audiences);
         let verified = match verify(&keys) {
-            Err(TokenError::UnknownKey(_)) => {
+            Err(TokenError::UnknownKey(_) | TokenError::WrongSignature) => {
                 let newer = self.keys.newer(provider, &keys).await.map_err(unreachable)?;
                 verify(&newer)
             }
@@ -143,8 +139,12 @@ impl WebIdentity {
         verified.map_err(|error| match error {
             TokenError::Expired => RoleError::new(RoleErrorKind::ExpiredToken, "the token has expired"),
             TokenError::UnknownKey(key) => {
-                let message = format!("provider '{name}' has no key '{key}' for the algorithm of the token");
+                let message =
+                    format!("the identity provider has no key '{key}' for the algorithm of the token");
                 RoleError::new(RoleErrorKind::InvalidToken, message)
+            }
+            TokenError::WrongSignature => {
+                RoleError::new(RoleErrorKind::InvalidToken, "the signature of the token is wrong")
             }
             TokenError::Invalid(reason) => RoleError::new(RoleErrorKind::InvalidToken, reason),
         })
@@ -156,17 +156,32 @@ impl WebIdentity {
     pub(super) async fn assume(&self, request: RoleRequest) -> Result<IssuedSession, RoleError> {
         let tables = self.roles.tables();
         let role = &request.role;
-        let Some((record, provider)) = tables.role(role) else {
-            let shown: String = role.chars().take(64).collect();
-            return Err(RoleError::new(RoleErrorKind::Denied, format!("there is no role '{shown}'")));
-        };
-        let duration_s = duration(role, record, request.duration_s)?;
+        let (_, provider) = tables.role(role).ok_or_else(RoleError::not_authorized)?;
         if let Some(Err(reason)) = request.policy.as_deref().map(IdentityPolicy::parse) {
             let message = format!("Policy is malformed: {reason}");
             return Err(RoleError::new(RoleErrorKind::Invalid, message));
         }
-        let token = self.verify(&record.provider, provider, &request.token).await?;
+        let token = self.verify(provider, &request.token).await?;
+        self.issue(request, provider, token)
+    }
+
+    /// Returns temporary credentials for a token that a provider has verified.
+    fn issue(
+        &self,
+        request: RoleRequest,
+        verifier: &ProviderRecord,
+        token: VerifiedToken,
+    ) -> Result<IssuedSession, RoleError> {
+        // The role and its provider may have changed while keys were fetched.
+        let tables = self.roles.tables();
+        let role = &request.role;
+        let (record, provider) = tables.role(role).ok_or_else(RoleError::not_authorized)?;
+        if (&provider.id, provider.generation) != (&verifier.id, verifier.generation) {
+            let message = "the identity provider was changed meanwhile: try again";
+            return Err(RoleError::new(RoleErrorKind::Unreachable, message));
+        }
         check_claims(role, record, &token)?;
+        let duration_s = duration(role, record, request.duration_s)?;
         let user = user_name(&record.provider, provider, &token)?;
         let expires = unix_time() + duration_s;
         let claims = SessionClaims {

@@ -43,6 +43,9 @@ pub(crate) struct RoleTables {
 pub(super) struct ProviderRecord {
     /// Random: a provider that is created again is another one.
     pub(super) id: String,
+    /// The number of its changes.
+    #[serde(default)]
+    pub(super) generation: u64,
     pub(super) created: u64,
     pub(super) issuer: String,
     pub(super) audiences: BTreeSet<String>,
@@ -156,6 +159,7 @@ impl RoleFile {
         }
         let record = ProviderRecord {
             id: format!("{:016x}", random()?),
+            generation: 0,
             created: unix_time(),
             issuer,
             audiences: check_audiences(audiences)?,
@@ -183,6 +187,7 @@ impl RoleFile {
         let authorities = file(request.authorities).map(check_authorities).transpose()?;
         self.change(|tables| {
             let record = tables.providers.get_mut(name).ok_or_else(|| missing("provider", name))?;
+            record.generation += 1;
             record.audiences = audiences.unwrap_or_else(|| std::mem::take(&mut record.audiences));
             record.user_claim = user_claim.unwrap_or_else(|| std::mem::take(&mut record.user_claim));
             record.key_file = key_file.unwrap_or_else(|| record.key_file.take());
@@ -212,14 +217,14 @@ impl RoleFile {
     /// # Errors
     /// `Invalid`, `Exists`; `NotFound` for a missing provider.
     pub(crate) fn create_role(&self, request: CreateS3Role) -> Result<()> {
-        let CreateS3Role { name, provider, policies, claims, session_max } = request;
+        let CreateS3Role { name, provider, policies, claims, any_claims, session_max } = request;
         check_name("role", &name)?;
         let record = RoleRecord {
             id: format!("{:016x}", random()?),
             created: unix_time(),
             provider,
             policies: check_policies(policies)?,
-            claims: check_claims(claims)?,
+            claims: check_claims(claims, any_claims)?,
             session_max_s: check_session(session_max.unwrap_or(SESSION_DEFAULT_S))?,
         };
         self.change(|tables| {
@@ -238,7 +243,10 @@ impl RoleFile {
     /// `Invalid`, `NotFound`.
     pub(crate) fn change_role(&self, name: &str, request: ChangeS3Role) -> Result<()> {
         let policies = request.policies.map(check_policies).transpose()?;
-        let claims = request.claims.map(check_claims).transpose()?;
+        let claims = match (request.claims, request.any_claims) {
+            (None, false) => None,
+            (claims, any_claims) => Some(check_claims(claims.unwrap_or_default(), any_claims)?),
+        };
         let session_max_s = request.session_max.map(check_session).transpose()?;
         self.change(|tables| {
             let record = tables.roles.get_mut(name).ok_or_else(|| missing("role", name))?;
@@ -312,7 +320,18 @@ fn check_claim(claim: String) -> Result<String> {
     Ok(claim)
 }
 
-fn check_claims(claims: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
+/// Checks the claims of a role, which needs some unless `any_claims` accepts all tokens.
+fn check_claims(claims: BTreeMap<String, String>, any_claims: bool) -> Result<BTreeMap<String, String>> {
+    if claims.is_empty() != any_claims {
+        let (message, hint) = match any_claims {
+            true => ("claims are given, and all tokens are to be accepted", "give one of both"),
+            false => (
+                "a role without claims accepts every token of its provider for its audiences",
+                "demand a claim with --claim CLAIM=PATTERN, or give --any-claims",
+            ),
+        };
+        return Err(Error::new(ErrorKind::Invalid, message).hint(hint));
+    }
     check_count("claims", claims.len())?;
     for (claim, pattern) in &claims {
         check_text("the name of a claim", claim)?;

@@ -1,5 +1,6 @@
 //! Tests of tokens with real keys: those that are accepted, and those that must not be.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use base64_simd::URL_SAFE_NO_PAD;
@@ -123,6 +124,7 @@ fn verify(token: &str, keys: &JwkSet) -> Result<VerifiedToken, TokenError> {
 #[track_caller]
 fn refused(token: &str, keys: &JwkSet, reason: &str) {
     match verify(token, keys) {
+        Err(TokenError::WrongSignature) => assert!("signature".contains(reason), "instead of '{reason}'"),
         Err(TokenError::Invalid(found)) => assert!(found.contains(reason), "'{found}' has no '{reason}'"),
         other => panic!("{other:?} instead of '{reason}'"),
     }
@@ -158,6 +160,12 @@ fn tokens_of_all_kinds_of_keys_are_verified() {
     refused(&rsa.token(&json!({"alg": "RS512", "kid": "rsa"}), &claims()), &set, "signature");
     let other = SigningKey::p256().token(&json!({"alg": "ES256", "kid": "ES256"}), &claims());
     refused(&other, &set, "signature");
+    // Another key of the same name has signed it.
+    let (old, new) = (SigningKey::p256(), SigningKey::p256());
+    let both = key_set(&[old.jwk("k"), new.jwk("k")]);
+    for key in [old, new] {
+        assert!(verify(&key.token(&json!({"alg": "ES256", "kid": "k"}), &claims()), &both).is_ok());
+    }
     let crossed = rsa.token(&json!({"alg": "RS256", "kid": "ES256"}), &claims());
     assert_eq!(verify(&crossed, &set).unwrap_err(), TokenError::UnknownKey("ES256".to_owned()));
 }
@@ -290,6 +298,7 @@ fn all_claims_of_a_role_must_match() {
 fn names_of_users_are_unique_and_have_no_wildcards() {
     let record = |claim: &str| ProviderRecord {
         id: String::new(),
+        generation: 0,
         created: 0,
         issuer: ISSUER.to_owned(),
         audiences: BTreeSet::new(),
@@ -305,4 +314,73 @@ fn names_of_users_are_unique_and_have_no_wildcards() {
     }
     let by_mail = user_name("corp", &record("email"), &verified(with(json!({"email": "anna@example.org"}))));
     assert_eq!(by_mail.unwrap(), "corp:anna@example.org");
+}
+
+/// Changes made between the verification of a token and the issue of credentials are in effect.
+#[test]
+fn roles_and_providers_that_changed_meanwhile_are_checked_again() {
+    use api::types::{ChangeS3Role, CreateS3Provider, CreateS3Role};
+    let directory = tempfile::tempdir().unwrap();
+    let web_identity = WebIdentity::open(directory.path()).unwrap();
+    let roles = &web_identity.roles;
+    let provider = CreateS3Provider {
+        name: "corp".to_owned(),
+        issuer: ISSUER.to_owned(),
+        audiences: vec!["gabion".to_owned()],
+        ..CreateS3Provider::default()
+    };
+    roles.create_provider(provider).unwrap();
+    let role = CreateS3Role {
+        name: "ci".to_owned(),
+        provider: "corp".to_owned(),
+        claims: [("groups".to_owned(), "ops".to_owned())].into(),
+        ..CreateS3Role::default()
+    };
+    roles.create_role(role).unwrap();
+    let issue = |verifier: &ProviderRecord| {
+        let (role, session_name, token) = ("ci".to_owned(), "test".to_owned(), String::new());
+        let request = RoleRequest { role, session_name, token, duration_s: Some(900), policy: None };
+        web_identity.issue(request, verifier, verified(claims())).map_err(|error| error.kind)
+    };
+    let verifier = roles.tables().providers["corp"].clone();
+    assert!(issue(&verifier).is_ok());
+    let claims = Some([("groups".to_owned(), "admins".to_owned())].into());
+    roles.change_role("ci", ChangeS3Role { claims, ..ChangeS3Role::default() }).unwrap();
+    assert_eq!(issue(&verifier).unwrap_err(), RoleErrorKind::Denied);
+    let any = ChangeS3Role { any_claims: true, session_max: Some(60), ..ChangeS3Role::default() };
+    roles.change_role("ci", any).unwrap();
+    assert_eq!(issue(&verifier).unwrap_err(), RoleErrorKind::Invalid, "15 min are too long");
+    roles.change_role("ci", ChangeS3Role { session_max: Some(900), ..ChangeS3Role::default() }).unwrap();
+    assert!(issue(&verifier).is_ok());
+    let audiences = Some(vec!["another".to_owned()]);
+    let change = ChangeS3Provider { audiences, ..ChangeS3Provider::default() };
+    web_identity.change_provider("corp", change).unwrap();
+    assert_eq!(issue(&verifier).unwrap_err(), RoleErrorKind::Unreachable);
+    assert!(issue(&roles.tables().providers["corp"]).is_ok());
+    roles.delete_role("ci").unwrap();
+    assert_eq!(issue(&verifier).unwrap_err(), RoleErrorKind::Denied);
+}
+
+#[test]
+fn roles_without_claims_must_be_asked_for() {
+    use api::types::{ChangeS3Role, CreateS3Role};
+    let directory = tempfile::tempdir().unwrap();
+    let roles = RoleFile::open(directory.path()).unwrap();
+    let one = || BTreeMap::from([("sub".to_owned(), "anna".to_owned())]);
+    for (claims, any_claims, is_valid) in [
+        (one(), false, true),
+        (BTreeMap::new(), true, true),
+        (one(), true, false),
+        (BTreeMap::new(), false, false),
+    ] {
+        // Valid claims are refused for the missing provider or role only.
+        let expected =
+            if is_valid { crate::error::ErrorKind::NotFound } else { crate::error::ErrorKind::Invalid };
+        let claimed = Some(claims.clone());
+        let change = ChangeS3Role { claims: claimed, any_claims, ..ChangeS3Role::default() };
+        assert_eq!(roles.change_role("ci", change).unwrap_err().kind(), expected);
+        let (name, provider) = ("ci".to_owned(), "corp".to_owned());
+        let create = CreateS3Role { name, provider, claims, any_claims, ..CreateS3Role::default() };
+        assert_eq!(roles.create_role(create).unwrap_err().kind(), expected);
+    }
 }

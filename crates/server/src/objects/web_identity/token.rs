@@ -11,6 +11,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOper
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
+/// The largest number of keys of the same name that are tried.
+const TRIED_MAX: usize = 8;
 /// The tolerated difference between the clocks of provider and daemon, in seconds.
 const CLOCK_SKEW_S: u64 = 30;
 
@@ -29,9 +31,11 @@ pub(super) struct VerifiedToken {
 pub(super) enum TokenError {
     /// No known key has this name: the provider may have a new one.
     UnknownKey(String),
+    /// The signature is not that of the key: the provider may have replaced it.
+    WrongSignature,
     /// The token has expired.
     Expired,
-    /// The token is malformed, has a wrong signature, issuer or audience, or is not valid yet.
+    /// The token is malformed, has a wrong issuer or audience, or is not valid yet.
     Invalid(String),
 }
 
@@ -42,7 +46,7 @@ fn invalid(reason: impl Into<String>) -> TokenError {
 /// Verifies a token.
 ///
 /// # Errors
-/// `UnknownKey`, `Expired`, `Invalid`.
+/// `UnknownKey`, `WrongSignature`, `Expired`, `Invalid`.
 pub(super) fn verify(
     token: &str,
     keys: &JwkSet,
@@ -58,16 +62,14 @@ pub(super) fn verify(
     if header.crit.is_some() {
         return Err(invalid("the token has critical header fields, which are not supported"));
     }
-    let key = find_key(keys, algorithm, header.kid.as_deref())?;
-    let key = DecodingKey::from_jwk(key).map_err(|_| invalid("the key of the provider is malformed"))?;
+    let keys = find_keys(keys, algorithm, header.kid.as_deref())?;
     let mut rules = Validation::new(algorithm);
     rules.leeway = CLOCK_SKEW_S;
     rules.validate_nbf = true;
     rules.set_issuer(&[issuer]);
     rules.set_audience(&audiences.iter().collect::<Vec<_>>());
     rules.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    let decoded = decode::<Map<String, Value>>(token, &key, &rules).map_err(|error| convert(error.kind()))?;
-    let claims = decoded.claims;
+    let claims = decode_with(token, &keys, &rules)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
     // The library also accepts a list of issuers.
     if text("iss").as_deref() != Some(issuer) {
@@ -82,10 +84,23 @@ pub(super) fn verify(
     Ok(VerifiedToken { claims, subject, audience })
 }
 
+/// Verifies a token with the first of several keys that has signed it. Returns its claims.
+fn decode_with(token: &str, keys: &[&Jwk], rules: &Validation) -> Result<Map<String, Value>, TokenError> {
+    let mut failure = invalid("the key of the provider is malformed");
+    for key in keys.iter().filter_map(|key| DecodingKey::from_jwk(key).ok()) {
+        match decode(token, &key, rules).map_err(|error| convert(error.kind())) {
+            Ok(decoded) => return Ok(decoded.claims),
+            Err(TokenError::WrongSignature) => failure = TokenError::WrongSignature,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failure)
+}
+
 fn convert(kind: &ErrorKind) -> TokenError {
     match kind {
         ErrorKind::ExpiredSignature => TokenError::Expired,
-        ErrorKind::InvalidSignature => invalid("the signature of the token is wrong"),
+        ErrorKind::InvalidSignature => TokenError::WrongSignature,
         ErrorKind::InvalidIssuer => invalid("the issuer of the token is not that of the provider"),
         ErrorKind::InvalidAudience => invalid("the token is not for an audience of the provider"),
         ErrorKind::ImmatureSignature => invalid("the token is not valid yet"),
@@ -95,20 +110,24 @@ fn convert(kind: &ErrorKind) -> TokenError {
     }
 }
 
-/// Returns the key of a token: that with its name, or the only one for its algorithm.
-fn find_key<'k>(keys: &'k JwkSet, algorithm: Algorithm, name: Option<&str>) -> Result<&'k Jwk, TokenError> {
+/// Returns the keys of a token: those with its name, or the only one for its algorithm.
+fn find_keys<'k>(
+    keys: &'k JwkSet,
+    algorithm: Algorithm,
+    name: Option<&str>,
+) -> Result<Vec<&'k Jwk>, TokenError> {
     let mut suitable = keys.keys.iter().filter(|key| suits(key, algorithm));
     let Some(name) = name else {
         return match (suitable.next(), suitable.next()) {
-            (Some(key), None) => Ok(key),
+            (Some(key), None) => Ok(vec![key]),
             (None, _) => Err(TokenError::UnknownKey(String::new())),
             (Some(_), Some(_)) => Err(invalid("the token names no key, and the provider has several")),
         };
     };
     let shown = || name.chars().take(64).flat_map(char::escape_debug).collect();
-    suitable
-        .find(|key| key.common.key_id.as_deref() == Some(name))
-        .ok_or_else(|| TokenError::UnknownKey(shown()))
+    let has_name = |key: &&Jwk| key.common.key_id.as_deref() == Some(name);
+    let named: Vec<&Jwk> = suitable.filter(has_name).take(TRIED_MAX).collect();
+    if named.is_empty() { Err(TokenError::UnknownKey(shown())) } else { Ok(named) }
 }
 
 /// True if signatures by an algorithm may be verified with a key.
