@@ -37,8 +37,8 @@ start() {
 
 # Stops the pods and the programs, the newest first.
 stop() {
-  local index task
-  kubectl delete daemonset,deployment,pod --all --all-namespaces --wait=false >/dev/null 2>&1 || true
+  local index task name
+  kubectl delete daemonset,deployment,pod --all --all-namespaces --timeout=30s >/dev/null 2>&1 || true
   for ((index = ${#started[@]} - 1; index >= 0; index--)); do
     # The containers end before containerd.
     if [ "$index" = 0 ]; then
@@ -47,10 +47,11 @@ stop() {
       done
     fi
     kill "${started[index]}" 2>/dev/null || true
-    wait "${started[index]}" 2>/dev/null || true
+    # The API server waits for its clients.
+    timeout 5 tail --pid="${started[index]}" -f /dev/null || kill -KILL "${started[index]}" 2>/dev/null || true
   done
   # Loop devices have no namespace.
-  losetup --list --noheadings --output NAME,BACK-FILE | grep -F " $state/" | while read -r name _; do
+  for name in $(losetup --list --noheadings --output NAME,BACK-FILE | awk -v at="$state/" 'index($2, at) == 1 { print $1 }'); do
     losetup --detach "$name" || true
   done
   sysctl --quiet --write "${kept[@]}"
@@ -126,6 +127,8 @@ state = "$state/containerd-state"
   address = "$containerd"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "docker.io/library/busybox:try"
+  # A machine may not permit lower scores.
+  restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "/usr/lib/cni"
   conf_dir = "$state/cni"
@@ -166,7 +169,7 @@ TXT
     --token-auth-file="$state/pki/tokens.csv" --service-account-issuer="$api" \
     --service-account-key-file="$state/pki/accounts.pub" \
     --service-account-signing-key-file="$state/pki/accounts.key" --service-cluster-ip-range=10.96.0.0/24 \
-    --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged
+    --kubelet-preferred-address-types=InternalIP --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged
   until_true test -s "$state/pki/apiserver.crt"
   for name in admin manager scheduler kubelet; do
     client_config "$state/$name.conf" "$name-token"
@@ -187,12 +190,15 @@ address: $address
 authentication: { anonymous: { enabled: true }, webhook: { enabled: false } }
 authorization: { mode: AlwaysAllow }
 cgroupDriver: cgroupfs
+clusterDNS: [10.96.0.10]
 containerRuntimeEndpoint: unix://$containerd
 enforceNodeAllocatable: []
 # The disk of the machine may be fuller than a node's.
 evictionHard: { memory.available: 50Mi }
 imageGCHighThresholdPercent: 100
 failSwapOn: false
+# The kubelet looks for grown claims when it synchronizes a pod.
+syncFrequency: 10s
 volumePluginDir: $state/kubelet-plugins
 TXT
   start kubelet kubelet --config="$state/kubelet.yaml" --kubeconfig="$state/kubelet.conf" \

@@ -75,8 +75,9 @@ expect() {
   echo "$1: $2"
 }
 
+# Deleted snapshots whose blocks are shared by clones are not counted.
 count_volumes() {
-  "$GABION" volume list --snapshots --json | jq length
+  "$GABION" volume list --snapshots --json | jq '[.[] | select(.deleting | not)] | length'
 }
 
 # Waits until the pool has this many volumes and snapshots.
