@@ -64,8 +64,8 @@ step "raw block device"
 claim raw 64Mi '{"volumeMode": "Block", "accessModes": ["ReadWriteMany"]}'
 block_pod three raw
 wait_running three
-in_pod three 'echo block > /tmp/written; dd if=/tmp/written of=/dev/volume conv=fsync 2>/dev/null;
-  head -c 5 /dev/volume; echo'
+in_pod three 'echo block > /written; dd if=/written of=/dev/volume conv=fsync 2>/dev/null'
+expect "contents of the device" "$(in_pod three 'head -c 5 /dev/volume')" block
 
 step "snapshots of a group"
 group_snapshot tuesday
