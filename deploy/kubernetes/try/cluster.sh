@@ -51,9 +51,8 @@ stop() {
     timeout 5 tail --pid="${started[index]}" -f /dev/null || kill -KILL "${started[index]}" 2>/dev/null || true
   done
   # Loop devices have no namespace.
-  for name in $(losetup --list --noheadings --output NAME,BACK-FILE | awk -v at="$state/" 'index($2, at) == 1 { print $1 }'); do
-    losetup --detach "$name" || true
-  done
+  losetup --list --noheadings --output NAME,BACK-FILE |
+    awk -v at="$state/" 'index($2, at) == 1 { print $1 }' | xargs --no-run-if-empty losetup --detach || true
   sysctl --quiet --write "${kept[@]}"
 }
 
