@@ -4,9 +4,11 @@
 #
 #   cluster.sh [COMMAND...]
 #
-# Needs root, the programs of build.sh, containerd, runc and the plugins of CNI, jq, openssl and
-# mmdebstrap. The cluster has a network and mounts of its own, so that it does not disturb the
-# machine; the kubelet sets three parameters of the kernel, which are restored at the end.
+# The checks: check.sh, check-nodes.sh with values/nodes.yaml, check-network.sh with
+# values/network.yaml. Needs root, the programs of build.sh, containerd, runc and the plugins of
+# CNI, busybox, jq, openssl, iptables and mmdebstrap. The cluster has a network and mounts of its
+# own, so that it does not disturb the machine; the kubelet sets three parameters of the kernel,
+# which are restored at the end.
 #
 # GABION       the program                                        target/release/gabion
 # TRY          directory with bin/ of build.sh and for all state  target/kubernetes
@@ -37,7 +39,7 @@ start() {
 
 # Stops the pods and the programs, the newest first.
 stop() {
-  local index task name
+  local index task
   kubectl delete daemonset,deployment,pod --all --all-namespaces --timeout=30s >/dev/null 2>&1 || true
   for ((index = ${#started[@]} - 1; index >= 0; index--)); do
     # The containers end before containerd.
@@ -168,7 +170,8 @@ TXT
     --token-auth-file="$state/pki/tokens.csv" --service-account-issuer="$api" \
     --service-account-key-file="$state/pki/accounts.pub" \
     --service-account-signing-key-file="$state/pki/accounts.key" --service-cluster-ip-range=10.96.0.0/24 \
-    --kubelet-preferred-address-types=InternalIP --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged
+    --kubelet-preferred-address-types=InternalIP --authorization-mode=Node,RBAC \
+    --enable-admission-plugins=NodeRestriction --allow-privileged
   until_true test -s "$state/pki/apiserver.crt"
   for name in admin manager scheduler kubelet; do
     client_config "$state/$name.conf" "$name-token"
