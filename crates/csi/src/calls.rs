@@ -1,10 +1,13 @@
-//! Execution of calls: each runs to its end, and is logged.
+//! Execution of calls: each runs to its end, and is logged, with its duration and the share of the
+//! programs that it ran, such as mkfs.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tonic::{Code, Response, Status};
+
+use crate::host::program;
 
 /// Runs a call to its end, also if the client cancels it: a program such as mkfs would continue to
 /// run while the next call already has the lock of the volume.
@@ -18,16 +21,23 @@ pub(crate) async fn run<T: Send + 'static>(
 ) -> Result<Response<T>, Status> {
     let work = async move {
         let started = Instant::now();
-        let result = call.await;
-        let milliseconds = started.elapsed().as_millis();
+        let (result, of_programs) = program::measure(call).await;
+        let (milliseconds, of_programs) = (in_milliseconds(started.elapsed()), in_milliseconds(of_programs));
         match &result {
-            Ok(_) => tracing::info!(call = name, object, milliseconds, "done"),
+            Ok(_) => tracing::info!(call = name, object, milliseconds, of_programs, "done"),
             Err(status) if matches!(status.code(), Code::Internal | Code::Unknown) => {
-                tracing::error!(call = name, object, milliseconds, error = status.message(), "failed");
+                tracing::error!(
+                    call = name,
+                    object,
+                    milliseconds,
+                    of_programs,
+                    error = status.message(),
+                    "failed"
+                );
             }
             Err(status) => {
                 let (code, error) = (status.code(), status.message());
-                tracing::warn!(call = name, object, milliseconds, ?code, error, "refused");
+                tracing::warn!(call = name, object, milliseconds, of_programs, ?code, error, "refused");
             }
         }
         result
@@ -36,4 +46,8 @@ pub(crate) async fn run<T: Send + 'static>(
     let work: Pin<Box<dyn Future<Output = Result<T, Status>> + Send>> = Box::pin(work);
     let ended = tokio::spawn(work).await;
     ended.map_err(|error| Status::internal(format!("{name}: {error}")))?.map(Response::new)
+}
+
+fn in_milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

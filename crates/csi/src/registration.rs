@@ -18,8 +18,12 @@ pub(crate) struct RegistrationService {
 }
 
 /// Returns the path of the socket by which the kubelet finds a driver.
+///
+/// The kubelet sends the path of this socket, with percent signs for its slashes, as the authority
+/// of its calls. HTTP permits percent signs only before an `@`, and the server refuses an invalid
+/// authority, so that the name of the socket contains one.
 pub(crate) fn socket(options: &Options, driver_name: &str) -> PathBuf {
-    options.directory.join(format!("{driver_name}-reg.sock"))
+    options.directory.join(format!("{driver_name}@registration.sock"))
 }
 
 #[tonic::async_trait]
@@ -44,5 +48,22 @@ impl Registration for RegistrationService {
             tracing::error!(driver = self.driver_name, error, "the kubelet refused the registration");
         }
         Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::codegen::http::uri::Authority;
+
+    use super::*;
+
+    #[test]
+    fn the_path_of_the_socket_is_an_authority_as_the_kubelet_sends_it() {
+        let directory = PathBuf::from("/var/lib/kubelet/plugins_registry");
+        let kubelet_endpoint = PathBuf::from("/var/lib/kubelet/plugins/csi.gabion.io/csi.sock");
+        let path = socket(&Options { directory, kubelet_endpoint }, "csi.gabion.io");
+        let encoded = |path: &str| path.replace('/', "%2F").parse::<Authority>();
+        assert_eq!(encoded(path.to_str().unwrap()).unwrap().host(), "registration.sock");
+        assert!(encoded("/var/lib/kubelet/plugins_registry/csi.gabion.io-reg.sock").is_err());
     }
 }

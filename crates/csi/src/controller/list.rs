@@ -108,7 +108,9 @@ impl ControllerContext {
         &self,
         request: GetCapacityRequest,
     ) -> Result<GetCapacityResponse, Status> {
-        let parameters = CreateParameters::parse(&request.parameters, &HashMap::new())?;
+        // An invalid parameter is refused when a volume is created, in an event of the claim. An
+        // error here would stop the scheduler, which reports a lack of space.
+        let parameters = CreateParameters::parse(&request.parameters, &HashMap::new()).unwrap_or_default();
         let reached = request.accessible_topology.as_ref().is_none_or(|topology| self.reaches(topology));
         let is_permitted = |pool: &&Pool| {
             parameters.pool.as_ref().is_none_or(|name| *name == pool.name)

@@ -47,7 +47,11 @@ pub(crate) struct Driver {
 pub(crate) fn start_process(home: &DaemonHome, more: &[&str]) -> Child {
     let endpoint = format!("unix://{}", home.arg("csi.sock"));
     let mut serve = home.client(&["csi", "--node", "--controller", "--endpoint", &endpoint]);
-    serve.args(more).args(["--node-id", "node-1"]).env("GABION_LOG_LEVEL", "debug");
+    serve
+        .args(more)
+        .args(["--node-id", "node-1"])
+        .env("GABION_LOG_LEVEL", "debug")
+        .env("GABION_LOG_FORMAT", "json");
     let log = std::fs::File::options().create(true).append(true).open(home.path("csi.log")).unwrap();
     serve.stdin(Stdio::null()).stderr(log).spawn().unwrap()
 }
