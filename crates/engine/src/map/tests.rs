@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// A checkpoint that fails leaves memory full of dirty nodes: only the nodes of walks are evictable.
+/// A checkpoint that fails leaves memory full of dirty nodes: only nodes of walks are evictable.
 #[test]
 fn two_walks_in_a_map_full_of_dirty_nodes_both_complete() {
     const AT: u64 = 1 << 40;

@@ -46,7 +46,8 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Waits for a turn and creates the initramfs; returns `None` if tests that need it are skipped.
+    /// Waits for a turn and creates the initramfs; returns `None` if tests that need it are
+    /// skipped.
     pub(crate) fn make() -> Option<Self> {
         Self::make_with(&[])
     }

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// The right to run a machine; emulated machines beyond the host's processors only delay each other.
+/// The right to run a machine. Emulated machines beyond the host's processors delay each other.
 pub(crate) struct Turn(());
 
 impl Turn {
