@@ -13,6 +13,9 @@ use crate::repair_tests::{BLOCK, machine, with_pool};
 use crate::run::{Machine, Setup, check_findings};
 
 const VALUE: u64 = 3;
+/// Crashes of one pool: at least and at most this many, until a compaction has run.
+const ROUNDS_MIN: u64 = 60;
+const ROUNDS_MAX: u64 = 300;
 
 /// Sums of a test's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,8 +114,11 @@ fn compact_after_crashes(scheme: &str, drives: usize, is_degraded: bool, seed: u
     machine.absent.borrow_mut()[0] = is_degraded;
     let blocks = with_pool(&machine, fill_with_garbage);
     let mut counts = CompactionCounts::default();
-    for round in 0..60 {
+    for round in 0..ROUNDS_MAX {
         counts.add(crash(&machine, blocks, round));
+        if round >= ROUNDS_MIN && counts.compactions > 0 {
+            break;
+        }
     }
     with_pool(&machine, async |pool| {
         let volume = pool.open_volume("v").await.unwrap().attach();
