@@ -10,30 +10,7 @@ getent group gabion >/dev/null
 [ "$(id -gn gabion)" = gabion ]
 mkdir -p /etc/gabion
 printf '[daemon]\nsocket_group = "gabion"\nio = "threads"\n' >/etc/gabion/gabion.toml
-daemon=
-trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true' EXIT
-# Repeats a command while the daemon runs, for up to 60 s, until it succeeds.
-repeat() {
-  end=$(($(date +%s) + 60))
-  until "$@" >/dev/null 2>&1; do
-    if ! kill -0 "$daemon" || [ "$(date +%s)" -gt "$end" ]; then
-      echo "failed: $*" >&2
-      cat /tmp/log >&2
-      exit 1
-    fi
-    sleep 0.1
-  done
-}
-start() {
-  gabion serve 2>/tmp/log &
-  daemon=$!
-  repeat gabion pool list
-}
-stop() {
-  kill "$daemon"
-  wait "$daemon"
-  daemon=
-}
+. /daemon.sh
 start
 gabion pool create fast --level 5 --files /var/tmp/fast --file-size 64M --count 4
 gabion volume create fast/vm01 --size 1G
