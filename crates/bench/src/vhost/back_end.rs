@@ -135,10 +135,9 @@ impl BackEnd {
     /// Fails a drive of the pool in this process.
     ///
     /// # Errors
-    /// If the back end is another process.
+    /// If the pool refuses it, or is that of another process.
     pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
-        let not_here = || VhostError::Invalid("only drives of a pool in this process can be failed".into());
-        self.embedded.as_ref().ok_or_else(not_here)?.fail_drive()
+        self.embedded.as_ref().ok_or(VhostError::Ended)?.fail_drive()
     }
 
     /// Runs a job once.

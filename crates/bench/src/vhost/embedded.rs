@@ -122,20 +122,10 @@ impl Embedded {
         drives: Vec<Arc<dyn DriveSource>>,
         shape: &PoolShape,
     ) -> Result<(Handle<Pool>, Vec<DiskSocket>), VhostError> {
-        let (sender, receiver) = mpsc::channel();
         let (reactors, directory, shape) = (self.remotes.clone(), self.directory.clone(), shape.clone());
         let first = reactors.first().cloned().ok_or(VhostError::Ended)?;
-        // Spawned on the first reactor, because the task's objects belong to it.
-        let begin = move || {
-            let work = async move {
-                let served = serve_here(&drives, reactors, &directory, &shape).await;
-                // As above.
-                let _ = sender.send(served);
-            };
-            Reactor::current().spawn(work).detach();
-        };
-        first.post(begin).map_err(|_| VhostError::Ended)?;
-        receiver.recv().map_err(|_| VhostError::Ended)?
+        // On the first reactor, because the objects of the pool belong to it.
+        run_on(&first, move || async move { serve_here(&drives, reactors, &directory, &shape).await })?
     }
 
     /// Fails the first drive of the pool.
@@ -144,18 +134,11 @@ impl Embedded {
     /// If the pool refuses it, or has ended.
     pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
         let pool = self.pool.clone().ok_or(VhostError::Ended)?;
-        let (sender, receiver) = mpsc::channel();
         let remote = pool.remote().clone();
-        let begin = move || {
-            let work = async move {
-                let failed = pool.call(async |pool: Rc<Pool>| pool.fail_drive(0).await).await;
-                // The receiver waits until this value arrives.
-                let _ = sender.send(failed);
-            };
-            Reactor::current().spawn(work).detach();
-        };
-        remote.post(begin).map_err(|_| VhostError::Ended)?;
-        Ok(receiver.recv().map_err(|_| VhostError::Ended)?.map_err(|_| VhostError::Ended)??)
+        run_on(&remote, move || async move {
+            let pool = pool.local().ok_or(VhostError::Ended)?;
+            Ok(pool.fail_drive(0).await?)
+        })?
     }
 }
 
@@ -169,6 +152,25 @@ impl Drop for Embedded {
         // A directory that remains is empty.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Runs a task on another reactor, and returns its output.
+fn run_on<T, F>(remote: &Remote, task: impl FnOnce() -> F + Send + 'static) -> Result<T, VhostError>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let (sender, receiver) = mpsc::channel();
+    let begin = move || {
+        let task = task();
+        let send = async move {
+            // The receiver waits until this value arrives.
+            let _ = sender.send(task.await);
+        };
+        Reactor::current().spawn(send).detach();
+    };
+    remote.post(begin).map_err(|_| VhostError::Ended)?;
+    receiver.recv().map_err(|_| VhostError::Ended)
 }
 
 /// Creates a directory that only this user can access.
