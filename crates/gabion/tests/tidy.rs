@@ -38,6 +38,13 @@ fn no_source_exceeds_1000_lines() {
 }
 
 #[test]
+fn no_file_exceeds_512_kib() {
+    let size = |path: &std::path::Path| root().join(path).metadata().map_or(0, |file| file.len());
+    let large: Vec<_> = project::paths().into_iter().filter(|path| size(path) > 512 << 10).collect();
+    assert!(large.is_empty(), "binaries and archives do not belong into the history: {large:?}");
+}
+
+#[test]
 fn no_test_is_ignored() {
     let attribute = concat!("#[", "ignore");
     let off = wrong_lines(|_, line| line.starts_with(attribute));

@@ -8,6 +8,9 @@ use super::harness::{Daemon, DaemonHome, until};
 use super::mounts::{UnmountGuard, is_mounted, run};
 use super::nbd::pattern;
 
+/// Name of the mount point in the directory of a test.
+const MOUNT: &str = "mount";
+
 /// A daemon with a bucket, and an environment of clients.
 struct ClientTest<'h> {
     home: &'h DaemonHome,
@@ -211,6 +214,17 @@ fn use_mount(files: &Path, mount_point: &Path) {
     assert_eq!(std::fs::read(copy.join("a/new")).unwrap(), b"new");
 }
 
+/// Mounts the bucket `photos` by a client, uses the mount, and checks the objects.
+fn mount_and_use(test: &ClientTest<'_>, client: &mut Command) {
+    test.daemon.ok(&["bucket", "create", "fast/photos"]);
+    let (files, mount_point) = (test.make_files(), test.home.path(MOUNT));
+    std::fs::create_dir(&mount_point).unwrap();
+    let mounted = MountedClient::start(client, &mount_point);
+    use_mount(&files, &mount_point);
+    mounted.stop(mount_point.to_str().unwrap());
+    check_mounted_objects(test);
+}
+
 fn check_mounted_objects(test: &ClientTest<'_>) {
     let listed = test.daemon.ok(&["object", "list", "fast/photos", "--quiet"]);
     let has = |key: &str| listed.lines().any(|line| line == key);
@@ -228,16 +242,10 @@ fn rclone_mounts_a_bucket() {
     }
     let home = DaemonHome::new();
     let test = ClientTest::start(&home);
-    test.daemon.ok(&["bucket", "create", "fast/photos"]);
-    let (files, mount_point) = (test.make_files(), home.path("mount"));
-    std::fs::create_dir(&mount_point).unwrap();
     let mut command = rclone(&test);
-    command.args(["mount", "gabion:photos", mount_point.to_str().unwrap(), "--vfs-cache-mode", "writes"]);
+    command.args(["mount", "gabion:photos", &home.arg(MOUNT), "--vfs-cache-mode", "writes"]);
     command.args(["--vfs-write-back", "0s", "--cache-dir", &home.arg("cache")]);
-    let mounted = MountedClient::start(&mut command, &mount_point);
-    use_mount(&files, &mount_point);
-    mounted.stop(mount_point.to_str().unwrap());
-    check_mounted_objects(&test);
+    mount_and_use(&test, &mut command);
     test.daemon.stop();
 }
 
@@ -248,17 +256,11 @@ fn s3fs_mounts_a_bucket() {
     }
     let home = DaemonHome::new();
     let test = ClientTest::start(&home);
-    test.daemon.ok(&["bucket", "create", "fast/photos"]);
-    let (files, mount_point) = (test.make_files(), home.path("mount"));
-    std::fs::create_dir(&mount_point).unwrap();
     let url = format!("url={}", test.endpoint);
     let mut command = test.command("s3fs");
-    command.args(["photos", mount_point.to_str().unwrap(), "-f", "-o", &url, "-o", "use_path_request_style"]);
+    command.args(["photos", &home.arg(MOUNT), "-f", "-o", &url, "-o", "use_path_request_style"]);
     command.args(["-o", "endpoint=us-east-1", "-o", "sigv4", "-o", "multipart_size=5"]);
-    let mounted = MountedClient::start(&mut command, &mount_point);
-    use_mount(&files, &mount_point);
-    mounted.stop(mount_point.to_str().unwrap());
-    check_mounted_objects(&test);
+    mount_and_use(&test, &mut command);
     test.daemon.stop();
 }
 

@@ -9,14 +9,19 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns all text files of the project, by relative path.
-pub(crate) fn files() -> Vec<(PathBuf, String)> {
+/// Returns the relative paths of all files of the project.
+pub(crate) fn paths() -> Vec<PathBuf> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
     assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let names = String::from_utf8(listed.stdout).unwrap();
+    names.split_terminator('\0').map(PathBuf::from).collect()
+}
+
+/// Returns all text files of the project, by relative path.
+pub(crate) fn files() -> Vec<(PathBuf, String)> {
     // A deleted file that is not committed yet is still listed.
-    let read = |name: &str| Some((PathBuf::from(name), std::fs::read_to_string(root().join(name)).ok()?));
-    let files: Vec<_> = names.split_terminator('\0').filter_map(read).collect();
+    let read = |path: PathBuf| std::fs::read_to_string(root().join(&path)).ok().map(|text| (path, text));
+    let files: Vec<_> = paths().into_iter().filter_map(read).collect();
     assert!(files.len() > 50, "only {} files", files.len());
     files
 }
