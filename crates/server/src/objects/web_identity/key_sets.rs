@@ -224,7 +224,7 @@ fn keys_url(document: &[u8], url: &ServiceUrl, issuer: &str) -> Result<ServiceUr
     Ok(keys_url)
 }
 
-/// Parses a set of keys. Leaves out those that are malformed; none may remain.
+/// Parses a set of keys. Leaves out malformed ones, so that the set may be empty.
 fn parse(document: &[u8]) -> Result<JwkSet, String> {
     let document: Value = serde_json::from_slice(document)
         .map_err(|error| format!("the keys are not a JSON document: {error}"))?;

@@ -30,7 +30,8 @@ pub(super) struct SessionClaims {
     /// The access key to which the token belongs.
     pub(super) access_key: String,
     pub(super) role: String,
-    /// The identities of the role and of its provider: others of the same names do not count.
+    /// The identities of the role and of its provider: a new role or provider of the same name does
+    /// not revive the session.
     pub(super) role_id: String,
     pub(super) provider_id: String,
     pub(super) user: String,

@@ -324,7 +324,9 @@ fn check_claim(claim: String) -> Result<String> {
 fn check_claims(claims: BTreeMap<String, String>, any_claims: bool) -> Result<BTreeMap<String, String>> {
     if claims.is_empty() != any_claims {
         let (message, hint) = match any_claims {
-            true => ("claims are given, and all tokens are to be accepted", "give one of both"),
+            true => {
+                ("a role cannot demand claims and accept every token", "give either --claim or --any-claims")
+            }
             false => (
                 "a role without claims accepts every token of its provider for its audiences",
                 "demand a claim with --claim CLAIM=PATTERN, or give --any-claims",
