@@ -75,11 +75,16 @@ pub(crate) fn start_configured_log(global: &Global) -> Result<()> {
     start_log(&load(global, &ServeArgs::default()).map_err(|error| to_user_error(&error))?)
 }
 
+/// Libraries that log ordinary events as errors:
+/// - s3s: each request that a client is refused. The service logs its own errors.
+/// - fuser: each reply to a request that the kernel has ended with an unmount.
+const QUIET_LIBRARIES: [&str; 2] = ["s3s=off", "fuser::reply=off"];
+
 fn start_log(config: &Config) -> Result<()> {
-    // s3s logs each request that a client is refused as an error. The service logs its own errors.
-    let filter = EnvFilter::try_new(&config.log_level)
-        .context("log_level")?
-        .add_directive("s3s=off".parse().context("log_level")?);
+    let mut filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
+    for directive in QUIET_LIBRARIES {
+        filter = filter.add_directive(directive.parse().context("log_level")?);
+    }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let started = match config.log_format {
