@@ -35,6 +35,16 @@ enum Command {
         /// Run only this operation, named as in the sweep's output
         #[arg(long)]
         only: Option<String>,
+        /// Use only pools of this scheme, as k+m
+        #[arg(long)]
+        scheme: Option<String>,
+        /// Inject only this
+        #[arg(long, value_enum)]
+        injection: Option<Injection>,
+        /// Start with the Nth cut, failure or full host of each operation. With --only, --scheme
+        /// and --injection, this repeats a failed sweep
+        #[arg(long, default_value_t = 1)]
+        from: u64,
     },
     /// Run many seeds; stop at the first failure and print its seed
     Swarm {
@@ -66,9 +76,9 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Sweep { outcomes, only } => {
+        Command::Sweep { outcomes, only, scheme, injection, from } => {
             init_engine_log();
-            run_sweep(outcomes, only.as_deref())
+            Sweep { outcomes, only, scheme, injection, from }.run()
         }
         Command::Swarm { first, seeds, keep_going, operations } => {
             run_swarm(first, seeds, keep_going, operations.into())
@@ -114,61 +124,99 @@ fn init_engine_log() {
     tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
 }
 
-fn run_sweep(outcomes: u64, only: Option<&str>) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
-    let (mut sum, mut damage, mut forks) = (SweepCounts::default(), DamageCounts::default(), 0);
-    for (scheme, drives) in [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)] {
-        let options = SweepOptions { outcomes, ..SweepOptions::new(scheme, drives) };
-        for operation in ALL_OPERATIONS {
-            if is_wanted(&format!("{operation:?}")) && operation.fits(scheme) {
-                sum.add(&sweep_operation(operation, &options)?);
-            }
-        }
-        if is_wanted(DAMAGE) {
-            let counts = sweep_damage(&options).map_err(anyhow::Error::msg)?;
-            println!("{options} {DAMAGE}: {counts:?}");
-            damage.add(&counts);
-        }
-        if is_wanted(CRASH_DAMAGE) {
-            let counts = sweep_crash_damage(&options).map_err(anyhow::Error::msg)?;
-            println!("{options} {CRASH_DAMAGE}: {counts:?}");
-            damage.add(&counts);
-        }
-        if is_wanted(FORK) {
-            let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
-            println!("{options} {FORK}: {pairs} pairs of halves used separately");
-            forks += pairs;
-        }
-    }
-    anyhow::ensure!(
-        sum.cuts + damage.pages + forks > 0,
-        "unknown operation; the operations are {ALL_OPERATIONS:?}, {DAMAGE}, {CRASH_DAMAGE} and {FORK}"
-    );
-    let SweepCounts { cuts, failures, full_hosts } = sum;
-    let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
-    println!(
-        "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} damaged \
-         pages, {forks} forks in {seconds:.1} s, nothing lost"
-    );
-    Ok(())
+/// The events that a sweep of an operation injects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Injection {
+    /// Power cuts
+    Cuts,
+    /// Power cuts of drives without a volatile cache
+    WriteThroughCuts,
+    /// Failures of writes and flushes
+    Failures,
+    /// Refused reservations of space
+    FullHosts,
 }
 
-/// Runs all sweeps of one operation on one scheme.
-fn sweep_operation(operation: SweepOp, options: &SweepOptions<'_>) -> anyhow::Result<SweepCounts> {
-    let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
-    let mut sum = SweepCounts::default();
-    for counts in [
-        sweep(operation, options),
-        sweep(operation, &write_through),
-        sweep_failures(operation, options),
-        sweep_full_hosts(operation, options),
-    ] {
-        sum.add(&counts.map_err(anyhow::Error::msg)?);
+const SCHEMES: [(&str, usize); 4] = [("4+1", 5), ("1+1", 2), ("2+2", 5), ("3+0", 3)];
+
+/// The sweep, or a part of it.
+struct Sweep {
+    outcomes: u64,
+    only: Option<String>,
+    scheme: Option<String>,
+    injection: Option<Injection>,
+    from: u64,
+}
+
+impl Sweep {
+    fn run(&self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let is_wanted = |name: &str| self.only.as_deref().is_none_or(|only| only == name);
+        let has_damage = self.injection.is_none();
+        let (mut sum, mut damage, mut forks) = (SweepCounts::default(), DamageCounts::default(), 0);
+        let schemes =
+            SCHEMES.iter().filter(|(scheme, _)| self.scheme.as_deref().is_none_or(|only| only == *scheme));
+        for (scheme, drives) in schemes {
+            let options = SweepOptions {
+                outcomes: self.outcomes,
+                first: self.from,
+                ..SweepOptions::new(scheme, *drives)
+            };
+            for operation in ALL_OPERATIONS {
+                if is_wanted(&format!("{operation:?}")) && operation.fits(scheme) {
+                    sum.add(&self.sweep_operation(operation, &options)?);
+                }
+            }
+            if has_damage && is_wanted(DAMAGE) {
+                let counts = sweep_damage(&options).map_err(anyhow::Error::msg)?;
+                println!("{options} {DAMAGE}: {counts:?}");
+                damage.add(&counts);
+            }
+            if has_damage && is_wanted(CRASH_DAMAGE) {
+                let counts = sweep_crash_damage(&options).map_err(anyhow::Error::msg)?;
+                println!("{options} {CRASH_DAMAGE}: {counts:?}");
+                damage.add(&counts);
+            }
+            if has_damage && is_wanted(FORK) {
+                let pairs = sweep_forks(&options).map_err(anyhow::Error::msg)?;
+                println!("{options} {FORK}: {pairs} pairs of halves used separately");
+                forks += pairs;
+            }
+        }
+        let SweepCounts { cuts, failures, full_hosts } = sum;
+        anyhow::ensure!(
+            cuts + failures + full_hosts + damage.pages + forks > 0,
+            "nothing to sweep: the operations are {ALL_OPERATIONS:?}, {DAMAGE}, {CRASH_DAMAGE} and {FORK}, the schemes \
+             and numbers of drives {SCHEMES:?}"
+        );
+        let (pages, seconds) = (damage.pages, start.elapsed().as_secs_f64());
+        println!(
+            "sweep: {cuts} power cuts, {failures} failures of writes and flushes, {full_hosts} full hosts, {pages} \
+             damaged pages, {forks} forks in {seconds:.1} s, nothing lost"
+        );
+        Ok(())
     }
-    let SweepCounts { cuts, failures, full_hosts } = sum;
-    println!("{options} {operation:?}: {cuts} cuts, {failures} failures, {full_hosts} full hosts");
-    Ok(sum)
+
+    /// Runs all wanted sweeps of one operation on one scheme.
+    fn sweep_operation(&self, operation: SweepOp, options: &SweepOptions<'_>) -> anyhow::Result<SweepCounts> {
+        let write_through = SweepOptions { write_through: true, outcomes: 1, ..*options };
+        let mut sum = SweepCounts::default();
+        for injection in Injection::value_variants() {
+            if self.injection.is_some_and(|only| only != *injection) {
+                continue;
+            }
+            let counts = match injection {
+                Injection::Cuts => sweep(operation, options),
+                Injection::WriteThroughCuts => sweep(operation, &write_through),
+                Injection::Failures => sweep_failures(operation, options),
+                Injection::FullHosts => sweep_full_hosts(operation, options),
+            };
+            sum.add(&counts.map_err(anyhow::Error::msg)?);
+        }
+        let SweepCounts { cuts, failures, full_hosts } = sum;
+        println!("{options} {operation:?}: {cuts} cuts, {failures} failures, {full_hosts} full hosts");
+        Ok(sum)
+    }
 }
 
 fn run_swarm(first: u64, seeds: u64, keep_going: bool, operations: OperationSet) -> anyhow::Result<()> {

@@ -22,8 +22,11 @@ mod perform;
 mod verify;
 mod write_errors;
 
-use engine::{DriveContents, Pool, PoolStatus, Tuning};
+use std::time::Duration;
+
+use engine::{DriveContents, Pool, PoolStatus, RepairState, Tuning};
 use format::DriveState;
+use reactor::Reactor;
 
 pub use self::crash_damage::sweep_crash_damage;
 pub use self::damage::{DamageCounts, sweep_damage};
@@ -36,6 +39,10 @@ use self::verify::verify;
 pub use self::write_errors::sweep_failures;
 use crate::model::VolumeModel;
 use crate::run::{BootEnd, Machine, Setup, check_findings};
+
+/// Repair that waits for space has this many times this long until the cleaner has gained some.
+const SPACE_ATTEMPTS: u32 = 100;
+const SPACE_DELAY: Duration = Duration::from_millis(100);
 
 /// The number of injected events of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +75,8 @@ pub struct SweepOptions<'a> {
     pub write_through: bool,
     /// Number of attempts for each cut or failure, with different outcomes.
     pub outcomes: u64,
+    /// The first tested cut or failure, from 1.
+    pub first: u64,
     /// Distance between tested cuts or failures; 1 tests all of them.
     pub step: usize,
 }
@@ -75,7 +84,7 @@ pub struct SweepOptions<'a> {
 impl<'a> SweepOptions<'a> {
     /// Creates options for one attempt at every cut or failure, on drives with volatile caches.
     pub fn new(scheme: &'a str, drives: usize) -> Self {
-        Self { scheme, drives, write_through: false, outcomes: 1, step: 1 }
+        Self { scheme, drives, write_through: false, outcomes: 1, first: 1, step: 1 }
     }
 
     fn machine(&self, operation: SweepOp, seed: u64) -> Machine {
@@ -102,7 +111,7 @@ impl std::fmt::Display for SweepOptions<'_> {
 /// Describes the failure and its cut.
 pub fn sweep(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
     let mut counts = SweepCounts::default();
-    for cut in (1..).step_by(options.step) {
+    for cut in (options.first..).step_by(options.step) {
         let mut through = false;
         for outcome in 0..options.outcomes {
             let at = |message| format!("{operation:?} on {options}, cut {cut}, outcome {outcome}: {message}");
@@ -260,7 +269,15 @@ fn open_and_verify(
 fn finish_repair(machine: &Machine, may_end: impl Fn(&PoolStatus) -> bool) -> Result<(), String> {
     completed(machine.boot(async || {
         let (pool, _) = machine.open().await.map_err(|error| format!("open: {error:?}"))?;
-        let status = wait_for_repair(&pool).await?;
+        let mut status = wait_for_repair(&pool).await?;
+        // Repair continues by itself when the cleaner has gained space.
+        for _ in 0..SPACE_ATTEMPTS {
+            if may_end(&status) || status.repair.state != RepairState::NeedsSpace {
+                break;
+            }
+            Reactor::current().sleep(SPACE_DELAY).await;
+            status = wait_for_repair(&pool).await?;
+        }
         if !may_end(&status) {
             return Err(format!("repair ended with {:?}", status.repair));
         }

@@ -19,7 +19,7 @@ use crate::run::BootEnd;
 /// Describes the failure and the first refused reservation.
 pub fn sweep_full_hosts(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
     let mut counts = SweepCounts::default();
-    for number in (1..).step_by(options.step) {
+    for number in (options.first..).step_by(options.step) {
         let at =
             |message| format!("{operation:?} on {options}, no space from reservation {number} on: {message}");
         if !one_full_host(operation, options, number).map_err(at)? {

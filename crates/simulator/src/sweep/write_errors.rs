@@ -27,7 +27,7 @@ pub fn sweep_failures(operation: SweepOp, options: &SweepOptions<'_>) -> Result<
         // The data of the bad drive and of the failed drive would be lost together.
         return Ok(counts);
     }
-    for number in (1..).step_by(options.step) {
+    for number in (options.first..).step_by(options.step) {
         let mut happened = false;
         for outcome in 0..options.outcomes {
             let at = |message| {
