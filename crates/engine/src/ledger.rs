@@ -77,7 +77,7 @@ impl Ledger {
                 continue;
             }
             let old = map.replace(leaf, slot(at), new);
-            segments.inherit_age(from.segment(), payload.segment);
+            segments.inherit_death_rate(from.segment(), payload.segment);
             segments.replace_reference(old, new);
         }
     }

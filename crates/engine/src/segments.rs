@@ -9,6 +9,7 @@
 
 mod checkpoint;
 mod columns;
+mod death_rate;
 mod locations;
 mod recovery;
 mod victim;
@@ -23,9 +24,9 @@ use crate::geometry::Geometry;
 use crate::invariant::{element, narrow};
 pub(crate) use checkpoint::CheckpointMark;
 pub(crate) use columns::Incomplete;
+use death_rate::DeathRate;
 pub(crate) use locations::CellLocation;
 use locations::ColumnLocation;
-use victim::Age;
 pub use victim::FillHistogram;
 
 /// Blocks that the cleaner moves per chunk: limits the delay of writers between chunks. A chunk may
@@ -79,8 +80,8 @@ pub(crate) struct Segment {
     /// priorities.
     level: AllocPriority,
     readers: u32,
-    /// Age of the data, for the choice of victims.
-    age: Age,
+    /// For the choice of victims.
+    deaths: DeathRate,
     /// The last checkpoint started when the segment was cleaned; the next one moves the remaining
     /// blocks.
     cleaned: Option<u64>,
@@ -105,6 +106,8 @@ pub(crate) struct Segments {
     live: Vec<u32>,
     /// Sum of `live`.
     live_blocks: u64,
+    /// Number of references dropped so far.
+    drops: u64,
     /// Segments that a recovery would have to replay in part; includes all unflushed ones.
     recent: BTreeSet<SegmentId>,
     /// All slots before this one are occupied.
@@ -133,6 +136,7 @@ impl Segments {
             places: Vec::new(),
             live: Vec::new(),
             live_blocks: 0,
+            drops: 0,
             recent: BTreeSet::new(),
             vacant_hint: 0,
             newest: 0,
@@ -172,7 +176,7 @@ impl Segments {
             replay_from: Some(Row::new(0)),
             level,
             readers: 0,
-            age: Age::default(),
+            deaths: DeathRate::default(),
             cleaned: None,
         };
         self.put(id, segment);
@@ -270,6 +274,7 @@ impl Segments {
         }
         assert!(self.live_blocks > 0, "S1: the sum of live blocks is lower than a segment's count");
         self.live_blocks -= 1;
+        self.drops += 1;
     }
 
     /// Counts the replacement of entry `old` by `new` in the map.
@@ -324,6 +329,7 @@ impl Segments {
         segment.record.state = SegmentState::Sealed;
         segment.record.rows = segment.append.get();
         self.emptied.push(id);
+        self.observe_deaths(id);
     }
 
     /// Frees empty sealed segments (S2). Returns their number.

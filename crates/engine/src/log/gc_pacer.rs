@@ -29,9 +29,7 @@ const CREDIT_MAX: f32 = 2.0 * CHUNK_BLOCKS as f32;
 /// Maximum factor on the cost of a client block: with less free space, writes wait for space
 /// instead.
 const BOOST_MAX: f32 = 8.0;
-/// Live share up to which segments are cleaned when free space is at its equilibrium, and when
-/// there is none.
-const LIVE_SHARE_BALANCED: f32 = 0.85;
+/// Live share up to which segments are cleaned.
 const LIVE_SHARE_MAX: f32 = 0.97;
 /// Live share up to which segments are cleaned when a request waits for space.
 const LIVE_SHARE_URGENT: f32 = 0.95;
@@ -124,18 +122,15 @@ impl GcPacer {
     /// needed.
     pub(crate) fn max_live_share(&self, pending_free: usize) -> Option<f32> {
         let pending_free: u32 = narrow(pending_free, "C5");
-        let free_ratio = self.space.free_ratio(pending_free);
         let limit = if self.space.is_low() {
-            LIVE_SHARE_SCARCE
+            Some(LIVE_SHARE_SCARCE)
         } else if self.is_urgent() {
-            LIVE_SHARE_URGENT
-        } else if free_ratio > 0.5 {
-            LIVE_SHARE_BALANCED * 2.0 * (1.0 - free_ratio)
+            Some(LIVE_SHARE_URGENT)
         } else {
-            LIVE_SHARE_MAX - (LIVE_SHARE_MAX - LIVE_SHARE_BALANCED) * 2.0 * free_ratio
+            (self.space.free_ratio(pending_free) < 1.0).then_some(LIVE_SHARE_MAX)
         };
-        self.cleaning.set(limit > 0.0);
-        (limit > 0.0).then_some(limit)
+        self.cleaning.set(limit.is_some());
+        limit
     }
 
     /// Sets the live share of the segment that is being cleaned.

@@ -70,3 +70,15 @@ fn credit_is_used_up_before_more_is_moved() {
     pacer.on_user_write(3 * u64::from(CHUNK_BLOCKS), 0);
     assert!(pacer.debt.get() > 0.0);
 }
+
+#[test]
+fn segments_are_cleaned_while_less_than_the_target_is_free() {
+    let pacer = pacer();
+    for (free, limit) in [(50, Some(LIVE_SHARE_MAX)), (10 + 25, Some(LIVE_SHARE_MAX)), (200, None)] {
+        pacer.space.set_segments(1000, free, 10);
+        assert_eq!(pacer.max_live_share(0), limit, "{free} segments are free");
+    }
+    pacer.space.set_segments(1000, 50, 10);
+    pacer.start_helping();
+    assert_eq!(pacer.max_live_share(0), Some(LIVE_SHARE_URGENT));
+}

@@ -5,7 +5,7 @@
 
 use format::{DriveIndex, Row, SegmentId, SegmentRecord, SegmentState};
 
-use super::victim::Age;
+use super::death_rate::DeathRate;
 use super::{AllocPriority, Segment, SegmentPhase, Segments, slot};
 
 impl Segments {
@@ -25,7 +25,7 @@ impl Segments {
             replay_from,
             level: AllocPriority::User,
             readers: 0,
-            age: Age::default(),
+            deaths: DeathRate::default(),
             cleaned: None,
         };
         self.put(id, segment);

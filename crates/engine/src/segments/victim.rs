@@ -1,56 +1,51 @@
-//! Victim selection for the cleaner, by live data and age.
+//! Victim selection for the cleaner, by live data and the rate at which it dies.
 //!
 //! Must not know: the cleaning itself, and when it runs.
 
 use format::SegmentId;
 
 use super::{CHUNK_BLOCKS, SegmentPhase, Segments, slot};
-
-use crate::invariant::to_index;
+use crate::invariant::{narrow, to_index};
 
 /// Number of sealed segments by fill level: empty, up to 10 %, up to 20 %, and so on up to 100 %.
 pub type FillHistogram = [u64; 11];
 
-/// Age of a segment's data, in segment incarnations: the mean of the source segments for moved
-/// data.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Age {
-    moved: u64,
-    born: u64,
-}
-
-impl Age {
-    fn add(&mut self, born: u64) {
-        self.moved += 1;
-        self.born += born;
-    }
-
-    fn mean(&self, own: u64) -> u64 {
-        self.born.checked_div(self.moved).unwrap_or(own)
-    }
-}
-
 impl Segments {
-    /// Takes over the age of the source segment for a moved block.
-    pub(crate) fn inherit_age(&mut self, from: SegmentId, to: SegmentId) {
-        let source = self.get(from);
-        let born = source.age.mean(source.record.incarnation.get());
-        self.get_mut(to).age.add(born);
+    /// Takes over the death rate of the source segment for a moved block. The rate is that from
+    /// before the move, which itself removes blocks from the source.
+    pub(crate) fn inherit_death_rate(&mut self, from: SegmentId, to: SegmentId) {
+        let rate = self.get(from).deaths.last().unwrap_or(self.mean_death_rate());
+        self.get_mut(to).deaths.inherit(rate);
     }
 
-    /// Returns the best victim by cost-benefit (Rosenblum and Ousterhout, 1992): the space gained,
-    /// weighted by the age of the data, divided by the cost of moving its live blocks. The second
-    /// value is the fraction of the gained space that the live blocks would use elsewhere; it is at
-    /// most `max_share`.
-    pub(crate) fn victim(&self, max_share: f32) -> Option<(SegmentId, f32)> {
-        let newest = self.newest;
-        let scored = self.ids().filter_map(|id| {
-            let share = self.live_share(id).filter(|share| *share <= max_share)?;
-            let segment = self.get(id);
-            let age = newest - segment.age.mean(segment.record.incarnation.get()).min(newest) + 1;
-            Some((id, share, benefit(share, age)))
-        });
-        scored.max_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(id, share, _)| (id, share))
+    /// Updates and returns the death rate of a segment.
+    pub(super) fn observe_deaths(&mut self, id: SegmentId) -> f32 {
+        let (time, live, payload) = (self.drops, self.live(id), self.geometry.segment_payload());
+        let mean = self.mean_death_rate();
+        self.get_mut(id).deaths.observe(time, live, payload, mean)
+    }
+
+    /// Returns the death rate of all blocks of the shard: one of them per unit of time.
+    #[allow(clippy::cast_precision_loss)]
+    fn mean_death_rate(&self) -> f32 {
+        1.0 / self.live_blocks.max(1) as f32
+    }
+
+    /// Returns the victim with the largest benefit. The second value is the fraction of the gained
+    /// space that the live blocks would use elsewhere; it is at most `max_share`.
+    pub(crate) fn victim(&mut self, max_share: f32) -> Option<(SegmentId, f32)> {
+        let mut best: Option<(SegmentId, f32, f32)> = None;
+        for index in 0..self.slots.len() {
+            let id = SegmentId::new(narrow(index + 1, "C5"));
+            let Some(share) = self.live_share(id) else { continue };
+            // Segments above the limit are observed too, or their estimates would include the time
+            // when their data was new.
+            let benefit = benefit(share, self.observe_deaths(id));
+            if share <= max_share && best.is_none_or(|(.., highest)| benefit >= highest) {
+                best = Some((id, share, benefit));
+            }
+        }
+        best.map(|(id, share, _)| (id, share))
     }
 
     /// Returns all cleanable segments, those with the fewest live blocks first.
@@ -110,13 +105,13 @@ impl Segments {
     }
 }
 
-/// Weight of the age. With 1, as in the paper, or 1/2, uniformly overwritten data is moved too
-/// often; with 1/4 or less, the same holds for data with a hot part.
-const AGE_EXPONENT: f32 = 0.375;
-
-/// Benefit of cleaning a segment.
-#[allow(clippy::cast_precision_loss)]
-fn benefit(share: f32, age: u64) -> f32 {
+/// Benefit of cleaning a segment now: the space gained, divided by the cost of moving its live
+/// blocks and by the square root of the rate at which they die (docs/decisions.md).
+fn benefit(share: f32, death_rate: f32) -> f32 {
     // Reading the headers has a cost even if no block is live.
-    (1.0 - share) * (age as f32).powf(AGE_EXPONENT) / (0.05 + share)
+    (1.0 - share) / ((0.05 + share) * death_rate.sqrt())
 }
+
+#[cfg(test)]
+#[path = "victim_tests.rs"]
+mod tests;

@@ -91,7 +91,8 @@ impl Cleaner {
             return shard.compaction.compact(shard).await;
         }
         let limit = shard.log.pacer.max_live_share(self.freeable_segments(shard));
-        let Some((victim, share)) = limit.and_then(|limit| shard.rows.segments.borrow().victim(limit)) else {
+        let Some((victim, share)) = limit.and_then(|limit| shard.rows.segments.borrow_mut().victim(limit))
+        else {
             return self.note_idle(shard, self.freeable_segments(shard) > 0);
         };
         shard.log.pacer.set_victim_share(share);
