@@ -27,6 +27,10 @@ use crate::write_waits::WriteWait;
 /// Maximum number of node requests in flight.
 const REQUESTS_MAX: usize = 4;
 
+/// Maximum number of nodes in one request: with the record's header they fill whole rows of 2, 4, 8
+/// or 16 data columns. Longer requests delay client writes more (docs/decisions.md).
+const NODES_MAX: usize = 63;
+
 /// Nodes that are copied before the task yields: this many, or a multiple of the nodes that became
 /// dirty in the meantime. Otherwise clients would fill the map's memory before the checkpoint that
 /// makes room in it ends.
@@ -297,7 +301,7 @@ impl Checkpointer {
     /// Collects as many images of a level as one request stores; empty nodes need no storing.
     /// `None` when the level is done.
     async fn gather_images(&self, shard: &Shard, level: usize) -> Option<Images> {
-        let images_max = shard.geometry.meta_blocks();
+        let images_max = shard.geometry.meta_blocks().min(NODES_MAX);
         let (mut images, mut taken) = (Images::default(), 0);
         let (mut count, mut dirtied) = (IMAGES_MIN, shard.ledger.map.borrow().dirtied());
         while taken < images_max {
