@@ -143,7 +143,14 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
             "machine" => ("Name of the virtual machine", None),
             "console" => ("Number of the open console", Some(KnownFormat::UInt64)),
             "token" => ("Identifier of the token", None),
-            _ => ("Number of the operation", Some(KnownFormat::UInt64)),
+            "user" => ("Name of the user", None),
+            "group" => ("Name of the group", None),
+            "policy" => ("Name of the policy", None),
+            "provider" => ("Name of the identity provider", None),
+            "role" => ("Name of the role", None),
+            "cluster" => ("Name of the cluster", None),
+            "id" => ("Number of the operation", Some(KnownFormat::UInt64)),
+            other => panic!("the path parameter '{other}' has no description"),
         };
         let schema = match format {
             None => ObjectBuilder::new().schema_type(Type::String),

@@ -36,6 +36,22 @@ fn every_endpoint_is_versioned_and_described() {
 }
 
 #[test]
+fn names_in_paths_are_strings_and_numbers_are_integers() {
+    let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let parameters =
+        operations.flat_map(|operation| operation["parameters"].as_array().into_iter().flatten());
+    let mut count = 0;
+    for parameter in parameters.filter(|parameter| parameter["in"] == "path") {
+        let is_number = ["id", "index", "console"].contains(&parameter["name"].as_str().unwrap());
+        assert_eq!(parameter["schema"]["type"] == "integer", is_number, "{parameter}");
+        count += 1;
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
 fn every_field_is_described() {
     let document: Value = serde_json::from_str(CHECKED_IN).unwrap();
     let schemas = document["components"]["schemas"].as_object().unwrap();

@@ -75,11 +75,11 @@ pub struct PoolSpace {
     /// Space reserved for thick volumes and not yet written.
     #[serde(default)]
     pub reserved: u64,
-    /// Data that volumes store.
+    /// Data that volumes, snapshots and the objects of S3 store.
     pub stored: u64,
-    /// Sum of the sizes of all volumes.
+    /// Sum of the sizes of all volumes and snapshots.
     pub provisioned: u64,
-    /// Number of volumes.
+    /// Number of volumes and snapshots.
     pub volumes: u64,
 }
 

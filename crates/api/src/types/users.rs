@@ -97,6 +97,13 @@ pub struct S3Policy {
 /// Request to create a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "name": "read-home",
+    "document": {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::home/*"}]
+    }
+}))]
 pub struct CreateS3Policy {
     /// Name of the policy: 1 to 64 letters, digits, hyphens, underscores and dots.
     pub name: String,
@@ -108,6 +115,12 @@ pub struct CreateS3Policy {
 /// Request to replace the document of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "document": {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::home/*"}]
+    }
+}))]
 pub struct ChangeS3Policy {
     /// Its document in the format of IAM: `Version` and `Statement`.
     #[schema(value_type = Object)]
@@ -198,6 +211,12 @@ pub struct S3Role {
 /// Request to create a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "name": "ci",
+    "provider": "corp",
+    "policies": ["readonly"],
+    "claims": {"groups": "storage-*"}
+}))]
 pub struct CreateS3Role {
     /// Name of the role: 1 to 64 letters, digits, hyphens, underscores and dots.
     pub name: String,
