@@ -188,7 +188,10 @@ async fn destroy(ctx: &CommandContext, name: &str, yes: bool) -> Result<ExitReas
     if !yes {
         let contents = pool.space.as_ref().map_or_else(
             || "all its data".to_owned(),
-            |space| format!("{} in {} volumes", Size(space.stored), space.volumes),
+            |space| {
+                let stored = Size(space.stored);
+                format!("{stored} of data: {} volumes and snapshots, and all objects", space.volumes)
+            },
         );
         confirm(false, &format!("destroys pool '{name}' with {contents}"))?;
     }

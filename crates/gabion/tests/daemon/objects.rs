@@ -157,6 +157,9 @@ fn commands_refuse_and_explain() {
     assert!(daemon.refused(&["bucket", "create", "fast/Photos"]).contains("not a bucket name"));
     assert_eq!(daemon.json(&["bucket", "show", "fast/photos"])["objects"], 0);
     assert!(!daemon.ok(&["volume", "list", "fast"]).contains("_objects"));
+    let space = &daemon.json(&["pool", "status", "fast"])[0]["space"];
+    assert_eq!((space["volumes"].as_u64(), space["provisioned"].as_u64()), (Some(1), Some(1 << 30)));
+    assert!(space["stored"].as_u64() > Some(0), "{space}");
     daemon.ok(&["s3", "stop", "fast"]);
     assert!(daemon.refused(&["s3", "stop", "fast"]).contains("not started"));
     assert!(daemon.refused(&["key", "delete", "NONE"]).contains("no access key"));

@@ -12,7 +12,7 @@ use format::limits::BLOCK_BYTES;
 use super::problems::{misses_columns, problems_of};
 use super::scrub;
 use super::slot::{Slot, Status};
-use super::{OpenPool, Pools, no_pool};
+use super::{OBJECTS_VOLUME, OpenPool, Pools, no_pool};
 use crate::error::{Error, Result};
 use api::types::{
     self, DriveState, Health, Pool, PoolCounters, PoolDrive, PoolSpace, PoolState, Problem, Rebuild,
@@ -109,6 +109,17 @@ fn of_slot(name: &str, slot: &Slot) -> Pool {
     }
 }
 
+/// Returns the sums over all volumes, of which the hidden volume of the objects adds only stored
+/// data: users do not see it, and its size is an address range.
+async fn shown_totals(pool: &engine::Pool) -> engine::Result<VolumeTotals> {
+    let mut totals = pool.volume_totals().await?;
+    if let Some(hidden) = pool.volume_info(OBJECTS_VOLUME).await? {
+        totals.count = totals.count.saturating_sub(1);
+        totals.provisioned = totals.provisioned.saturating_sub(hidden.size);
+    }
+    Ok(totals)
+}
+
 /// Returns a lost range for the API.
 pub(crate) fn lost_range(range: &engine::LostRange) -> types::LostRange {
     let engine::LostRange { volume, offset, length } = range.clone();
@@ -127,7 +138,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
         // A pool with a damaged catalogue still serves reads; its volumes are unknown then.
-        let volumes = pool.volume_totals().await.unwrap_or_default();
+        let volumes = shown_totals(&pool).await.unwrap_or_default();
         Ok((status, volumes, pool.repair_limits(), pool.scrub_limits()))
     };
     let (status, volumes, limits, scrub_limits) = match open.call(look).await {
