@@ -56,7 +56,7 @@ pub(crate) use volume::{ExportImageArgs, ImageFormatArg, ImportArgs, Limit, QosA
 #[derive(Parser, Debug)]
 #[command(
     name = "gabion",
-    disable_version_flag = true,
+    version = env!("GABION_VERSION"),
     propagate_version = false,
     subcommand_required = true,
     arg_required_else_help = true,

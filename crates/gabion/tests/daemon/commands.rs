@@ -1,5 +1,7 @@
 //! Commands without a daemon, and their errors.
 
+use std::process::Command;
+
 use super::harness::{DaemonHome, command, run};
 
 #[test]
@@ -75,6 +77,24 @@ fn version_prints_the_release() {
     let ran = run(&mut command(&["version", "--json"]));
     let version: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_version_flag_names_the_release_and_its_commit() {
+    let git = |arguments: &[&str]| {
+        let ran =
+            Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+        ran.status.success().then(|| String::from_utf8(ran.stdout).unwrap())
+    };
+    // A copy of the source outside of its repository, such as an archive, has no commit.
+    let is_repository = git(&["ls-files", "--error-unmatch", "Cargo.toml"]).is_some();
+    let hash = git(&["rev-parse", "--short=12", "HEAD"]).filter(|_| is_repository);
+    let commit = hash.map_or_else(String::new, |hash| format!(" (commit {})", hash.trim()));
+    for flag in ["--version", "-V"] {
+        let ran = run(&mut command(&[flag]));
+        assert_eq!(ran.out, format!("gabion {}{commit}\n", env!("CARGO_PKG_VERSION")), "{ran:?}");
+        assert_eq!(ran.code, Some(0));
+    }
 }
 
 #[test]
