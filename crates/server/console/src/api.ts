@@ -55,6 +55,15 @@ export interface ObjectPage {
   objects: { key: string; size: number; modified: number; etag: string }[]; prefixes: string[]; next: string | null;
 }
 export interface AccessKey { access_key: string; created: number; user: string; secret: string | null; expires: number | null }
+export interface S3User { name: string; created: number; policies: string[]; groups: string[]; keys: string[] }
+export interface S3Group { name: string; created: number; policies: string[]; users: string[] }
+/** `created` is null for a built-in policy. */
+export interface S3Policy { name: string; created: number | null; document: unknown; users: string[]; groups: string[]; roles: string[] }
+export interface S3Provider {
+  name: string; created: number; issuer: string; audiences: string[]; user_claim: string; key_file: string | null; authorities: string | null;
+  roles: string[]; keys: number; fetched: number | null; problem: string | null;
+}
+export interface S3Role { name: string; created: number; provider: string; policies: string[]; claims: Record<string, string>; session_max: number }
 export interface PoolEvent { number: number; time: number; kind: string; severity: string; message: string; pool?: string }
 export interface Token { id: string; name: string; role: Role; created: number; expires: number | null; last_used: number | null }
 export interface AuditRecord { time: number; client: string; address: string | null; role: Role | null; method: string; path: string; status: number; detail: string | null; operation: number | null; result: string | null }

@@ -1,5 +1,5 @@
 // The console: login, navigation, and the page of the address.
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, identity, may, whoAmI, type Identity } from "./api";
@@ -10,6 +10,7 @@ import { Drives } from "./pages/drives";
 import { Events } from "./pages/events";
 import { Exports } from "./pages/exports";
 import { Health } from "./pages/health";
+import { Identities } from "./pages/identities";
 import { Machines } from "./pages/machines";
 import { Objects } from "./pages/objects";
 import { Operations } from "./pages/operations";
@@ -23,10 +24,12 @@ const PAGES = [
   ["health", "Health", Health], ["pools", "Pools", Pools], ["drives", "Drives", Drives], ["volumes", "Volumes", Volumes],
   ["exports", "Exports", Exports], ["objects", "Objects", Objects], ["machines", "Machines", Machines], ["clusters", "Clusters", Clusters], ["operations", "Operations", Operations], ["events", "Events", Events], ["runs", "Runs", Runs],
 ] as const;
-const ADMIN_PAGES = [["tokens", "Tokens", Tokens], ["audit", "Audit", Audit]] as const;
+const ADMIN_PAGES = [["identities", "Identities", Identities], ["tokens", "Tokens", Tokens], ["audit", "Audit", Audit]] as const;
 
 const page = signal(location.hash.slice(1) || "health");
 addEventListener("hashchange", () => { notice.value = null; page.value = location.hash.slice(1) || "health"; });
+/** Pages read the live status themselves: the frame around them is not drawn again with each one. */
+const hasStatus = computed(() => live.value !== null);
 effect(() => { if (identity.value) connect(); else disconnect(); });
 
 function Login() {
@@ -84,7 +87,7 @@ function App() {
       </header>
       <main id="content" tabIndex={-1}>
         {!question.value && <Notice />}
-        {live.value ? <Page /> : <p role="status">Loading</p>}
+        {hasStatus.value ? <Page /> : <p role="status">Loading</p>}
       </main>
       <Dialog />
     </>

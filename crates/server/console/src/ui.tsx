@@ -1,7 +1,7 @@
 // Shared parts: tables, dialogs, badges, notices.
 import { signal } from "@preact/signals";
 import { Fragment, cloneElement, isValidElement, toChildArray, type ComponentChildren, type VNode } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import { words } from "./format";
 
@@ -51,18 +51,27 @@ function withTitles(row: ComponentChildren, head: string[]): ComponentChildren {
 }
 
 export function Table({ head, children, label, empty }: { head: string[]; children: ComponentChildren[]; label: string; empty: string }) {
-  if (children.length === 0) return <p class="empty">{empty}</p>;
+  const rows = useMemo(() => toChildArray(children).map((row) => withTitles(row, head)), [children, head.join()]);
+  if (rows.length === 0) return <p class="empty">{empty}</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table>
         <thead><tr>{head.map((title) => <th scope="col" key={title} class={title.startsWith(">") ? "number" : ""}>{title.replace(">", "")}</th>)}</tr></thead>
-        <tbody>{toChildArray(children).map((row) => withTitles(row, head))}</tbody>
+        <tbody>{rows}</tbody>
       </table>
     </div>
   );
 }
 
-export interface Field { name: string; label: string; value?: string; placeholder?: string; options?: [string, string][]; optional?: boolean; checkbox?: boolean }
+export interface Field {
+  name: string; label: string; value?: string; placeholder?: string; options?: [string, string][]; optional?: boolean; checkbox?: boolean;
+  /** Names of which any number can be chosen: the value holds the chosen ones, separated by commas. */
+  choices?: string[];
+  /** Names that complete an input. */
+  suggestions?: string[];
+  /** A text of several lines, with this many in sight. */
+  lines?: number;
+}
 export interface Question {
   title: string; fields?: Field[]; button: string; text?: ComponentChildren;
   /** Data that is destroyed; the user has to type `name`. */
@@ -70,6 +79,30 @@ export interface Question {
   run: (values: Record<string, string>) => Promise<boolean>;
 }
 export const question = signal<Question | null>(null);
+
+function FormField({ field: { name, label, value, placeholder, options, optional, checkbox, choices, suggestions, lines } }: { field: Field }) {
+  if (checkbox) return <label class="check"><input type="checkbox" name={name} defaultChecked={value === "on"} />{label}</label>;
+  if (choices) {
+    const chosen = (value ?? "").split(",");
+    return (
+      <fieldset><legend>{label}</legend>
+        {choices.map((choice) => <label key={choice} class="check"><input type="checkbox" name={name} value={choice} defaultChecked={chosen.includes(choice)} />{choice}</label>)}
+        {choices.length === 0 && "none exist"}
+      </fieldset>
+    );
+  }
+  const common = { name, placeholder: placeholder ?? "", required: !optional, autocomplete: "off" } as const;
+  return (
+    <label>{label}
+      {options
+        ? <select name={name}>{options.map(([key, text]) => <option key={key} value={key} selected={key === value}>{text}</option>)}</select>
+        : lines
+          ? <textarea {...common} rows={lines} spellcheck={false} defaultValue={value ?? ""} />
+          : <input {...common} defaultValue={value ?? ""} list={suggestions && `${name}-list`} />}
+      {suggestions && <datalist id={`${name}-list`}>{suggestions.map((one) => <option key={one} value={one} />)}</datalist>}
+    </label>
+  );
+}
 
 export function Dialog() {
   const asked = question.value;
@@ -85,7 +118,7 @@ export function Dialog() {
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const values: Record<string, string> = {};
-    new FormData(event.target as HTMLFormElement).forEach((value, name) => { values[name] = String(value).trim(); });
+    new FormData(event.target as HTMLFormElement).forEach((value, name) => { values[name] = (values[name] === undefined ? "" : `${values[name]},`) + String(value).trim(); });
     setBusy(true);
     const done = await asked.run(values);
     setBusy(false);
@@ -97,15 +130,7 @@ export function Dialog() {
       <form onSubmit={submit}>
         <h2 id="dialog-title">{asked.title}</h2>
         {asked.text}
-        {asked.fields?.map((field) => field.checkbox ? (
-          <label key={field.name} class="check"><input type="checkbox" name={field.name} defaultChecked={field.value === "on"} />{field.label}</label>
-        ) : (
-          <label key={field.name}>{field.label}
-            {field.options
-              ? <select name={field.name}>{field.options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select>
-              : <input name={field.name} defaultValue={field.value ?? ""} placeholder={field.placeholder ?? ""} required={!field.optional} autocomplete="off" />}
-          </label>
-        ))}
+        {asked.fields?.map((field) => <FormField key={field.name} field={field} />)}
         {asked.destroys && (
           <div class="destroys">
             <strong>This destroys:</strong>

@@ -2,9 +2,11 @@
 // node test/console.mjs GABION DIRECTORY. See './run console-test'.
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFile, execFileSync, spawn, spawnSync } from "node:child_process";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { promisify } from "node:util";
+import { identities } from "./identities.mjs";
 
 const [gabion, dir] = process.argv.slice(2);
 const freePort = () => new Promise((resolve) => {
@@ -49,10 +51,15 @@ const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { 
 const page = await context.newPage();
 page.setDefaultTimeout(20000);
 page.on("pageerror", (error) => failures.push(`script: ${error.message}`));
-// A violation of the content security policy is an error in the browser's console. A request without a session, and those while
-// the daemon is restarted, are errors as well.
+// A violation of the content security policy is an error in the browser's console. A request without a session, those while the
+// daemon is restarted, and those that the test expects to be refused, are errors as well.
 let restarting = false;
-page.on("console", (message) => { if (message.type() === "error" && !restarting && !message.text().includes("401")) failures.push(message.text()); });
+let refusals = 0;
+page.on("console", (message) => {
+  if (message.type() !== "error" || restarting || message.text().includes("401")) return;
+  if (/status of 4(00|09) /.test(message.text())) refusals += 1;
+  else failures.push(message.text());
+});
 
 const dialog = page.getByRole("dialog");
 const press = (name) => dialog.getByRole("button", { name, exact: true }).click();
@@ -132,11 +139,7 @@ try {
   await page.getByLabel("Name", { exact: true }).fill("backups");
   await press("Create");
   await closed();
-  await page.getByRole("button", { name: "Create an access key" }).click();
-  await press("Create");
-  await dialog.getByText("Copy the secret now").waitFor();
-  const [key, secret] = await dialog.locator("code").allInnerTexts();
-  await press("Done");
+  const { access_key: key, secret } = JSON.parse(run("key", "create", "--json"));
   writeFileSync(`${dir}/object.txt`, "some data\n");
   // Older versions of curl do not send the hash of the data, which S3 requires.
   for (const name of ["readme.txt", "2026/monday.img", "2026/tuesday.img"]) {
@@ -150,6 +153,16 @@ try {
   check("the folder has two objects", (await page.getByRole("rowheader").count()) === 2);
   await accessible("the object browser");
   await shot("browser");
+  await identities({ page, dialog, press, closed, open, shot, accessible, check, run, dir, s3Port });
+
+  // The destruction of a pool names its buckets. The volume of the objects is none of the user's.
+  await open("Pools");
+  check("the page counts the volumes of the user", (await page.locator('td[data-title="Volumes"]').innerText()) === "3");
+  await page.getByRole("row", { name: /fast/ }).getByRole("button", { name: "Destroy" }).click();
+  await dialog.getByText("bucket backups (4 objects, 40 B)").waitFor();
+  await dialog.getByText(" in 2 volumes and 1 snapshots").waitFor();
+  await press("Cancel");
+  await closed();
 
   // A failed drive: the problem, the replacement and the rebuild.
   await open("Drives");
@@ -245,7 +258,7 @@ try {
   await report.close();
 
   // Each page: axe, light, dark, phone width.
-  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs", "Tokens", "Audit"];
+  const pages = ["Health", "Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs", "Identities", "Tokens", "Audit"];
   for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
     await page.emulateMedia({ colorScheme: scheme });
     await page.setViewportSize({ width, height: 800 });
@@ -261,6 +274,23 @@ try {
   }
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize({ width: 1280, height: 800 });
+
+  // More volumes than a page of the table has rows.
+  // Asynchronous commands: the log of the daemon must be read meanwhile.
+  for (let number = 100; number < 210; number += 1) await promisify(execFile)(gabion, ["volume", "create", `fast/zz-${number}`, "--size", "64M"], { env });
+  await open("Volumes");
+  const pager = page.locator(".pager").first();
+  await pager.getByText("1 to 100 of 114").waitFor();
+  await pager.getByRole("button", { name: "Next" }).click();
+  await pager.getByText("101 to 114 of 114").waitFor();
+  check("the last page has the other rows", (await page.getByRole("rowheader").count()) === 14 && await pager.getByRole("button", { name: "Next" }).isDisabled());
+  await accessible("the last page of volumes");
+  await page.getByLabel("Filter").fill("zz-");
+  await pager.getByText("1 to 100 of 110").waitFor();
+  await page.getByLabel("Filter").fill("zz-15");
+  await page.getByText("10 shown").waitFor();
+  await page.getByLabel("Filter").fill("");
+  await open("Audit");
 
   // The keyboard alone: the skip link, a dialog, its end.
   await page.reload();
@@ -294,7 +324,11 @@ try {
     const buttons = await page.getByRole("main").getByRole("button").allInnerTexts();
     check(`a viewer has no buttons on ${name}: ${buttons}`, buttons.every((text) => text === "Browse"));
   }
-  check("a viewer has no page of tokens", (await page.getByRole("link", { name: "Tokens" }).count()) === 0);
+  for (const name of ["Identities", "Tokens"]) check(`a viewer has no page of ${name}`, (await page.getByRole("link", { name }).count()) === 0);
+  // The address of the page alone opens another one.
+  await page.evaluate(() => { location.hash = "identities"; });
+  await page.getByRole("heading", { name: "Health", level: 1 }).waitFor();
+  check(`the daemon refuses the requests that are to be refused, and no others: ${refusals}`, refusals === 5);
 } catch (error) {
   await shot("failure").catch(() => undefined);
   failures.push(String(error));

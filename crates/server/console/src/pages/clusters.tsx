@@ -4,7 +4,7 @@ import { call, enc, may, type Cluster, type ClusterStatus, type Volume } from ".
 import { parseSize, size, words } from "../format";
 import { live } from "../live";
 import { Badge, Table, ask, attempt } from "../ui";
-import { SHOWN, usePolled, volumePath, poolPath } from "./shared";
+import { poolPath, usePages, usePolled, volumePath } from "./shared";
 
 export interface ClusterView { cluster: Cluster; status: ClusterStatus | null; error: string | null }
 const views = signal<ClusterView[] | null>(null);
@@ -99,6 +99,7 @@ function OneCluster({ cluster, status, error }: ClusterView) {
 /** The images of a cluster, which the daemon exports as volumes. */
 function ClusterVolumes({ cluster }: { cluster: string }) {
   const volumes = usePolled(() => call<Volume[]>("GET", `${poolPath(cluster)}/volumes`), `volumes of ${cluster}`);
+  const { shown, pager } = usePages(volumes ?? [], "");
   const exports = (live.value?.exports ?? []).filter((one) => one.pool === cluster);
   const create = () => ask({
     title: `Create a volume on ${cluster}`, button: "Create", fields: [{ name: "name", label: "Name" }, { name: "size", label: "Size", placeholder: "500G" }],
@@ -118,9 +119,9 @@ function ClusterVolumes({ cluster }: { cluster: string }) {
   return (
     <>
       <h3>Volumes</h3>
-      {may("operator") && <p><button class="primary" onClick={create}>Create a volume on {cluster}</button></p>}
+      {(may("operator") || pager) && <p class="tools">{may("operator") && <button class="primary" onClick={create}>Create a volume on {cluster}</button>}{pager}</p>}
       <Table label={`Volumes of ${cluster}`} head={["Volume", ">Size", ">Stored", "Exports", "Actions"]} empty={volumes ? "No volumes." : "Loading"}>
-        {(volumes ?? []).slice(0, SHOWN).map((volume) => (
+        {shown.map((volume) => (
           <tr key={volume.name}><th scope="row">{cluster}/{volume.name}{volume.origin && <small>clone of {volume.origin}</small>}</th>
             <td class="number">{size(volume.size)}</td><td class="number">{size(volume.stored)}</td>
             <td>{exports.filter((one) => one.volume === volume.name).map((one) => <a key={one.id} href="#exports">{words(one.id)} ({one.connections})</a>)}</td>

@@ -3,10 +3,11 @@ import { call, enc, may } from "../api";
 import { count, latency, size } from "../format";
 import { ioKey, live, rates } from "../live";
 import { Badge, Table, ask, attempt } from "../ui";
-import { SHOWN } from "./shared";
+import { usePages } from "./shared";
 
 export function Exports() {
   const all = live.value?.exports ?? [];
+  const { shown, pager } = usePages(all, "");
   const remove = (one: (typeof all)[number]) => ask({
     title: `Delete export ${one.id} of ${one.pool}/${one.volume}`, button: "Delete the export",
     destroys: { name: `${one.pool}/${one.volume}`, data: <ul><li>the connections of {one.connections} clients; the volume and its data stay</li></ul> },
@@ -15,8 +16,9 @@ export function Exports() {
   return (
     <>
       <h1>Exports</h1>
+      {pager && <p class="tools">{pager}</p>}
       <Table label="Exports" head={["Volume", "Export", "State", ">Clients", ">Reads/s", ">Writes/s", ">Read latency", ">Write latency", ">Read", ">Written", "Address", "Actions"]} empty="No exports. The page of volumes creates them.">
-        {all.slice(0, SHOWN).map((one) => {
+        {shown.map((one) => {
           const rate = rates.value.get(ioKey(one));
           return (
             <tr key={ioKey(one)}>

@@ -1,6 +1,6 @@
-// Objects: S3 services, buckets with a browser of their objects, and the access keys of users.
+// Objects: S3 services, and buckets with a browser of their objects.
 import { useEffect, useState } from "preact/hooks";
-import { call, enc, may, type AccessKey, type Bucket, type ObjectPage, type S3Service } from "../api";
+import { call, enc, may, type Bucket, type ObjectPage, type S3Service } from "../api";
 import { parseSize, size, time } from "../format";
 import { Badge, Table, ask, attempt } from "../ui";
 import { openPools, poolPath, usePolled } from "./shared";
@@ -18,7 +18,6 @@ export function Objects() {
       <h1>Objects</h1>
       <Services services={services} />
       {active.length > 0 && <Buckets pools={active} open={setOpen} />}
-      {may("admin") && <Keys />}
     </>
   );
 }
@@ -115,35 +114,5 @@ function Browser({ bucket, leave }: { bucket: { pool: string; name: string }; le
       </Table>
       {next && <p><button onClick={() => void load(next, page)}>Show more</button></p>}
     </>
-  );
-}
-
-function Keys() {
-  const keys = usePolled(() => call<AccessKey[]>("GET", "/v1/keys"), "keys");
-  const create = () => ask({
-    title: "Create an access key", button: "Create", fields: [{ name: "user", label: "User (empty: the administrator of all buckets)", optional: true }],
-    run: async (values) => {
-      let key: AccessKey | null = null;
-      const done = await attempt("Access key created", async () => { key = await call<AccessKey>("POST", "/v1/keys", { user: values.user || null }); });
-      const made = key as AccessKey | null;
-      // After this dialog has closed.
-      if (made) setTimeout(() => ask({ title: "The new access key", button: "Done", text: <p>Copy the secret now; it cannot be shown again:<br /><code class="secret">{made.access_key}</code><br /><code class="secret">{made.secret}</code></p>, run: async () => true }));
-      return done;
-    },
-  });
-  const remove = (key: AccessKey) => ask({
-    title: "Delete an access key", button: "Delete", destroys: { name: key.access_key, data: <ul><li>the access of {key.user} with this key</li></ul> },
-    run: () => attempt("Access key deleted", () => call("DELETE", `/v1/keys/${enc(key.access_key)}`)),
-  });
-  return (
-    <section aria-labelledby="keys">
-      <h2 id="keys">Users and access keys</h2>
-      <p><button class="primary" onClick={create}>Create an access key</button></p>
-      <Table label="Access keys" head={["User", "Access key", "Created (UTC)", "Expires (UTC)", "Actions"]} empty={keys ? "No access keys." : "Loading"}>
-        {(keys ?? []).map((key) => (
-          <tr key={key.access_key}><th scope="row">{key.user}</th><td class="path">{key.access_key}</td><td class="time">{time(key.created)}</td><td class="time">{key.expires ? time(key.expires) : "never"}</td>
-            <td class="actions"><button class="danger" onClick={() => remove(key)}>Delete</button></td></tr>))}
-      </Table>
-    </section>
   );
 }

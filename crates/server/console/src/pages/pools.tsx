@@ -1,5 +1,5 @@
 // Pools: create, open, close, destroy; scrub and rebuild.
-import { call, may, type Pool, type Volume } from "../api";
+import { call, may, type Bucket, type Pool, type Volume } from "../api";
 import { count, duration, latency, parseSize, size, time, words } from "../format";
 import { history, live } from "../live";
 import { Badge, Table, ask, attempt } from "../ui";
@@ -25,12 +25,16 @@ const createPool = () => ask({
 
 async function destroy(pool: Pool) {
   const volumes = await call<Volume[]>("GET", `${poolPath(pool.name)}/volumes`).catch(() => [] as Volume[]);
+  const buckets = await call<Bucket[]>("GET", `${poolPath(pool.name)}/buckets`).catch(() => null);
   ask({
     title: `Destroy pool ${pool.name}`, button: "Destroy the pool",
     destroys: { name: pool.name, data: <ul>
       <li>{size(pool.space?.stored)} of data in {volumes.filter((volume) => !volume.snapshot).length} volumes and {volumes.filter((volume) => volume.snapshot).length} snapshots</li>
       {volumes.slice(0, 20).map((volume) => <li key={volume.name}>{volume.name} ({size(volume.size)})</li>)}
-      {volumes.length > 20 && <li>and {volumes.length - 20} more</li>}</ul> },
+      {volumes.length > 20 && <li>and {volumes.length - 20} more</li>}
+      {buckets === null ? <li>its objects, if it has any: they are listed while S3 runs on the pool</li>
+        : buckets.slice(0, 20).map((bucket) => <li key={`bucket ${bucket.name}`}>bucket {bucket.name} ({bucket.objects} objects, {size(bucket.bytes)})</li>)}
+      {buckets && buckets.length > 20 && <li>and {buckets.length - 20} more buckets</li>}</ul> },
     run: () => attempt(`Destroying pool ${pool.name}`, () => call("DELETE", poolPath(pool.name))),
   });
 }

@@ -3,12 +3,14 @@ import { useMemo, useState } from "preact/hooks";
 import { call, may, type Volume } from "../api";
 import { count, parseSize, size, time } from "../format";
 import { Table, ask, attempt } from "../ui";
-import { SHOWN, openPools, poolPath, usePolled, volumePath } from "./shared";
+import { Filter, openPools, poolPath, usePages, usePolled, volumePath } from "./shared";
 
 const PROTOCOLS: [string, string][] = [
   ["nbd", "NBD"], ["nvme_tcp", "NVMe/TCP"], ["iscsi", "iSCSI"], ["vhost_user", "vhost-user (disk of a virtual machine)"],
   ["fuse", "FUSE (file of the server)"], ["ublk", "ublk (block device of the server)"],
 ];
+
+const HEAD = ["Volume", ">Size", ">Stored", "Created (UTC)", "Limits", "State", "Actions"];
 
 interface Entry { volume: Volume; depth: number }
 
@@ -45,7 +47,8 @@ export function Volumes() {
   const [filter, setFilter] = useState("");
   const all = usePolled(async () => (await Promise.all(names.map((name) => call<Volume[]>("GET", `${poolPath(name)}/volumes`)))).flat(), names.join());
   const tree = useMemo(() => treeOf(all ?? []), [all]);
-  const shown = tree.filter(({ volume }) => `${volume.pool}/${volume.name}`.includes(filter));
+  const matching = useMemo(() => tree.filter(({ volume }) => `${volume.pool}/${volume.name}`.includes(filter)), [tree, filter]);
+  const { shown, pager } = usePages(matching, filter);
   const create = () => ask({
     title: "Create a volume", button: "Create",
     fields: [{ name: "pool", label: "Pool", options: names.map((name) => [name, name]) }, { name: "name", label: "Name" }, { name: "size", label: "Size", placeholder: "500G" },
@@ -53,24 +56,26 @@ export function Volumes() {
     run: (values) => attempt(`Volume ${values.pool}/${values.name} created`, () =>
       call("POST", `${poolPath(values.pool ?? "")}/volumes`, { name: values.name, size: parseSize(values.size), thick: values.thick === "on" })),
   });
+  const change = may("operator");
+  // The same rows while nothing changes: they are not drawn again with each live status.
+  const rows = useMemo(() => shown.map(({ volume, depth }) => (
+    <tr key={`${volume.pool}/${volume.name}`}>
+      <th scope="row" class={`depth${Math.min(depth, 6)} ${volume.snapshot ? "snapshot" : ""}`}>{volume.pool}/{volume.name}{volume.origin && <small>clone of {volume.origin}</small>}</th>
+      <td class="number">{size(volume.size)}</td><td class="number">{size(volume.stored)}</td><td class="time">{time(volume.created)}</td>
+      <td>{limitsOf(volume)}</td>
+      <td>{volume.deleting ? "deleting" : volume.exported ? "exported" : volume.snapshot ? "snapshot" : "not exported"}</td>
+      <td class="actions">{change && !volume.deleting && <VolumeActions volume={volume} all={all ?? []} />}</td>
+    </tr>)), [shown, change]);
   return (
     <>
       <h1>Volumes</h1>
       <p class="tools">
-        {may("operator") && names.length > 0 && <button class="primary" onClick={create}>Create a volume</button>}
-        <label>Filter <input type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} /></label>
-        <span>{shown.length > SHOWN ? `${SHOWN} of ${shown.length} shown` : `${shown.length} shown`}</span>
+        {change && names.length > 0 && <button class="primary" onClick={create}>Create a volume</button>}
+        <Filter apply={setFilter} />
+        {pager ?? <span>{shown.length} shown</span>}
       </p>
-      <Table label="Volumes" head={["Volume", ">Size", ">Stored", "Created (UTC)", "Limits", "State", "Actions"]} empty={all ? "No volumes." : "Loading"}>
-        {shown.slice(0, SHOWN).map(({ volume, depth }) => (
-          <tr key={`${volume.pool}/${volume.name}`}>
-            <th scope="row" class={`depth${Math.min(depth, 6)} ${volume.snapshot ? "snapshot" : ""}`}>{volume.pool}/{volume.name}{volume.origin && <small>clone of {volume.origin}</small>}</th>
-            <td class="number">{size(volume.size)}</td><td class="number">{size(volume.stored)}</td><td class="time">{time(volume.created)}</td>
-            <td>{limitsOf(volume)}</td>
-            <td>{volume.deleting ? "deleting" : volume.exported ? "exported" : volume.snapshot ? "snapshot" : "not exported"}</td>
-            <td class="actions">{may("operator") && !volume.deleting && <VolumeActions volume={volume} all={all ?? []} />}</td>
-          </tr>))}
-      </Table>
+      <Table label="Volumes" head={HEAD} empty={all ? "No volumes." : "Loading"}>{rows}</Table>
+      {pager && <p class="tools">{pager}</p>}
     </>
   );
 }
