@@ -1,36 +1,16 @@
 // Drives the console in Chromium against a daemon that it starts, and takes screenshots:
 // node test/console.mjs GABION DIRECTORY. See './run console-test'.
 import AxeBuilder from "@axe-core/playwright";
-import { chromium } from "playwright-core";
 import { execFile, execFileSync, spawn, spawnSync } from "node:child_process";
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { promisify } from "node:util";
+import { daemonIn, freePort, login, openBrowser } from "./daemon.mjs";
 import { identities } from "./identities.mjs";
 
 const [gabion, dir] = process.argv.slice(2);
-const freePort = () => new Promise((resolve) => {
-  const server = createServer().listen(0, "127.0.0.1", () => { const { port } = server.address(); server.close(() => resolve(port)); });
-});
-const port = await freePort();
+const { url, env, run, start, stop } = await daemonIn(gabion, dir);
 const s3Port = await freePort();
-const url = `https://127.0.0.1:${port}/`;
-const env = {
-  ...process.env, GABION_CONFIG: "/dev/null", GABION_SOCKET: `${dir}/gabion.sock`, GABION_STATE_DIR: `${dir}/state`, GABION_NBD_SOCKET: `${dir}/nbd.sock`,
-  GABION_VHOST_DIRECTORY: `${dir}/vhost`, GABION_FUSE_DIRECTORY: `${dir}/fuse`, GABION_UBLK_DIRECTORY: `${dir}/ublk`, GABION_API_LISTEN: `127.0.0.1:${port}`,
-  GABION_CLUSTERS_DIRECTORY: `${dir}/clusters`, GABION_RUNS_DIRECTORY: `${dir}/runs`,
-};
-const run = (...words) => execFileSync(gabion, words, { env, encoding: "utf8" });
-async function start() {
-  const daemon = spawn(gabion, ["serve"], { env, stdio: ["ignore", "ignore", "pipe"] });
-  const ready = new Promise((resolve, reject) => {
-    daemon.stderr.on("data", (text) => { appendFileSync(`${dir}/log`, text); if (String(text).includes(" ready ")) resolve(); });
-    daemon.on("exit", (code) => reject(new Error(`the daemon ended with ${code}`)));
-  });
-  await ready;
-  return daemon;
-}
-const stop = (daemon) => new Promise((resolve) => { daemon.removeAllListeners("exit"); daemon.on("exit", resolve); daemon.kill("SIGTERM"); });
 
 const failures = [];
 const check = (what, holds) => { if (!holds) failures.push(what); };
@@ -46,9 +26,7 @@ measure("gone=/no/such/file");
 let daemon = await start();
 const token = (role) => run("token", "create", role, "--role", role).trim();
 const tokens = { admin: token("admin"), operator: token("operator"), viewer: token("viewer") };
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
-const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 } });
-const page = await context.newPage();
+const { browser, context, page } = await openBrowser();
 page.setDefaultTimeout(20000);
 page.on("pageerror", (error) => failures.push(`script: ${error.message}`));
 // A violation of the content security policy is an error in the browser's console. A request without a session, those while the
@@ -70,11 +48,6 @@ async function accessible(what, shown = page) {
   const { violations } = await new AxeBuilder({ page: shown }).analyze();
   for (const one of violations) failures.push(`axe, ${what}: ${one.id}: ${one.help}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }
-async function login(role) {
-  await page.getByLabel("Token").fill(tokens[role]);
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("button", { name: "Log out" }).waitFor();
-}
 
 try {
   await page.goto(url);
@@ -83,7 +56,7 @@ try {
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("alert").waitFor();
   await shot("login");
-  await login("admin");
+  await login(page, tokens.admin);
 
   // A pool on files, a volume, a snapshot, a clone, an export.
   await open("Pools");
@@ -316,7 +289,7 @@ try {
 
   // A viewer.
   await page.getByRole("button", { name: "Log out" }).click();
-  await login("viewer");
+  await login(page, tokens.viewer);
   for (const name of ["Pools", "Drives", "Volumes", "Exports", "Objects", "Machines", "Clusters", "Operations", "Events", "Runs"]) {
     await open(name);
     await page.getByRole("heading", { name: new RegExp(`${name}$`, "i"), level: 1 }).waitFor();
