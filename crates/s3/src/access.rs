@@ -1,7 +1,9 @@
 //! The right of a request to its operation: owners, policies, lists of access, and the block of
 //! public access.
 //!
-//! Always true: an operation that this file does not name is allowed to the bucket's owner only.
+//! Always true: an operation that this file does not name is allowed to the bucket's owner only; in
+//! a bucket with a setting of access that cannot be read, no request is allowed but the owner's to
+//! replace it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use crate::identity::UserRights;
 use crate::policy::{Decision, PolicyRequest};
 use crate::request_check::parse_query;
 use crate::roles::{RoleSession, SessionError};
-use crate::settings::{BucketSettings, DEFAULT_USER};
+use crate::settings::{
+    ACL, BucketSettings, DEFAULT_USER, ENCRYPTION, LOCK, OWNERSHIP, POLICY, PUBLIC_ACCESS,
+};
 
 /// The sender of a request.
 #[derive(Clone, Debug, Default)]
@@ -219,6 +223,40 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) object: Option<(&'a str, Option<&'a str>)>,
 }
 
+/// The actions that replace, delete or show a setting of access as it is stored. Empty for settings
+/// without which a bucket gives no more rights: CORS, lifecycle.
+fn repairs_of(setting: &str) -> &'static [&'static str] {
+    match setting {
+        POLICY => &["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"],
+        ACL => &["s3:PutBucketAcl"],
+        PUBLIC_ACCESS => &["s3:PutBucketPublicAccessBlock"],
+        ENCRYPTION => &["s3:PutEncryptionConfiguration"],
+        LOCK => &["s3:PutBucketObjectLockConfiguration"],
+        OWNERSHIP => &["s3:PutBucketOwnershipControls"],
+        _ => &[],
+    }
+}
+
+/// Refuses an action in a bucket with settings of access that cannot be read: a policy may deny it,
+/// a block of public access or a default encryption may apply to it.
+///
+/// # Errors
+/// `AccessDenied`, unless the owner replaces such a setting.
+fn check_readable(bucket: &BucketSettings, is_owner: bool, action: &str) -> S3Result<()> {
+    let repairs = |setting: &&&str| repairs_of(setting).contains(&action);
+    let mut closing = bucket.unreadable.iter().filter(|setting| !repairs_of(setting).is_empty());
+    let Some(setting) = closing.clone().next() else { return Ok(()) };
+    if is_owner && closing.any(|setting| repairs(&setting)) {
+        return Ok(());
+    }
+    let name = &bucket.info.name;
+    Err(s3_error!(
+        AccessDenied,
+        "the stored setting '{setting}' of bucket '{name}' cannot be read, so that all requests are denied: \
+         the owner of the bucket or the administrator must replace the setting or delete it"
+    ))
+}
+
 /// The header and parameter of the query with the token of temporary credentials.
 const SESSION_TOKEN: &str = "x-amz-security-token";
 
@@ -277,6 +315,7 @@ impl Gateway {
         // The policies of a user, not its buckets, give it rights.
         let is_owner =
             caller.rights.is_none() && caller.user.as_deref() == Some(bucket.owner()) || caller.is_admin();
+        check_readable(bucket, is_owner, request.action)?;
         if bucket.policy.is_none() && is_owner {
             return Ok(());
         }
@@ -471,3 +510,7 @@ fn read_caller(context: &mut S3AccessContext<'_>, is_secure: bool) -> Caller {
     let address = context.extensions_mut().get::<PeerAddress>().map(|peer| peer.0);
     Caller { address, is_secure, referer, agent, values, ..Caller::default() }
 }
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

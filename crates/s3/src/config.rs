@@ -136,6 +136,7 @@ impl Gateway {
         request: S3Request<dto::GetBucketCorsInput>,
     ) -> S3Result<S3Response<dto::GetBucketCorsOutput>> {
         let bucket = scope(&request.extensions).bucket()?.clone();
+        check_shown(&bucket, CORS)?;
         let missing = || s3_error!(NoSuchCORSConfiguration, "the bucket has no CORS configuration");
         let cors = bucket.cors.clone().ok_or_else(missing)?;
         Ok(S3Response::new(dto::GetBucketCorsOutput { cors_rules: Some(cors.cors_rules) }))
@@ -164,6 +165,7 @@ impl Gateway {
         request: S3Request<dto::GetBucketLifecycleConfigurationInput>,
     ) -> S3Result<S3Response<dto::GetBucketLifecycleConfigurationOutput>> {
         let bucket = scope(&request.extensions).bucket()?.clone();
+        check_shown(&bucket, LIFECYCLE)?;
         let missing = || s3_error!(NoSuchLifecycleConfiguration, "the bucket has no lifecycle configuration");
         let rules = bucket.lifecycle.clone().ok_or_else(missing)?.rules;
         Ok(S3Response::new(dto::GetBucketLifecycleConfigurationOutput {
@@ -408,6 +410,21 @@ impl Gateway {
         let payer = Some(dto::Payer::from_static(dto::Payer::BUCKET_OWNER));
         Ok(S3Response::new(dto::GetBucketRequestPaymentOutput { payer }))
     }
+}
+
+/// Refuses to show a setting that cannot be read as a missing one.
+///
+/// # Errors
+/// `InternalError`.
+pub(crate) fn check_shown(bucket: &BucketSettings, setting: &str) -> S3Result<()> {
+    if !bucket.unreadable.contains(&setting) {
+        return Ok(());
+    }
+    Err(s3_error!(
+        InternalError,
+        "the stored setting '{setting}' of bucket '{}' cannot be read: replace it or delete it",
+        bucket.info.name
+    ))
 }
 
 /// The list that counts in a bucket: without lists, the owner has full control.

@@ -1,4 +1,7 @@
 //! The settings of buckets: parsed once, and kept in memory until a bucket changes.
+//!
+//! Always true: a stored setting that cannot be read is never taken for a missing one: it is in
+//! [`BucketSettings::unreadable`], by which the check of access closes the bucket.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -84,24 +87,32 @@ pub(crate) struct BucketSettings {
     pub(crate) has_fast_etags: bool,
     /// True if lists of access are ignored: `BucketOwnerEnforced`.
     pub(crate) is_owner_enforced: bool,
+    /// The stored settings that cannot be read.
+    pub(crate) unreadable: Vec<&'static str>,
 }
 
 impl BucketSettings {
     pub(crate) fn new(info: BucketInfo) -> Self {
         let owner = info.settings.get(OWNER).map_or(DEFAULT_USER, String::as_str).to_owned();
-        let acl = parse(&info, ACL).unwrap_or_else(|| AccessList::private(&owner));
-        let policy =
-            info.settings.get(POLICY).and_then(|text| PolicyDocument::parse_of_bucket(text, &info.name).ok());
+        let mut reader = SettingsReader { info: &info, unreadable: Vec::new() };
+        let acl = reader.json(ACL).unwrap_or_else(|| AccessList::private(&owner));
+        let policy = reader.parse(POLICY, |text| PolicyDocument::parse_of_bucket(text, &info.name));
+        let public_access = reader.json(PUBLIC_ACCESS).unwrap_or_default();
+        let (cors, lifecycle) = (reader.json(CORS), reader.json(LIFECYCLE));
+        let (encryption, lock) = (reader.json(ENCRYPTION), reader.json(LOCK));
+        let is_owner_enforced = reader.parse(OWNERSHIP, parse_ownership).unwrap_or(false);
+        let unreadable = reader.unreadable;
         Self {
             acl: AccessList { owner, ..acl },
             policy,
-            public_access: parse(&info, PUBLIC_ACCESS).unwrap_or_default(),
-            cors: parse(&info, CORS),
-            lifecycle: parse(&info, LIFECYCLE),
-            encryption: parse(&info, ENCRYPTION),
-            lock: parse(&info, LOCK),
+            public_access,
+            cors,
+            lifecycle,
+            encryption,
+            lock,
             has_fast_etags: info.settings.get(ETAG).is_some_and(|etag| etag == "fast"),
-            is_owner_enforced: info.settings.get(OWNERSHIP).is_some_and(|mode| mode == "BucketOwnerEnforced"),
+            is_owner_enforced,
+            unreadable,
             info,
         }
     }
@@ -112,14 +123,37 @@ impl BucketSettings {
     }
 }
 
-fn parse<T: DeserializeOwned>(info: &BucketInfo, name: &str) -> Option<T> {
-    let text = info.settings.get(name)?;
-    match serde_json::from_str(text) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            tracing::error!(bucket = info.name, setting = name, %error, "a setting of a bucket is damaged");
-            None
+/// Returns true if a mode of ownership ignores lists of access.
+fn parse_ownership(mode: &str) -> Result<bool, String> {
+    match mode {
+        "BucketOwnerEnforced" => Ok(true),
+        "BucketOwnerPreferred" | "ObjectWriter" => Ok(false),
+        _ => Err("the mode is unknown".to_owned()),
+    }
+}
+
+/// Parses the settings of a bucket, and notes those that cannot be read.
+struct SettingsReader<'a> {
+    info: &'a BucketInfo,
+    unreadable: Vec<&'static str>,
+}
+
+impl SettingsReader<'_> {
+    fn parse<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let parsed = parse(self.info.settings.get(name)?);
+        if let Err(reason) = &parsed {
+            tracing::error!(bucket = self.info.name, setting = name, reason, "a setting cannot be read");
+            self.unreadable.push(name);
         }
+        parsed.ok()
+    }
+
+    fn json<T: DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
+        self.parse(name, |text| serde_json::from_str(text).map_err(|error| error.to_string()))
     }
 }
 
