@@ -9,6 +9,7 @@ use redb::ReadableTable;
 use crate::body::Body;
 use crate::conditions::check_conditions;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::{ChangeSource, EventKind, EventSubject};
 use crate::index::IndexTxn;
 use crate::keys;
 use crate::lock::check_retention;
@@ -22,18 +23,24 @@ use crate::types::{
 use crate::versions::{FoundVersion, find_version};
 
 impl IndexTxn<'_> {
-    /// Applies a change.
+    /// Applies a change, and stores its events.
     ///
     /// # Errors
     /// For a refused change, without an effect; or `Io`, after which the transaction must be
     /// aborted.
-    pub(crate) fn apply(&mut self, change: Change) -> Result<Outcome> {
+    pub(crate) fn apply(&mut self, change: Change, source: ChangeSource) -> Result<Outcome> {
+        self.source = source;
         match change {
             Change::CreateBucket { name, versioning, settings, now_ms } => {
                 self.create_bucket(name, versioning, settings, now_ms)
             }
             Change::DeleteBucket { name } => self.delete_bucket(&name),
             Change::SetBucket { bucket, name, value } => self.set_bucket(&bucket, name, value),
+            Change::SetEventRules { bucket, rules, name, value, now_ms } => {
+                self.set_event_rules(&bucket, &rules, (name, value), now_ms)
+            }
+            Change::AcknowledgeEvents { target, through } => self.acknowledge_events(&target, through),
+            Change::DeleteOutbox { target } => self.delete_outbox(&target),
             Change::SetVersioning { bucket, versioning } => self.set_versioning(&bucket, versioning),
             Change::SetQuota { bucket, quota } => self.set_quota(&bucket, quota),
             Change::Put(put) => self.put(put),
@@ -112,11 +119,17 @@ impl IndexTxn<'_> {
         }
         // Uploads in progress end with their bucket, as in S3.
         self.abort_uploads(bucket.number)?;
+        self.remove_event_rules(bucket.number)?;
         self.remove_bucket(name)?;
         Ok(Outcome::Done)
     }
 
-    fn set_bucket(&mut self, bucket: &str, name: String, value: Option<String>) -> Result<Outcome> {
+    pub(crate) fn set_bucket(
+        &mut self,
+        bucket: &str,
+        name: String,
+        value: Option<String>,
+    ) -> Result<Outcome> {
         let mut bucket = self.bucket(bucket)?;
         set_entry(&mut bucket.info.settings, name, value);
         self.put_bucket(&bucket)?;
@@ -165,7 +178,8 @@ impl IndexTxn<'_> {
         self.check_quota(&bucket, &key, size)?;
         let body = self.add_body(body)?;
         let detail = VersionDetail { attributes, parts: Vec::new(), lock, body };
-        self.add_object(bucket, &key, size, etag, detail, now_ms)
+        let summary = new_summary(size, etag, now_ms);
+        self.add_object(bucket, &key, summary, detail, self.source.kind_of_put())
     }
 
     fn copy(&mut self, copy: CopyObject) -> Result<Outcome> {
@@ -180,25 +194,33 @@ impl IndexTxn<'_> {
         self.share(&found.detail.body)?;
         let attributes = attributes.unwrap_or(found.detail.attributes);
         let detail = VersionDetail { attributes, parts: found.detail.parts, lock, body: found.detail.body };
-        self.add_object(bucket, &key, found.summary.size, found.summary.etag, detail, now_ms)
+        let summary = new_summary(found.summary.size, found.summary.etag, now_ms);
+        self.add_object(bucket, &key, summary, detail, EventKind::Copy)
     }
 
-    /// Adds a version to a bucket.
+    /// Adds a version to a bucket, whose number the summary gets here, and stores its events.
     pub(crate) fn add_object(
         &mut self,
         mut bucket: BucketRecord,
         key: &str,
-        size: u64,
-        etag: String,
+        summary: VersionSummary,
         detail: VersionDetail,
-        now_ms: u64,
+        kind: EventKind,
     ) -> Result<Outcome> {
         let is_null = bucket.info.versioning != Versioning::Enabled;
         let sequence = self.next_sequence()?;
-        let summary = VersionSummary { sequence, is_null, is_marker: false, size, modified_ms: now_ms, etag };
-        let record = VersionRecord { summary, detail };
+        let record = VersionRecord { summary: VersionSummary { sequence, is_null, ..summary }, detail };
         self.add_version(&mut bucket, key, &record)?;
         self.put_bucket(&bucket)?;
+        let summary = &record.summary;
+        let subject = EventSubject {
+            key: key.to_owned(),
+            version: (bucket.info.versioning != Versioning::Off).then(|| summary.version()),
+            size: summary.size,
+            etag: summary.etag.clone(),
+            time_ms: summary.modified_ms,
+        };
+        self.record_events(&bucket, kind, &subject)?;
         Ok(Outcome::Object(record.info(key, true)))
     }
 
@@ -210,7 +232,7 @@ impl IndexTxn<'_> {
             Some(_) if *conditions == Conditions::default() => {}
             Some(version) => self.check_version(&bucket, &object.key, version, conditions)?,
         }
-        let deletion = match &object.version {
+        let (deletion, has_effect) = match &object.version {
             None => self.delete_current(&mut bucket, &object.key, *now_ms)?,
             Some(version) => {
                 let rights = (*bypass_governance, *now_ms);
@@ -218,6 +240,16 @@ impl IndexTxn<'_> {
             }
         };
         self.put_bucket(&bucket)?;
+        if has_effect {
+            let is_new_marker = object.version.is_none() && deletion.is_marker;
+            let subject = EventSubject {
+                key: object.key.clone(),
+                version: deletion.version.clone().filter(|_| bucket.info.versioning != Versioning::Off),
+                time_ms: *now_ms,
+                ..EventSubject::default()
+            };
+            self.record_events(&bucket, self.source.kind_of_deletion(is_new_marker), &subject)?;
+        }
         Ok(Outcome::Deleted(deletion))
     }
 
@@ -312,6 +344,11 @@ pub(crate) fn find_readable<T: ReadableTable<&'static [u8], &'static [u8]>>(
             Ok(FoundVersion { record: record.ok_or_else(|| ObjectError::no_key(key))?, is_current: true })
         }
     }
+}
+
+/// The summary of a new version, before it has a number.
+pub(crate) fn new_summary(size: u64, etag: String, modified_ms: u64) -> VersionSummary {
+    VersionSummary { sequence: 0, is_null: false, is_marker: false, size, modified_ms, etag }
 }
 
 fn set_entry(entries: &mut BTreeMap<String, String>, name: String, value: Option<String>) {

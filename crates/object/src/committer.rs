@@ -5,21 +5,23 @@
 //! is applied.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, PoisonError};
 
-use futures_channel::oneshot;
+use futures_channel::{mpsc, oneshot};
 
 use crate::allocator::BodyRun;
 use crate::body::Body;
 use crate::body_file::padded;
 use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::ChangeSource;
 use crate::index::{ChangedRuns, IndexSnapshot, IndexTxn, failed};
 use crate::space::{BodySpace, StoredBody, allocate};
 use crate::types::{Change, Outcome, PutObject, PutPart};
 use crate::volume::BLOCK;
+use crate::volume_store::SignalSender;
 
 /// The largest number of changes in one commit.
 const GROUP_MAX: usize = 256;
@@ -35,8 +37,8 @@ const WRITE_MAX: usize = 1 << 20;
 
 /// A request to the committer.
 pub(crate) enum CommitRequest {
-    /// A change, and the receiver of its answer.
-    Change(Box<Change>, oneshot::Sender<Result<Outcome>>),
+    /// A change with its sender, and the receiver of its answer.
+    Change(Box<(Change, ChangeSource)>, oneshot::Sender<Result<Outcome>>),
     /// Makes new blocks available.
     Advance(Sender<Result<()>>),
     /// Ends the thread after a clean commit.
@@ -49,13 +51,18 @@ pub(crate) struct Committer {
     pub(crate) space: Arc<BodySpace>,
     /// The number of commits that changed buckets.
     pub(crate) settings_epoch: Arc<AtomicU64>,
+    /// The largest number of events that wait for a target.
+    pub(crate) outbox_max: u64,
+    pub(crate) event_signal: SignalSender,
     /// The error of the commit or flush that failed.
     pub(crate) failed: Option<ObjectError>,
     /// The runs of a commit that a full pool failed, until the index is open again.
     pub(crate) uncertain: Option<BTreeSet<BodyRun>>,
 }
 
-type QueuedChange = (Change, oneshot::Sender<Result<Outcome>>);
+/// A change and its sender.
+type SentChange = (Change, ChangeSource);
+type QueuedChange = (SentChange, oneshot::Sender<Result<Outcome>>);
 
 impl Committer {
     /// Applies changes until the store is closed.
@@ -107,19 +114,19 @@ impl Committer {
         let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut placed = Vec::with_capacity(changes.len());
         for (mut change, sender) in changes {
-            match self.place_body(&mut change, &mut writes) {
+            match self.place_body(&mut change.0, &mut writes) {
                 Ok(()) => placed.push((change, sender)),
                 Err(error) => answer(sender, Err(error)),
             }
         }
-        if !placed.iter().any(|(change, _)| has_runs(change)) {
+        if !placed.iter().any(|((change, _), _)| has_runs(change)) {
             return placed;
         }
         let written = if writes.is_empty() { Ok(()) } else { self.space.volume().write_many(writes) };
         if let Err(error) = written {
             let error = ObjectError::from(error);
             let (refused, others): (Vec<_>, Vec<_>) =
-                placed.into_iter().partition(|(change, _)| has_runs(change));
+                placed.into_iter().partition(|((change, _), _)| has_runs(change));
             refused.into_iter().for_each(|(_, sender)| answer(sender, Err(error.clone())));
             return others;
         }
@@ -170,7 +177,7 @@ impl Committer {
     /// # Errors
     /// When the index fails, for all changes. After another failure than that of a full pool, no
     /// change is applied any longer.
-    fn commit(&mut self, changes: Vec<Change>, advance: bool) -> Result<Vec<Result<Outcome>>> {
+    fn commit(&mut self, changes: Vec<SentChange>, advance: bool) -> Result<Vec<Result<Outcome>>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -193,16 +200,18 @@ impl Committer {
 
     fn try_commit(
         &mut self,
-        changes: Vec<Change>,
+        changes: Vec<SentChange>,
         advance: bool,
         runs: &mut ChangedRuns,
     ) -> Result<Vec<Result<Outcome>>> {
         let transaction = self.database.begin_write()?;
         let mut index = IndexTxn::open(&transaction)?;
-        let has_buckets = changes.iter().any(Change::is_of_bucket);
+        index.outbox_max = self.outbox_max;
+        let has_buckets = changes.iter().any(|(change, _)| change.is_of_bucket());
         let least = if advance { u64::MAX } else { FREE_BYTES_MIN };
         let frontier = self.space.wanted_frontier(least, FRONTIER_STEP);
         let applied = apply_all(&mut index, changes, frontier);
+        let has_new_events = index.has_new_events;
         *runs = index.into_changed_runs();
         let results = applied?;
         transaction.commit().map_err(failed)?;
@@ -213,7 +222,20 @@ impl Committer {
         if has_buckets {
             self.settings_epoch.fetch_add(1, Ordering::Release);
         }
+        if has_new_events {
+            self.signal_events();
+        }
         Ok(results)
+    }
+
+    fn signal_events(&self) {
+        let mut signal = self.event_signal.lock().unwrap_or_else(PoisonError::into_inner);
+        // A signal that was not received yet stands for these events too.
+        let is_closed =
+            |sender: &mut mpsc::Sender<()>| sender.try_send(()).is_err_and(|error| error.is_disconnected());
+        if signal.as_mut().is_some_and(is_closed) {
+            *signal = None;
+        }
     }
 
     /// Opens the index again if a full pool has failed it. The commit that failed may have taken
@@ -250,12 +272,12 @@ impl Committer {
 /// When the index fails.
 fn apply_all(
     index: &mut IndexTxn<'_>,
-    changes: Vec<Change>,
+    changes: Vec<SentChange>,
     frontier: Option<u64>,
 ) -> Result<Vec<Result<Outcome>>> {
     let mut results = Vec::with_capacity(changes.len());
-    for change in changes {
-        let result = index.apply(change);
+    for (change, source) in changes {
+        let result = index.apply(change, source);
         if let Err(error) = &result
             && matches!(error.kind(), ObjectErrorKind::Io | ObjectErrorKind::NoSpace)
         {
@@ -296,7 +318,7 @@ impl Group {
         match request {
             CommitRequest::Change(change, sender) => {
                 if let Change::Put(PutObject { body: Body::Bytes(bytes), .. })
-                | Change::PutPart(PutPart { body: Body::Bytes(bytes), .. }) = &*change
+                | Change::PutPart(PutPart { body: Body::Bytes(bytes), .. }) = &change.0
                 {
                     self.bytes += bytes.len() as u64;
                 }

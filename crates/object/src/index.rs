@@ -6,6 +6,7 @@ use crate::allocator::BodyRun;
 pub(crate) use crate::database::failed;
 use crate::database::{IndexDatabase, OpenDatabase, in_use};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::{ChangeSource, OutboxInfo};
 use crate::keys;
 use crate::record::{BucketRecord, VersionRecord, decode, encode};
 use crate::segment::BodySegment;
@@ -26,11 +27,19 @@ pub(crate) const PARTS: Bytes = TableDefinition::new("parts");
 /// Allocated runs: blocks and number of references by the first block.
 const RUNS: TableDefinition<u64, (u64, u64)> = TableDefinition::new("runs");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
+/// The rules for events by the number of the bucket.
+const EVENT_RULES: TableDefinition<u64, &[u8]> = TableDefinition::new("event rules");
+/// The events that wait, by target and number.
+pub(crate) const EVENTS: Bytes = TableDefinition::new("events");
+/// The numbers of waiting and of dropped events by target.
+const OUTBOXES: TableDefinition<&str, (u64, u64)> = TableDefinition::new("outboxes");
 
 /// The counter of versions, buckets and uploads.
 const SEQUENCE: &str = "sequence";
 /// Blocks from this one on were never allocated.
 const FRONTIER: &str = "frontier";
+/// The counter of events.
+const EVENT: &str = "event";
 /// 1 after a clean close: no unused block holds data.
 const CLEAN: &str = "clean";
 
@@ -44,6 +53,15 @@ pub(crate) struct IndexTxn<'t> {
     pub(crate) parts: BytesTable<'t>,
     runs: Table<'t, u64, (u64, u64)>,
     counters: Table<'t, &'static str, u64>,
+    pub(crate) event_rules: Table<'t, u64, &'static [u8]>,
+    pub(crate) events: BytesTable<'t>,
+    pub(crate) outboxes: Table<'t, &'static str, (u64, u64)>,
+    /// The largest number of events that wait for a target.
+    pub(crate) outbox_max: u64,
+    /// The sender of the change that is applied.
+    pub(crate) source: ChangeSource,
+    /// True once the transaction has stored an event.
+    pub(crate) has_new_events: bool,
     /// The runs of new bodies.
     pub(crate) added: Vec<BodyRun>,
     freed: Vec<BodyRun>,
@@ -60,6 +78,8 @@ pub(crate) struct ChangedRuns {
 
 impl<'t> IndexTxn<'t> {
     /// Opens the tables; creates them in a new index.
+    ///
+    /// Outboxes accept no event before `outbox_max` is set.
     pub(crate) fn open(transaction: &'t WriteTransaction) -> Result<Self> {
         let table = |definition| transaction.open_table(definition).map_err(failed);
         Ok(Self {
@@ -71,6 +91,12 @@ impl<'t> IndexTxn<'t> {
             parts: table(PARTS)?,
             runs: transaction.open_table(RUNS).map_err(failed)?,
             counters: transaction.open_table(COUNTERS).map_err(failed)?,
+            event_rules: transaction.open_table(EVENT_RULES).map_err(failed)?,
+            events: table(EVENTS)?,
+            outboxes: transaction.open_table(OUTBOXES).map_err(failed)?,
+            outbox_max: 0,
+            source: ChangeSource::default(),
+            has_new_events: false,
             added: Vec::new(),
             freed: Vec::new(),
         })
@@ -94,6 +120,13 @@ impl<'t> IndexTxn<'t> {
     pub(crate) fn next_sequence(&mut self) -> Result<u64> {
         let next = self.counter(SEQUENCE)? + 1;
         self.set_counter(SEQUENCE, next)?;
+        Ok(next)
+    }
+
+    /// Returns a number that no event has had.
+    pub(crate) fn next_event(&mut self) -> Result<u64> {
+        let next = self.counter(EVENT)? + 1;
+        self.set_counter(EVENT, next)?;
         Ok(next)
     }
 
@@ -130,6 +163,13 @@ impl<'t> IndexTxn<'t> {
     pub(crate) fn references(&self) -> std::collections::BTreeMap<u64, (u64, u64)> {
         let rows = self.runs.iter().unwrap().map(|row| row.unwrap());
         rows.map(|(start, value)| (start.value(), value.value())).collect()
+    }
+
+    /// The numbers of all buckets.
+    #[cfg(test)]
+    pub(crate) fn bucket_numbers(&self) -> Vec<u64> {
+        let number = |value: &[u8]| decode::<BucketRecord>(value).unwrap().number;
+        self.buckets.iter().unwrap().map(|row| number(row.unwrap().1.value())).collect()
     }
 
     /// The newest number of versions, buckets and uploads.
@@ -248,6 +288,22 @@ impl<'d> IndexSnapshot<'d> {
 
     pub(crate) fn uploads(&self) -> Result<redb::ReadOnlyTable<u64, &'static [u8]>> {
         self.transaction.open_table(UPLOADS).map_err(failed)
+    }
+
+    pub(crate) fn event_rules_table(&self) -> Result<redb::ReadOnlyTable<u64, &'static [u8]>> {
+        self.transaction.open_table(EVENT_RULES).map_err(failed)
+    }
+
+    /// Returns the outboxes by target.
+    pub(crate) fn outboxes(&self) -> Result<Vec<OutboxInfo>> {
+        let table = self.transaction.open_table(OUTBOXES).map_err(failed)?;
+        let mut outboxes = Vec::new();
+        for row in table.iter().map_err(failed)? {
+            let (target, counts) = row.map_err(failed)?;
+            let (pending, dropped) = counts.value();
+            outboxes.push(OutboxInfo { target: target.value().to_owned(), pending, dropped });
+        }
+        Ok(outboxes)
     }
 
     pub(crate) fn bucket(&self, name: &str) -> Result<BucketRecord> {

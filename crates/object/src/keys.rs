@@ -41,6 +41,14 @@ pub(crate) fn part_key(upload: u64, number: u16) -> Vec<u8> {
     bytes
 }
 
+/// The key of an event in the outbox of a target. Names of targets have no zero byte.
+pub(crate) fn event_key(target: &str, number: u64) -> Vec<u8> {
+    let mut bytes = target.as_bytes().to_vec();
+    bytes.push(0);
+    bytes.extend_from_slice(&number.to_be_bytes());
+    bytes
+}
+
 /// The number of the part with this key.
 pub(crate) fn part_number(key: &[u8]) -> u16 {
     key.last_chunk().map_or(0, |bytes| u16::from_be_bytes(*bytes))

@@ -2,7 +2,7 @@
 //!
 //! Owns the trait [`ObjectStore`] and its two implementations: [`VolumeStore`] on a block volume
 //! and [`MemoryStore`] in memory. Always true: a completed change is durable and complete, the
-//! counters of a bucket match its objects, and space is reused only after the change that freed it
+//! counters of a bucket match its objects, an event is stored with its change, and space is reused only after the change that freed it
 //! is durable. Must not know: HTTP, the S3 protocol, pools.
 
 mod allocator;
@@ -13,6 +13,7 @@ mod committer;
 mod conditions;
 mod database;
 mod error;
+mod events;
 mod index;
 mod keys;
 mod layout;
@@ -20,6 +21,7 @@ mod listing;
 mod lock;
 mod memory;
 mod names;
+mod outbox;
 mod record;
 mod region;
 mod segment;
@@ -33,6 +35,7 @@ mod volume_store;
 
 pub use body::Body;
 pub use error::{ObjectError, ObjectErrorKind, Result};
+pub use events::{ChangeOrigin, ChangeSource, EventKind, EventRule, ObjectEvent, OutboxInfo};
 pub use memory::MemoryStore;
 pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
 pub use store::{BodyReader, BodyWriter, ObjectStore, Pending};
@@ -42,7 +45,7 @@ pub use types::{
     RetentionMode, UploadInfo, Versioning,
 };
 pub use volume::{BlockVolume, MemoryBlocks};
-pub use volume_store::{StoreOptions, VolumeStore};
+pub use volume_store::{EventSignal, StoreOptions, VolumeStore};
 
 #[cfg(test)]
 #[path = "tests/mod.rs"]

@@ -6,6 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::body::Body;
 use crate::conditions::{ObjectState, check_conditions};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::{
+    ChangeSource, EventKind, EventRule, EventSubject, ObjectEvent, OutboxInfo, check_rules, events_of,
+    tests_of,
+};
 use crate::listing::{KeyPlace, place_of};
 use crate::lock::{check_deletion, check_retention};
 use crate::names::{check_bucket_name, check_key};
@@ -15,11 +19,24 @@ use crate::types::{
     ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, UploadInfo, Versioning,
 };
 use crate::upload::check_part_number;
+use crate::volume_store::OUTBOX_MAX;
 
 /// An object store in memory.
-#[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<MemoryState>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_outbox_max(OUTBOX_MAX)
+    }
+}
+
+impl MemoryStore {
+    /// Returns an empty store whose outboxes hold up to `outbox_max` events each.
+    pub fn with_outbox_max(outbox_max: u64) -> Self {
+        Self { state: Mutex::new(MemoryState { outbox_max, ..MemoryState::default() }) }
+    }
 }
 
 #[cfg(test)]
@@ -37,6 +54,17 @@ struct MemoryState {
     settings_epoch: u64,
     buckets: BTreeMap<String, MemoryBucket>,
     uploads: BTreeMap<u64, MemoryUpload>,
+    /// The newest number of an event.
+    last_event: u64,
+    outbox_max: u64,
+    outboxes: BTreeMap<String, MemoryOutbox>,
+}
+
+/// The events of a target, and the number of dropped ones.
+#[derive(Default)]
+struct MemoryOutbox {
+    events: Vec<ObjectEvent>,
+    dropped: u64,
 }
 
 struct MemoryBucket {
@@ -44,6 +72,7 @@ struct MemoryBucket {
     versioning: Versioning,
     quota: Option<u64>,
     settings: BTreeMap<String, String>,
+    rules: Vec<EventRule>,
     /// The versions of each key, the newest last.
     keys: BTreeMap<String, Vec<MemoryVersion>>,
 }
@@ -155,7 +184,25 @@ impl MemoryState {
         found.ok_or_else(|| ObjectError::no_upload(id))
     }
 
-    fn apply(&mut self, change: Change) -> Result<Outcome> {
+    fn append(&mut self, events: Vec<(String, ObjectEvent)>) {
+        for (target, event) in events {
+            let outbox = self.outboxes.entry(target).or_default();
+            if outbox.events.len() as u64 >= self.outbox_max {
+                outbox.dropped += 1;
+                continue;
+            }
+            self.last_event += 1;
+            outbox.events.push(ObjectEvent { number: self.last_event, ..event });
+        }
+    }
+
+    fn record(&mut self, bucket: &str, kind: EventKind, source: &ChangeSource, subject: &EventSubject) {
+        let rules = self.buckets.get(bucket).map_or(&[][..], |found| &found.rules);
+        let events = events_of(rules, bucket, kind, source, subject);
+        self.append(events);
+    }
+
+    fn apply(&mut self, change: Change, source: &ChangeSource) -> Result<Outcome> {
         match change {
             Change::CreateBucket { name, versioning, settings, now_ms } => {
                 check_bucket_name(&name)?;
@@ -164,13 +211,32 @@ impl MemoryState {
                 }
                 self.next();
                 let keys = BTreeMap::new();
-                let bucket = MemoryBucket { created_ms: now_ms, versioning, quota: None, settings, keys };
+                let (created_ms, rules) = (now_ms, Vec::new());
+                let bucket = MemoryBucket { created_ms, versioning, quota: None, settings, rules, keys };
                 self.buckets.insert(name, bucket);
                 Ok(Outcome::Done)
             }
             Change::DeleteBucket { name } => self.delete_bucket(&name),
             Change::SetBucket { bucket, name, value } => {
                 set(&mut self.bucket_mut(&bucket)?.settings, name, value);
+                Ok(Outcome::Done)
+            }
+            Change::SetEventRules { bucket, rules, name, value, now_ms } => {
+                check_rules(&rules)?;
+                let found = self.bucket_mut(&bucket)?;
+                set(&mut found.settings, name, value);
+                found.rules.clone_from(&rules);
+                self.append(tests_of(&rules, &bucket, source, now_ms));
+                Ok(Outcome::Done)
+            }
+            Change::AcknowledgeEvents { target, through } => {
+                if let Some(outbox) = self.outboxes.get_mut(&target) {
+                    outbox.events.retain(|event| event.number > through);
+                }
+                Ok(Outcome::Done)
+            }
+            Change::DeleteOutbox { target } => {
+                self.outboxes.remove(&target);
                 Ok(Outcome::Done)
             }
             Change::SetVersioning { bucket, versioning } => {
@@ -185,7 +251,7 @@ impl MemoryState {
                 self.bucket_mut(&bucket)?.quota = quota;
                 Ok(Outcome::Done)
             }
-            Change::Put(put) => self.put(put, Vec::new()),
+            Change::Put(put) => self.put(put, Vec::new(), source.kind_of_put(), source),
             Change::Copy(copy) => {
                 check_key(&copy.key)?;
                 let found = self.bucket(&copy.source.bucket)?.find(&copy.source)?;
@@ -201,9 +267,9 @@ impl MemoryState {
                     conditions: copy.conditions,
                     now_ms: copy.now_ms,
                 };
-                self.put(put, found.info.parts)
+                self.put(put, found.info.parts, EventKind::Copy, source)
             }
-            Change::Delete(delete) => self.delete(&delete),
+            Change::Delete(delete) => self.delete(&delete, source),
             Change::SetAttribute { object, name, value } => {
                 let bucket = self.bucket_mut(&object.bucket)?;
                 let mut found = bucket.find(&object)?;
@@ -286,7 +352,7 @@ impl MemoryState {
                 let size = Some(sizes.iter().sum());
                 let put =
                     PutObject { bucket, key, body, size, etag, attributes: all, lock, conditions, now_ms };
-                let outcome = self.put(put, sizes)?;
+                let outcome = self.put(put, sizes, EventKind::CompleteUpload, source)?;
                 self.uploads.retain(|_, other| other.info.id != upload);
                 Ok(outcome)
             }
@@ -308,7 +374,13 @@ impl MemoryState {
         Ok(Outcome::Done)
     }
 
-    fn put(&mut self, put: PutObject, parts: Vec<u64>) -> Result<Outcome> {
+    fn put(
+        &mut self,
+        put: PutObject,
+        parts: Vec<u64>,
+        kind: EventKind,
+        source: &ChangeSource,
+    ) -> Result<Outcome> {
         check_key(&put.key)?;
         let bucket = self.bucket(&put.bucket)?;
         bucket.check(&put.key, &put.conditions)?;
@@ -329,11 +401,43 @@ impl MemoryState {
             parts,
             lock: put.lock,
         };
-        self.bucket_mut(&put.bucket)?.add(MemoryVersion { info: info.clone(), body });
+        let bucket = self.bucket_mut(&put.bucket)?;
+        bucket.add(MemoryVersion { info: info.clone(), body });
+        let subject = EventSubject {
+            key: info.key.clone(),
+            version: (bucket.versioning != Versioning::Off).then(|| info.version.clone()),
+            size: info.size,
+            etag: info.etag.clone(),
+            time_ms: info.modified_ms,
+        };
+        self.record(&put.bucket, kind, source, &subject);
         Ok(Outcome::Object(info))
     }
 
-    fn delete(&mut self, delete: &DeleteObject) -> Result<Outcome> {
+    fn delete(&mut self, delete: &DeleteObject, source: &ChangeSource) -> Result<Outcome> {
+        let count = |state: &Self| -> Result<usize> {
+            let bucket = state.bucket(&delete.object.bucket)?;
+            Ok(bucket.keys.get(&delete.object.key).map_or(0, Vec::len))
+        };
+        let before = count(self)?;
+        let outcome = self.delete_object(delete)?;
+        let is_versioned = self.bucket(&delete.object.bucket)?.versioning != Versioning::Off;
+        let Outcome::Deleted(deletion) = &outcome else { return Ok(outcome) };
+        let is_new_marker = delete.object.version.is_none() && deletion.is_marker;
+        if is_new_marker || count(self)? < before {
+            let subject = EventSubject {
+                key: delete.object.key.clone(),
+                version: deletion.version.clone().filter(|_| is_versioned),
+                time_ms: delete.now_ms,
+                ..EventSubject::default()
+            };
+            let kind = source.kind_of_deletion(is_new_marker);
+            self.record(&delete.object.bucket, kind, source, &subject);
+        }
+        Ok(outcome)
+    }
+
+    fn delete_object(&mut self, delete: &DeleteObject) -> Result<Outcome> {
         let DeleteObject { object, conditions, bypass_governance, now_ms } = delete;
         let bucket = self.bucket(&object.bucket)?;
         let versioning = bucket.versioning;
@@ -350,7 +454,10 @@ impl MemoryState {
         }
         bucket.check(&object.key, conditions)?;
         if versioning == Versioning::Off {
-            self.bucket_mut(&object.bucket)?.keys.remove(&object.key);
+            let bucket = self.bucket_mut(&object.bucket)?;
+            if bucket.current(&object.key).is_some() {
+                bucket.keys.remove(&object.key);
+            }
             return Ok(Outcome::Deleted(Deletion::default()));
         }
         let sequence = self.next();
@@ -508,10 +615,10 @@ impl MemoryStore {
 }
 
 impl ObjectStore for MemoryStore {
-    fn commit(&self, change: Change) -> Pending {
+    fn commit_from(&self, change: Change, source: ChangeSource) -> Pending {
         let mut state = self.lock();
         state.settings_epoch += u64::from(change.is_of_bucket());
-        Pending::ready(state.apply(change))
+        Pending::ready(state.apply(change, &source))
     }
 
     fn body_writer(&self, _: u64) -> Box<dyn BodyWriter> {
@@ -576,6 +683,25 @@ impl ObjectStore for MemoryStore {
         let mut state = self.lock();
         let parts = state.upload(upload)?.parts.values().map(|(info, _)| info.clone());
         Ok(parts.filter(|part| part.number > after).take(limit).collect())
+    }
+
+    fn event_rules(&self, bucket: &str) -> Result<Vec<EventRule>> {
+        Ok(self.lock().bucket(bucket)?.rules.clone())
+    }
+
+    fn outboxes(&self) -> Result<Vec<OutboxInfo>> {
+        let info = |(target, outbox): (&String, &MemoryOutbox)| OutboxInfo {
+            target: target.clone(),
+            pending: outbox.events.len() as u64,
+            dropped: outbox.dropped,
+        };
+        Ok(self.lock().outboxes.iter().map(info).collect())
+    }
+
+    fn events(&self, target: &str, limit: usize) -> Result<Vec<ObjectEvent>> {
+        let state = self.lock();
+        let events = state.outboxes.get(target).map_or(&[][..], |outbox| &outbox.events);
+        Ok(events.iter().take(limit).cloned().collect())
     }
 }
 

@@ -10,6 +10,7 @@ use futures_channel::oneshot;
 
 use crate::body::Body;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::{ChangeSource, EventRule, ObjectEvent, OutboxInfo};
 use crate::types::{
     BucketInfo, Change, ListPage, ListQuery, ObjectInfo, ObjectRef, Outcome, PartInfo, UploadInfo,
 };
@@ -18,9 +19,14 @@ use crate::types::{
 ///
 /// A read sees every change that was acknowledged before it began.
 pub trait ObjectStore: Send + Sync + 'static {
-    /// Queues a change. The change is durable when the answer arrives. Changes that are queued one
-    /// after the other are applied in this order.
-    fn commit(&self, change: Change) -> Pending;
+    /// Queues a change. The change is durable when the answer arrives, and so are its events.
+    /// Changes that are queued one after the other are applied in this order.
+    fn commit_from(&self, change: Change, source: ChangeSource) -> Pending;
+
+    /// Queues a change without a sender, as [`ObjectStore::commit_from`].
+    fn commit(&self, change: Change) -> Pending {
+        self.commit_from(change, ChangeSource::default())
+    }
 
     /// Returns a writer for a body too large for memory.
     ///
@@ -86,6 +92,24 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// # Errors
     /// `NoSuchUpload`, `Io`.
     fn parts(&self, upload: &str, after: u16, limit: usize) -> Result<Vec<PartInfo>>;
+
+    /// Returns the rules for events of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Io`.
+    fn event_rules(&self, bucket: &str) -> Result<Vec<EventRule>>;
+
+    /// Returns the outboxes by target.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn outboxes(&self) -> Result<Vec<OutboxInfo>>;
+
+    /// Returns up to `limit` events of a target, the oldest first.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn events(&self, target: &str, limit: usize) -> Result<Vec<ObjectEvent>>;
 }
 
 /// Stores a body while it arrives. Its space is freed if it is dropped before the end.

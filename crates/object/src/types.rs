@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::body::Body;
+use crate::events::EventRule;
 
 /// Exact counts of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,6 +250,33 @@ pub enum Change {
         /// The value; `None` removes the setting.
         value: Option<String>,
     },
+    /// Replaces the rules for events of a bucket, and the setting that describes them. Each target
+    /// gets an event [`crate::EventKind::Test`].
+    SetEventRules {
+        /// The bucket.
+        bucket: String,
+        /// The rules.
+        rules: Vec<EventRule>,
+        /// The name of the setting.
+        name: String,
+        /// The value; `None` removes the setting.
+        value: Option<String>,
+        /// The time in milliseconds since 1970.
+        now_ms: u64,
+    },
+    /// Removes the events of a target that its receiver has. Without an outbox of this target, it
+    /// has no effect.
+    AcknowledgeEvents {
+        /// The name of the target.
+        target: String,
+        /// The number of the last event to remove.
+        through: u64,
+    },
+    /// Removes the outbox of a target with all events and counts.
+    DeleteOutbox {
+        /// The name of the target.
+        target: String,
+    },
     /// Sets whether a bucket keeps versions.
     SetVersioning {
         /// The bucket.
@@ -345,6 +373,7 @@ impl Change {
             Self::CreateBucket { .. }
                 | Self::DeleteBucket { .. }
                 | Self::SetBucket { .. }
+                | Self::SetEventRules { .. }
                 | Self::SetVersioning { .. }
                 | Self::SetQuota { .. }
         )

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use redb::ReadableTable;
 
+use crate::apply::new_summary;
 use crate::conditions::check_conditions;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::EventKind;
 use crate::index::{IndexTxn, failed};
 use crate::keys;
 use crate::names::check_key;
@@ -119,7 +121,8 @@ impl IndexTxn<'_> {
         }
         self.remove_upload(number, &record)?;
         let size = detail.parts.iter().sum();
-        self.add_object(bucket, &record.key, size, completion.etag, detail, completion.now_ms)
+        let summary = new_summary(size, completion.etag, completion.now_ms);
+        self.add_object(bucket, &record.key, summary, detail, EventKind::CompleteUpload)
     }
 
     fn choose_parts(&self, upload: u64, completion: &Completion) -> Result<Vec<PartRecord>> {

@@ -95,7 +95,8 @@ impl IndexTxn<'_> {
         }
     }
 
-    /// Deletes the current object: removes it, or adds a delete marker.
+    /// Deletes the current object: removes it, or adds a delete marker. The second value is false
+    /// without an object to remove.
     ///
     /// # Errors
     /// When the index fails.
@@ -104,12 +105,14 @@ impl IndexTxn<'_> {
         bucket: &mut BucketRecord,
         key: &str,
         now_ms: u64,
-    ) -> Result<Deletion> {
+    ) -> Result<(Deletion, bool)> {
         if bucket.info.versioning == Versioning::Off {
-            let Some(current) = self.current(bucket.number, key)? else { return Ok(Deletion::default()) };
+            let Some(current) = self.current(bucket.number, key)? else {
+                return Ok((Deletion::default(), false));
+            };
             self.remove_current(bucket, key, &current)?;
             self.unshare(&current.detail.body)?;
-            return Ok(Deletion { version: None, is_marker: false });
+            return Ok((Deletion::default(), true));
         }
         let summary = VersionSummary {
             sequence: self.next_sequence()?,
@@ -122,10 +125,11 @@ impl IndexTxn<'_> {
         let version = Some(summary.version());
         let marker = VersionRecord { summary, detail: VersionDetail::default() };
         self.add_version(bucket, key, &marker)?;
-        Ok(Deletion { version, is_marker: true })
+        Ok((Deletion { version, is_marker: true }, true))
     }
 
     /// Deletes a version. The newest of the others becomes current unless it is a delete marker.
+    /// The second value is false without such a version.
     ///
     /// # Errors
     /// `Locked`; when the index fails. A version that does not exist is no error.
@@ -135,11 +139,11 @@ impl IndexTxn<'_> {
         key: &str,
         version: &str,
         (bypass_governance, now_ms): (bool, u64),
-    ) -> Result<Deletion> {
+    ) -> Result<(Deletion, bool)> {
         let found = match find_version(&self.objects, &self.versions, bucket.number, key, version) {
             Ok(found) => found,
             Err(error) if error.kind() == crate::error::ObjectErrorKind::NoSuchVersion => {
-                return Ok(Deletion { version: Some(version.to_owned()), is_marker: false });
+                return Ok((Deletion { version: Some(version.to_owned()), is_marker: false }, false));
             }
             Err(error) => return Err(error),
         };
@@ -158,7 +162,8 @@ impl IndexTxn<'_> {
             self.remove_other(bucket, key, &newest)?;
             self.insert_current(bucket, key, &newest)?;
         }
-        Ok(Deletion { version: Some(version.to_owned()), is_marker: record.summary.is_marker })
+        let is_marker = record.summary.is_marker;
+        Ok((Deletion { version: Some(version.to_owned()), is_marker }, true))
     }
 
     fn newest_other(&self, bucket: u64, key: &str) -> Result<Option<VersionRecord>> {

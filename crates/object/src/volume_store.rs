@@ -5,12 +5,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use futures_channel::mpsc;
+
 use crate::allocator::Allocator;
 use crate::apply::find_readable;
 use crate::body_file::{RunReader, RunWriter};
 use crate::committer::{CommitRequest, Committer};
 use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::events::{ChangeSource, EventRule, ObjectEvent, OutboxInfo};
 use crate::index::{IndexSnapshot, IndexTxn, OBJECTS, PARTS, VERSIONS, failed};
 use crate::listing;
 use crate::record::{VersionRecord, summary_info};
@@ -26,11 +29,29 @@ use crate::volume::{BLOCK, BlockVolume};
 pub struct StoreOptions {
     /// The memory for pages of the index, in bytes.
     pub cache_bytes: usize,
+    /// The largest number of events that wait for a target; later ones are dropped and counted.
+    pub outbox_max: u64,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { cache_bytes: 256 << 20 }
+        Self { cache_bytes: 256 << 20, outbox_max: OUTBOX_MAX }
+    }
+}
+
+/// The default of [`StoreOptions::outbox_max`].
+pub(crate) const OUTBOX_MAX: u64 = 100_000;
+
+/// Wakes the task that delivers the events of a store.
+#[derive(Debug)]
+pub struct EventSignal {
+    receiver: mpsc::Receiver<()>,
+}
+
+impl EventSignal {
+    /// Waits until events were stored after the last call. Returns false when the store is closed.
+    pub async fn wait(&mut self) -> bool {
+        self.receiver.recv().await.is_ok()
     }
 }
 
@@ -40,8 +61,12 @@ pub struct VolumeStore {
     space: Arc<BodySpace>,
     requests: Mutex<Sender<CommitRequest>>,
     settings_epoch: Arc<AtomicU64>,
+    event_signal: SignalSender,
     threads: Vec<JoinHandle<()>>,
 }
+
+/// The sender of the signal of new events, once a task waits for it.
+pub(crate) type SignalSender = Arc<Mutex<Option<mpsc::Sender<()>>>>;
 
 impl VolumeStore {
     /// Opens the store on a volume; creates it on an empty volume.
@@ -57,10 +82,13 @@ impl VolumeStore {
         region.mark_created()?;
         let (sender, receiver) = channel();
         let settings_epoch = Arc::new(AtomicU64::new(0));
+        let event_signal = SignalSender::default();
         let committer = Committer {
             database: database.clone(),
             space: space.clone(),
             settings_epoch: settings_epoch.clone(),
+            outbox_max: options.outbox_max,
+            event_signal: event_signal.clone(),
             failed: None,
             uncertain: None,
         };
@@ -69,7 +97,16 @@ impl VolumeStore {
             spawn("object-commit", move || committer.run(&receiver))?,
             spawn("object-reclaim", move || reclaimer.reclaim())?,
         ];
-        Ok(Self { database: Some(database), space, requests: Mutex::new(sender), settings_epoch, threads })
+        let requests = Mutex::new(sender);
+        Ok(Self { database: Some(database), space, requests, settings_epoch, event_signal, threads })
+    }
+
+    /// Returns the signal of new events. It replaces one that was returned earlier.
+    pub fn event_signal(&self) -> EventSignal {
+        // Each sender has one place more: a signal waits for a receiver that is not there yet.
+        let (sender, receiver) = mpsc::channel(0);
+        *self.event_signal.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        EventSignal { receiver }
     }
 
     fn snapshot(&self) -> Result<IndexSnapshot<'_>> {
@@ -122,11 +159,11 @@ fn open_space(database: &IndexDatabase, volume: Arc<dyn BlockVolume>, index_end:
 }
 
 impl ObjectStore for VolumeStore {
-    fn commit(&self, change: Change) -> Pending {
+    fn commit_from(&self, change: Change, source: ChangeSource) -> Pending {
         let (sender, pending) = Pending::new();
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         // Without a committer the change is dropped, which answers that the store is closed.
-        let _ = requests.send(CommitRequest::Change(Box::new(change), sender));
+        let _ = requests.send(CommitRequest::Change(Box::new((change, source)), sender));
         pending
     }
 
@@ -193,6 +230,18 @@ impl ObjectStore for VolumeStore {
         let (number, _) = find_upload(&snapshot.uploads()?, upload)?;
         let parts = parts_of(&snapshot.table(PARTS)?, number, after, limit)?;
         Ok(parts.into_iter().map(|(number, part)| part_info(number, part)).collect())
+    }
+
+    fn event_rules(&self, bucket: &str) -> Result<Vec<EventRule>> {
+        self.snapshot()?.event_rules(bucket)
+    }
+
+    fn outboxes(&self) -> Result<Vec<OutboxInfo>> {
+        self.snapshot()?.outboxes()
+    }
+
+    fn events(&self, target: &str, limit: usize) -> Result<Vec<ObjectEvent>> {
+        self.snapshot()?.events(target, limit)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use redb::ReadableTable;
+use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::same_results::{BODIES_START, bytes_of_bodies, delete_all};
 use crate::index::IndexTxn;
@@ -41,6 +41,12 @@ pub(super) fn describe(store: &dyn ObjectStore) -> String {
         for upload in store.uploads(&bucket.name).unwrap() {
             writeln!(text, "{upload:?} {:?}", store.parts(&upload.id, 0, 1000).unwrap()).unwrap();
         }
+        writeln!(text, "{:?}", store.event_rules(&bucket.name).unwrap()).unwrap();
+    }
+    for outbox in store.outboxes().unwrap() {
+        let events = store.events(&outbox.target, usize::MAX).unwrap();
+        assert_eq!(events.len() as u64, outbox.pending, "{outbox:?}");
+        writeln!(text, "{outbox:?} {events:?}").unwrap();
     }
     text
 }
@@ -80,6 +86,11 @@ pub(super) fn audit(store: &VolumeStore, volume: &MemoryBlocks, case: &str) -> u
     }
     let uploads = (index.uploads.iter().unwrap().count(), index.bucket_uploads.iter().unwrap().count());
     assert_eq!(uploads.0, uploads.1, "{case}: uploads and uploads of buckets");
+    let pending: u64 = index.outboxes.iter().unwrap().map(|row| row.unwrap().1.value().0).sum();
+    assert_eq!(index.events.len().unwrap(), pending, "{case}: events and their count");
+    let mut buckets: Vec<u64> = index.bucket_numbers();
+    buckets.retain(|number| index.event_rules.get(*number).unwrap().is_some());
+    assert_eq!(index.event_rules.len().unwrap(), buckets.len() as u64, "{case}: rules without a bucket");
     assert_eq!(counted, references, "{case}: references and their count");
     check_blocks(volume, &references, case);
     let sequence = index.last_sequence();

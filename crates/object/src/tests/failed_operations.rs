@@ -13,9 +13,9 @@ use super::audit::{audit, describe, drain};
 use super::cut_device::CutDevice;
 use super::random::{copy_of, stream_body};
 use super::readers::put;
-use super::same_results::options;
+use super::same_results::{options, oracle};
 use super::scenarios::{Scenario, singles};
-use crate::{Change, MemoryStore, ObjectStore, VolumeStore};
+use crate::{Change, ObjectStore, VolumeStore};
 
 /// The states that a failure may leave: without and with the change, each without and with a put
 /// after it.
@@ -31,7 +31,7 @@ impl Outcomes {
     fn new(scenario: &Scenario) -> Self {
         let change = scenario.changes.first().unwrap();
         let state = |has_change: bool, has_later: bool| {
-            let oracle = MemoryStore::default();
+            let oracle = oracle();
             super::scenarios::prepare(&oracle);
             for change in has_change.then(|| copy_of(change)).into_iter().chain(has_later.then(later)) {
                 oracle.commit(change).wait().unwrap();

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::audit::{audit, describe, drain};
 use super::random::{copy_of, stream_body};
 use super::readers::put;
-use super::same_results::options;
+use super::same_results::{options, oracle};
 use super::scenarios::{prepare, singles};
-use crate::{BlockVolume, Change, MemoryBlocks, MemoryStore, ObjectErrorKind, ObjectStore, VolumeStore};
+use crate::{BlockVolume, Change, MemoryBlocks, ObjectErrorKind, ObjectStore, VolumeStore};
 
 /// A volume that refuses writes while its pool is full, after some that still find space.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ fn a_full_pool_refuses_changes_only_while_it_is_full() {
                 writes_left: AtomicUsize::new(0),
             });
             let store = VolumeStore::open(volume.clone(), options()).unwrap();
-            let oracle = MemoryStore::default();
+            let oracle = oracle();
             prepare(&oracle);
             volume.fill(writes);
             let mut sent = copy_of(change);

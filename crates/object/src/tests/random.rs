@@ -6,8 +6,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::{
-    Body, Change, Conditions, CopyObject, CopyPart, DeleteObject, ListQuery, ObjectLock, ObjectRef,
-    ObjectStore, PutObject, PutPart, Retention, RetentionMode, Versioning,
+    Body, Change, ChangeOrigin, ChangeSource, Conditions, CopyObject, CopyPart, DeleteObject, EventKind,
+    EventRule, ListQuery, ObjectLock, ObjectRef, ObjectStore, PutObject, PutPart, Retention, RetentionMode,
+    Versioning,
 };
 
 const BUCKETS: [&str; 3] = ["bucket-a", "bucket-b", "bucket-c"];
@@ -51,6 +52,50 @@ impl Random {
         let version =
             if self.numbers.random_bool(0.3) { self.recent(|random| &random.versions) } else { None };
         ObjectRef { bucket: self.bucket(), key: self.key(), version }
+    }
+
+    pub(super) fn source(&mut self) -> ChangeSource {
+        let origins =
+            [ChangeOrigin::Request, ChangeOrigin::Form, ChangeOrigin::Copy, ChangeOrigin::Lifecycle];
+        let origin = origins[self.numbers.random_range(0..4)];
+        let principal = self.of(&["anna", "ben"]).into();
+        ChangeSource { origin, principal, address: "192.0.2.1".into() }
+    }
+
+    fn event_rule(&mut self) -> EventRule {
+        let all = [
+            EventKind::Put,
+            EventKind::Post,
+            EventKind::Copy,
+            EventKind::CompleteUpload,
+            EventKind::Delete,
+            EventKind::DeleteMarker,
+            EventKind::ExpireDelete,
+            EventKind::ExpireDeleteMarker,
+        ];
+        EventRule {
+            id: self.etag(),
+            target: self.of(&["first", "second", "second2"]).into(),
+            owner: "me".into(),
+            kinds: all.into_iter().filter(|_| self.numbers.random_bool(0.7)).collect(),
+            prefix: self.of(&["", "", "a", "b"]).into(),
+            suffix: self.of(&["", "", "1"]).into(),
+        }
+    }
+
+    /// A change of rules or outboxes.
+    fn event_change(&mut self) -> Change {
+        let target: String = self.of(&["first", "second", "second2"]).into();
+        match self.numbers.random_range(0..10) {
+            0..4 => {
+                let rules: Vec<_> = (0..self.numbers.random_range(0..4)).map(|_| self.event_rule()).collect();
+                let value = (!rules.is_empty()).then(|| format!("{} rules", rules.len()));
+                let (name, now_ms) = ("notification".into(), self.now_ms);
+                Change::SetEventRules { bucket: self.bucket(), rules, name, value, now_ms }
+            }
+            4..9 => Change::AcknowledgeEvents { target, through: self.numbers.random_range(0..300) },
+            _ => Change::DeleteOutbox { target },
+        }
     }
 
     fn etag(&mut self) -> String {
@@ -108,7 +153,8 @@ impl Random {
         self.now_ms += 1;
         let now_ms = self.now_ms;
         let upload = self.recent(|random| &random.uploads).unwrap_or_else(|| "0".into());
-        match self.numbers.random_range(0..100) {
+        match self.numbers.random_range(0..108) {
+            100.. => self.event_change(),
             0..4 => {
                 let settings = BTreeMap::from([("owner".to_owned(), "me".to_owned())]);
                 let versioning =
@@ -261,6 +307,17 @@ pub(super) fn copy_of(change: &Change) -> Change {
         Change::SetBucket { bucket, name, value } => {
             Change::SetBucket { bucket: bucket.clone(), name: name.clone(), value: value.clone() }
         }
+        Change::SetEventRules { bucket, rules, name, value, now_ms } => Change::SetEventRules {
+            bucket: bucket.clone(),
+            rules: rules.clone(),
+            name: name.clone(),
+            value: value.clone(),
+            now_ms: *now_ms,
+        },
+        Change::AcknowledgeEvents { target, through } => {
+            Change::AcknowledgeEvents { target: target.clone(), through: *through }
+        }
+        Change::DeleteOutbox { target } => Change::DeleteOutbox { target: target.clone() },
         Change::SetVersioning { bucket, versioning } => {
             Change::SetVersioning { bucket: bucket.clone(), versioning: *versioning }
         }

@@ -11,10 +11,10 @@ use rand::{RngExt, SeedableRng};
 use super::audit::{audit, describe, drain, setting};
 use super::cut_device::{CutDevice, SIZE};
 use super::random::{Random, copy_of, stream_body};
-use super::same_results::options;
+use super::same_results::{options, oracle};
 use crate::{
-    BodyReader, Change, MemoryBlocks, MemoryStore, ObjectErrorKind, ObjectStore, Outcome, Pending,
-    VolumeStore,
+    BodyReader, Change, ChangeSource, MemoryBlocks, MemoryStore, ObjectErrorKind, ObjectStore, Outcome,
+    Pending, VolumeStore,
 };
 
 /// The answer to a change, without the text of errors; `None` without an answer.
@@ -27,7 +27,7 @@ struct History {
     random: Random,
     oracle: MemoryStore,
     /// The changes since the last cut, and their answers.
-    queued: Vec<(Change, Answer)>,
+    queued: Vec<(Change, ChangeSource, Answer)>,
 }
 
 impl History {
@@ -85,16 +85,17 @@ impl History {
                 is_on = false;
                 break;
             }
-            self.queued.push((change, None));
-            pending.push(store.commit(streamed));
+            let source = self.random.source();
+            self.queued.push((change, source.clone(), None));
+            pending.push(store.commit_from(streamed, source));
         }
-        for (answer, (_, place)) in pending.into_iter().zip(self.queued.iter_mut().skip(first)) {
+        for (answer, (_, _, place)) in pending.into_iter().zip(self.queued.iter_mut().skip(first)) {
             match answer.wait().map_err(|error| error.kind()) {
                 Err(ObjectErrorKind::Io | ObjectErrorKind::Closed) => is_on = false,
                 answer => *place = Some(answer),
             }
         }
-        for (_, answer) in self.queued.iter().skip(first) {
+        for (_, _, answer) in self.queued.iter().skip(first) {
             match answer {
                 Some(Ok(Outcome::Upload(id))) => self.random.uploads.push(id.clone()),
                 Some(Ok(Outcome::Object(info))) => self.random.versions.push(info.version.clone()),
@@ -106,22 +107,23 @@ impl History {
 
     /// Advances the store in memory to the state of the store on the volume.
     fn follow(&mut self, found: &str, sequence: u64, case: &str) {
-        let least = self.queued.iter().rposition(|(_, answer)| answer.is_some()).map_or(0, |last| last + 1);
+        let least =
+            self.queued.iter().rposition(|(_, _, answer)| answer.is_some()).map_or(0, |last| last + 1);
         let mut queued = std::mem::take(&mut self.queued).into_iter();
-        for (change, answer) in queued.by_ref().take(least) {
+        for (change, source, answer) in queued.by_ref().take(least) {
             let shown = format!("{change:?}").chars().take(300).collect::<String>();
-            let expected = self.oracle.commit(change).wait().map_err(|error| error.kind());
+            let expected = self.oracle.commit_from(change, source).wait().map_err(|error| error.kind());
             assert!(answer.is_none_or(|answer| answer == expected), "{case}: another answer to {shown}");
         }
         loop {
             if self.oracle.last_sequence() == sequence && describe(&self.oracle) == found {
                 return;
             }
-            let Some((change, _)) = queued.next() else {
+            let Some((change, source, _)) = queued.next() else {
                 panic!("{case}: no state between changes:\n{found}\nexpected:\n{}", describe(&self.oracle));
             };
             // Changes that were never answered may be refused.
-            let _ = self.oracle.commit(change).wait();
+            let _ = self.oracle.commit_from(change, source).wait();
         }
     }
 }
@@ -133,7 +135,7 @@ fn one_seed(seed: u64) -> usize {
         seed,
         numbers: SmallRng::seed_from_u64(seed),
         random: Random::new(seed ^ 0x5eed),
-        oracle: MemoryStore::default(),
+        oracle: oracle(),
         queued: Vec::new(),
     };
     let mut cuts = 0;

@@ -9,15 +9,30 @@ use crate::{
 };
 
 const SIZE: u64 = 256 << 20;
+/// Few, so that random histories fill outboxes.
+const OUTBOX_MAX: u64 = 6;
 /// The begin of the bodies on a volume of this size.
 pub(super) const BODIES_START: u64 = (1 << 20) + SIZE / 4;
 
 pub(super) fn options() -> StoreOptions {
-    StoreOptions { cache_bytes: 1 << 20 }
+    StoreOptions { cache_bytes: 1 << 20, outbox_max: OUTBOX_MAX }
+}
+
+/// The store in memory with the same limits.
+pub(super) fn oracle() -> MemoryStore {
+    MemoryStore::with_outbox_max(OUTBOX_MAX)
 }
 
 /// Compares all that callers can see.
 pub(super) fn compare(store: &dyn ObjectStore, oracle: &MemoryStore) {
+    let outboxes = oracle.outboxes().unwrap();
+    assert_eq!(store.outboxes().unwrap(), outboxes);
+    for outbox in outboxes {
+        for limit in [usize::MAX, 2] {
+            let expected = oracle.events(&outbox.target, limit).unwrap();
+            assert_eq!(store.events(&outbox.target, limit).unwrap(), expected);
+        }
+    }
     let buckets = oracle.buckets().unwrap();
     assert_eq!(store.buckets().unwrap(), buckets);
     for bucket in buckets {
@@ -38,6 +53,7 @@ pub(super) fn compare(store: &dyn ObjectStore, oracle: &MemoryStore) {
             let (from, length) = (info.size / 3, all / 2);
             assert_eq!(reader.read(from, length).unwrap(), body.read(from, length).unwrap());
         }
+        assert_eq!(store.event_rules(&bucket.name).unwrap(), oracle.event_rules(&bucket.name).unwrap());
         let uploads = oracle.uploads(&bucket.name).unwrap();
         assert_eq!(store.uploads(&bucket.name).unwrap(), uploads);
         for upload in uploads {
@@ -52,11 +68,12 @@ pub(super) fn compare(store: &dyn ObjectStore, oracle: &MemoryStore) {
 
 /// Applies a change to both stores and compares the answers.
 fn apply(store: &dyn ObjectStore, oracle: &MemoryStore, random: &mut Random, change: Change) {
+    let source = random.source();
     let shown = format!("{change:?}");
     let mut streamed = copy_of(&change);
     stream_body(store, &mut streamed).unwrap();
-    let expected = oracle.commit(change).wait().map_err(|error| error.kind());
-    let found = store.commit(streamed).wait().map_err(|error| error.kind());
+    let expected = oracle.commit_from(change, source.clone()).wait().map_err(|error| error.kind());
+    let found = store.commit_from(streamed, source).wait().map_err(|error| error.kind());
     assert_eq!(found, expected, "{}", shown.chars().take(300).collect::<String>());
     match expected {
         Ok(Outcome::Upload(id)) => random.uploads.push(id),
@@ -92,12 +109,15 @@ pub(super) fn delete_all(store: &dyn ObjectStore) {
         assert_eq!(counters, Default::default());
         store.commit(Change::DeleteBucket { name: bucket.name }).wait().unwrap();
     }
+    for outbox in store.outboxes().unwrap() {
+        store.commit(Change::DeleteOutbox { target: outbox.target }).wait().unwrap();
+    }
 }
 
 fn one_seed(seed: u64) {
     let volume = Arc::new(MemoryBlocks::new(SIZE));
     let open = || VolumeStore::open(volume.clone(), options()).unwrap();
-    let (mut store, oracle) = (open(), MemoryStore::default());
+    let (mut store, oracle) = (open(), oracle());
     let mut random = Random::new(seed);
     for step in 1..=800 {
         let change = random.change();

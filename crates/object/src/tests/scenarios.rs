@@ -8,10 +8,11 @@ use super::audit::describe;
 use super::cut_device::SIZE;
 use super::random::copy_of;
 use super::readers::{create, put};
-use super::same_results::options;
+use super::same_results::{options, oracle};
 use crate::{
-    Body, Change, Conditions, CopyObject, CopyPart, DeleteObject, MemoryBlocks, MemoryStore, ObjectLock,
-    ObjectRef, ObjectStore, Outcome, PutObject, PutPart, Retention, RetentionMode, Versioning, VolumeStore,
+    Body, Change, Conditions, CopyObject, CopyPart, DeleteObject, EventKind, EventRule, MemoryBlocks,
+    MemoryStore, ObjectLock, ObjectRef, ObjectStore, Outcome, PutObject, PutPart, Retention, RetentionMode,
+    Versioning, VolumeStore,
 };
 
 pub(super) fn object(bucket: &str, key: &str) -> ObjectRef {
@@ -86,6 +87,28 @@ pub(super) fn complete(upload: &str, numbers: &[u16]) -> Change {
     }
 }
 
+/// Sets rules for all changes of a bucket, for one target or two.
+fn watch(bucket: &str, targets: &[&str]) -> Change {
+    let kinds = vec![
+        EventKind::Put,
+        EventKind::Copy,
+        EventKind::CompleteUpload,
+        EventKind::Delete,
+        EventKind::DeleteMarker,
+    ];
+    let rule = |target: &&str| EventRule {
+        id: "all".into(),
+        target: (*target).into(),
+        owner: "me".into(),
+        kinds: kinds.clone(),
+        prefix: String::new(),
+        suffix: String::new(),
+    };
+    let rules = targets.iter().map(rule).collect();
+    let (name, value) = ("notification".into(), Some(format!("{targets:?}")));
+    Change::SetEventRules { bucket: bucket.into(), rules, name, value, now_ms: 1 }
+}
+
 fn version_of(outcome: Outcome) -> String {
     match outcome {
         Outcome::Object(info) => info.version,
@@ -138,7 +161,7 @@ struct Recorder {
 impl Recorder {
     fn new(name: &str, is_prepared: bool) -> Self {
         let volume = Arc::new(MemoryBlocks::new(SIZE));
-        let oracle = MemoryStore::default();
+        let oracle = oracle();
         let (mut upload, mut version) = (String::new(), String::new());
         if is_prepared {
             (upload, version) = prepare(&VolumeStore::open(volume.clone(), options()).unwrap());
@@ -192,6 +215,7 @@ fn single_changes(upload: &str, version: &str) -> Vec<Change> {
         copy_part(object("plain", "body"), 100..9000, upload, 3),
         complete(upload, &[1, 2]),
         Change::AbortUpload { upload: upload.into() },
+        watch("plain", &["target"]),
     ]
 }
 
@@ -213,7 +237,7 @@ type Script = (&'static str, bool, fn(&mut Recorder));
 
 /// Scenarios of several changes.
 pub(super) fn histories() -> Vec<Scenario> {
-    let scripts: [Script; 8] = [
+    let scripts: [Script; 9] = [
         ("a store on an empty volume", false, first_objects),
         ("copies of copies", true, |recorder| {
             recorder.apply(copy(object("plain", "body"), "versioned", "copy"));
@@ -256,6 +280,7 @@ pub(super) fn histories() -> Vec<Scenario> {
             recorder.apply(put("versioned", "key", &[8; 300]));
             recorder.apply(delete("versioned", "key", Some("null".into())));
         }),
+        ("events", true, events),
         ("growth of the index", true, growth),
         ("the end of a bucket", true, |recorder| {
             recorder.apply(delete("plain", "inline", None));
@@ -277,6 +302,25 @@ fn first_objects(recorder: &mut Recorder) {
     recorder.apply(put("plain", "inline", &[1; 100]));
     recorder.apply(put("plain", "body", &[2; 50_000]));
     recorder.apply(delete("plain", "body", None));
+}
+
+/// Changes with events for two targets, whose outboxes become full and empty.
+fn events(recorder: &mut Recorder) {
+    let upload = recorder.upload.clone();
+    recorder.apply(watch("plain", &["first", "second"]));
+    recorder.apply(watch("versioned", &["second"]));
+    recorder.apply(put("plain", "new", &[5; 100]));
+    recorder.apply(put("plain", "body", &[5; 40_000]));
+    recorder.apply(copy(object("plain", "body"), "versioned", "copy"));
+    recorder.apply(Change::AcknowledgeEvents { target: "first".into(), through: 5 });
+    recorder.apply(complete(&upload, &[1, 2]));
+    recorder.apply(delete("versioned", "copy", None));
+    recorder.apply(delete("plain", "body", None));
+    recorder.apply(Change::AcknowledgeEvents { target: "second".into(), through: 9 });
+    recorder.apply(delete("plain", "upload", None));
+    recorder.apply(watch("plain", &[]));
+    recorder.apply(delete("plain", "new", None));
+    recorder.apply(Change::DeleteOutbox { target: "first".into() });
 }
 
 /// The large attributes of a few objects make the database grow, and shrink again.
