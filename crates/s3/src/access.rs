@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use object::ObjectRef;
+use object::{ChangeOrigin, ChangeSource, ObjectRef};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::PostObjectInput;
 use s3s::path::S3Path;
@@ -48,6 +48,13 @@ impl Caller {
     /// The user that owns objects and buckets of this request.
     pub(crate) fn owner(&self) -> &str {
         self.user.as_deref().unwrap_or("anonymous")
+    }
+
+    /// The sender of a change, for its events.
+    pub(crate) fn source(&self, origin: ChangeOrigin) -> ChangeSource {
+        let address = self.address.map(|address| address.ip().to_canonical().to_string());
+        let principal = self.owner().to_owned();
+        ChangeSource { origin, principal, address: address.unwrap_or_default() }
     }
 
     fn kind(&self) -> &'static str {
@@ -197,6 +204,8 @@ fn action_of(operation: &str, has_version: bool) -> (&'static str, Option<AclRig
         "PutBucketLifecycleConfiguration" | "DeleteBucketLifecycle" => ("s3:PutLifecycleConfiguration", None),
         "GetObjectLockConfiguration" => ("s3:GetBucketObjectLockConfiguration", None),
         "PutObjectLockConfiguration" => ("s3:PutBucketObjectLockConfiguration", None),
+        "GetBucketNotificationConfiguration" => ("s3:GetBucketNotification", None),
+        "PutBucketNotificationConfiguration" => ("s3:PutBucketNotification", None),
         "GetBucketOwnershipControls" => ("s3:GetBucketOwnershipControls", None),
         "PutBucketOwnershipControls" | "DeleteBucketOwnershipControls" => {
             ("s3:PutBucketOwnershipControls", None)
@@ -224,7 +233,7 @@ pub(crate) struct AccessRequest<'a> {
 }
 
 /// The actions that replace, delete or show a setting of access as it is stored. Empty for settings
-/// without which a bucket gives no more rights: CORS, lifecycle.
+/// without which a bucket gives no more rights: CORS, lifecycle, notifications.
 fn repairs_of(setting: &str) -> &'static [&'static str] {
     match setting {
         POLICY => &["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"],

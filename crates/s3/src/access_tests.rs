@@ -48,6 +48,7 @@ impl Bucket {
             store,
             keys: Arc::new(NoKeys),
             roles: None,
+            targets: None,
             service_keys: ServiceKeys { root: None },
             region: "us-east-1".into(),
             settings: Arc::default(),
@@ -125,7 +126,7 @@ fn damaged_settings_of_access_close_the_bucket() {
         assert!(damaged.request(Some("anna"), "s3:PutBucketPolicy", None).is_err(), "{setting}");
     }
     // Without these settings, nobody has more rights.
-    for setting in ["cors", "lifecycle"] {
+    for setting in ["cors", "lifecycle", "notification"] {
         let damaged = Bucket::new(setting, "{\"damaged");
         assert_eq!(damaged.request(Some("anna"), "s3:PutObject", Some("key")), Ok(()), "{setting}");
     }

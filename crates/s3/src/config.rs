@@ -22,7 +22,8 @@ use crate::tags;
 /// The largest number of tags of a bucket, as in S3.
 const TAGS_MAX: usize = 50;
 
-fn to_json(value: &impl Serialize) -> S3Result<Option<String>> {
+/// Encodes the value of a setting.
+pub(crate) fn to_json(value: &impl Serialize) -> S3Result<Option<String>> {
     serde_json::to_string(value).map(Some).map_err(internal)
 }
 

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::{Change, Conditions, CopyObject, CopyPart, ObjectInfo, ObjectRef, PutObject, PutPart};
+use object::{
+    Change, ChangeOrigin, Conditions, CopyObject, CopyPart, ObjectInfo, ObjectRef, PutObject, PutPart,
+};
 use s3s::dto::{self, CopySource};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -175,7 +177,7 @@ impl Gateway {
                 now_ms: now_ms(),
             })
         };
-        let copied = self.commit_object(change).await?;
+        let copied = self.commit_object(change, scope.caller.source(ChangeOrigin::Copy)).await?;
         let sse = encryption::describe(&copied.attributes);
         let sums = &copied.attributes;
         let versioned = info.version != "null";

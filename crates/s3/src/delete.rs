@@ -1,6 +1,6 @@
 //! Deletions of objects and versions, one or many.
 
-use object::{Change, Conditions, DeleteObject, Deletion, ObjectRef, Outcome, Versioning};
+use object::{Change, ChangeOrigin, Conditions, DeleteObject, Deletion, ObjectRef, Outcome, Versioning};
 use s3s::dto;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -43,7 +43,8 @@ impl Gateway {
         let conditions = conditions(condition(input.if_match), modified, input.if_match_size);
         let object = ObjectRef { bucket: input.bucket, key: input.key, version: input.version_id };
         let delete = DeleteObject { object, conditions, bypass_governance, now_ms: now_ms() };
-        let Outcome::Deleted(deletion) = self.commit(Change::Delete(delete)).await? else {
+        let source = scope.caller.source(ChangeOrigin::Request);
+        let Outcome::Deleted(deletion) = self.commit_from(Change::Delete(delete), source).await? else {
             return Err(unexpected_outcome());
         };
         Ok(S3Response::new(dto::DeleteObjectOutput {
@@ -93,7 +94,8 @@ impl Gateway {
             let if_match = each.e_tag.map(dto::ETag::into_value);
             let conditions = conditions(if_match, each.last_modified_time.as_ref(), each.size);
             let delete = DeleteObject { object, conditions, bypass_governance, now_ms: now_ms() };
-            pending.push((key, version, self.store.commit(Change::Delete(delete))));
+            let source = scope.caller.source(ChangeOrigin::Request);
+            pending.push((key, version, self.store.commit_from(Change::Delete(delete), source)));
         }
         for (key, version, pending) in pending {
             match pending.await.map_err(convert) {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use object::{Change, ObjectError, ObjectStore, Outcome};
+use object::{Change, ChangeSource, ObjectError, ObjectStore, Outcome};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 
 use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
+use crate::events::EventTargets;
 use crate::identity::UserRights;
 use crate::md5_service::Md5Service;
 use crate::roles::RoleStore;
@@ -39,6 +40,7 @@ pub(crate) struct Gateway {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) keys: Arc<dyn KeyStore>,
     pub(crate) roles: Option<Arc<dyn RoleStore>>,
+    pub(crate) targets: Option<Arc<dyn EventTargets>>,
     pub(crate) service_keys: ServiceKeys,
     pub(crate) region: Arc<str>,
     pub(crate) settings: Arc<SettingsCache>,
@@ -50,14 +52,23 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Applies a change.
+    /// Applies a change without events.
     pub(crate) async fn commit(&self, change: Change) -> S3Result<Outcome> {
         self.store.commit(change).await.map_err(convert)
     }
 
-    /// Applies a change whose answer is an object.
-    pub(crate) async fn commit_object(&self, change: Change) -> S3Result<object::ObjectInfo> {
-        match self.commit(change).await? {
+    /// Applies a change of a sender.
+    pub(crate) async fn commit_from(&self, change: Change, source: ChangeSource) -> S3Result<Outcome> {
+        self.store.commit_from(change, source).await.map_err(convert)
+    }
+
+    /// Applies a change of a sender whose answer is an object.
+    pub(crate) async fn commit_object(
+        &self,
+        change: Change,
+        source: ChangeSource,
+    ) -> S3Result<object::ObjectInfo> {
+        match self.commit_from(change, source).await? {
             Outcome::Object(info) => Ok(info),
             _ => Err(unexpected_outcome()),
         }

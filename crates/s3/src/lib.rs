@@ -17,6 +17,7 @@ mod cors;
 mod delete;
 mod encryption;
 mod errors;
+mod events;
 mod forms;
 mod front;
 mod gateway;
@@ -47,6 +48,7 @@ mod tags;
 mod times;
 mod uploads;
 
+pub use events::{EventTargets, event_message, target_arn};
 pub use gateway::KeyStore;
 pub use identity::{IdentityPolicy, UserRights};
 pub use patterns::is_like as matches_pattern;

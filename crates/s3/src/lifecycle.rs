@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object::{
-    Change, Conditions, DeleteObject, ListQuery, ObjectErrorKind, ObjectInfo, ObjectRef, ObjectStore,
-    Versioning,
+    Change, ChangeOrigin, ChangeSource, Conditions, DeleteObject, ListQuery, ObjectErrorKind, ObjectInfo,
+    ObjectRef, ObjectStore, Versioning,
 };
 use s3s::dto::{self, ExpirationStatus, LifecycleRule};
 use s3s::{S3Result, s3_error};
@@ -295,7 +295,13 @@ fn delete_all(store: &Arc<dyn ObjectStore>, bucket: &BucketSettings, due: Vec<Ex
         };
         let version = names_version.then_some(info.version);
         let object = ObjectRef { bucket: bucket.info.name.clone(), key: info.key, version };
-        store.commit(Change::Delete(DeleteObject { object, conditions, bypass_governance: false, now_ms }))
+        let delete = DeleteObject { object, conditions, bypass_governance: false, now_ms };
+        let source = ChangeSource {
+            origin: ChangeOrigin::Lifecycle,
+            principal: "lifecycle".to_owned(),
+            address: String::new(),
+        };
+        store.commit_from(Change::Delete(delete), source)
     });
     let pending: Vec<_> = changes.collect();
     let mut deleted = 0;

@@ -178,6 +178,11 @@ pub(crate) fn encodes(encoding: Option<&dto::EncodingType>) -> S3Result<bool> {
     }
 }
 
+/// True for a character of URLs without a meaning of its own, by RFC 3986.
+pub(crate) fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')
+}
+
 /// A key for answers, percent-encoded if the client wants that.
 pub(crate) fn encoded(text: String, encodes: bool) -> String {
     if !encodes {
@@ -186,9 +191,7 @@ pub(crate) fn encoded(text: String, encodes: bool) -> String {
     let mut result = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                result.push(char::from(byte));
-            }
+            _ if byte == b'/' || is_unreserved(byte) => result.push(char::from(byte)),
             _ => result.push_str(&format!("%{byte:02X}")),
         }
     }

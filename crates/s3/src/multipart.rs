@@ -1,6 +1,6 @@
 //! Multipart uploads.
 
-use object::{Change, Conditions, ObjectLock, PartInfo, PutPart, UploadInfo};
+use object::{Change, ChangeOrigin, Conditions, ObjectLock, PartInfo, PutPart, UploadInfo};
 use s3s::dto;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -148,7 +148,8 @@ impl Gateway {
         &self,
         request: S3Request<dto::CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<dto::CompleteMultipartUploadOutput>> {
-        let bucket = scope(&request.extensions).bucket()?.clone();
+        let scope = scope(&request.extensions);
+        let bucket = scope.bucket()?.clone();
         let input = request.input;
         let upload = self.check_upload(&input.upload_id, &input.bucket, &input.key).await?;
         let id = input.upload_id.clone();
@@ -205,7 +206,8 @@ impl Gateway {
             },
             now_ms: now_ms(),
         };
-        let info = self.commit_object(change).await?;
+        let source = scope.caller.source(ChangeOrigin::Request);
+        let info = self.commit_object(change, source).await?;
         let sse = encryption::describe(&info.attributes);
         Ok(S3Response::new(dto::CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, input.key)),

@@ -51,6 +51,10 @@ operations! {
     get_bucket_encryption => encryption: GetBucketEncryptionInput -> GetBucketEncryptionOutput;
     put_bucket_encryption => set_encryption: PutBucketEncryptionInput -> PutBucketEncryptionOutput;
     delete_bucket_encryption => delete_encryption: DeleteBucketEncryptionInput -> DeleteBucketEncryptionOutput;
+    get_bucket_notification_configuration => notification:
+        GetBucketNotificationConfigurationInput -> GetBucketNotificationConfigurationOutput;
+    put_bucket_notification_configuration => set_notification:
+        PutBucketNotificationConfigurationInput -> PutBucketNotificationConfigurationOutput;
     get_bucket_ownership_controls => ownership:
         GetBucketOwnershipControlsInput -> GetBucketOwnershipControlsOutput;
     put_bucket_ownership_controls => set_ownership:

@@ -1,6 +1,6 @@
 //! Puts of objects, also by HTML forms, and the attributes that all new objects have.
 
-use object::{Change, Conditions, ObjectLock, PutObject, Retention, RetentionMode};
+use object::{Change, ChangeOrigin, Conditions, ObjectLock, PutObject, Retention, RetentionMode};
 use s3s::dto;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -157,6 +157,9 @@ impl Gateway {
         let scope = scope(&request.extensions);
         let announced = header(&request.headers, "x-amz-trailer");
         let decoded = decoded_length(&request.headers);
+        // The protocol library makes a put of the fields of a form.
+        let is_form = request.method == hyper::Method::POST;
+        let origin = if is_form { ChangeOrigin::Form } else { ChangeOrigin::Request };
         let S3Request { mut input, trailing_headers, .. } = request;
         let bucket = scope.bucket()?.clone();
         if input.write_offset_bytes.is_some() {
@@ -207,7 +210,7 @@ impl Gateway {
             conditions,
             now_ms: now_ms(),
         };
-        let info = self.commit_object(Change::Put(put)).await?;
+        let info = self.commit_object(Change::Put(put), scope.caller.source(origin)).await?;
         let sse = encryption::describe(&info.attributes);
         Ok(S3Response::new(dto::PutObjectOutput {
             e_tag: etag(&info),

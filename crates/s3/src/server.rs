@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::encryption::ServiceKeys;
+use crate::events::EventTargets;
 use crate::front::{BucketHost, FrontService};
 use crate::gateway::{Gateway, KeyAuth, KeyStore};
 use crate::md5_service::Md5Service;
@@ -65,6 +66,8 @@ pub struct S3Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The roles of clients with temporary credentials.
     pub roles: Option<Arc<dyn RoleStore>>,
+    /// The receivers of events.
+    pub targets: Option<Arc<dyn EventTargets>>,
 }
 
 impl std::fmt::Debug for S3Options {
@@ -83,6 +86,7 @@ impl Default for S3Options {
             lifecycle_day: Duration::from_secs(24 * 3600),
             tls: None,
             roles: None,
+            targets: None,
         }
     }
 }
@@ -118,6 +122,7 @@ impl S3Server {
             store,
             keys: keys.clone(),
             roles: options.roles.clone(),
+            targets: options.targets.clone(),
             service_keys: ServiceKeys { root: options.encryption_key },
             region: region.clone(),
             settings: Arc::default(),

@@ -25,6 +25,8 @@ pub(crate) const ENCRYPTION: &str = "encryption";
 pub(crate) const OWNERSHIP: &str = "ownership";
 pub(crate) const TAGGING: &str = "tagging";
 pub(crate) const LOCK: &str = "object-lock";
+/// The configuration of notifications. The store has its rules, and changes both together.
+pub(crate) const NOTIFICATION: &str = "notification";
 /// The computation of ETags: `md5` or `fast`.
 pub(crate) const ETAG: &str = "etag";
 /// The owner of buckets that the daemon's API creates, and of keys without a user.
@@ -82,6 +84,7 @@ pub(crate) struct BucketSettings {
     pub(crate) public_access: PublicAccess,
     pub(crate) cors: Option<dto::CORSConfiguration>,
     pub(crate) lifecycle: Option<dto::BucketLifecycleConfiguration>,
+    pub(crate) notification: Option<dto::NotificationConfiguration>,
     pub(crate) encryption: Option<DefaultEncryption>,
     pub(crate) lock: Option<LockConfig>,
     pub(crate) has_fast_etags: bool,
@@ -99,6 +102,7 @@ impl BucketSettings {
         let policy = reader.parse(POLICY, |text| PolicyDocument::parse_of_bucket(text, &info.name));
         let public_access = reader.json(PUBLIC_ACCESS).unwrap_or_default();
         let (cors, lifecycle) = (reader.json(CORS), reader.json(LIFECYCLE));
+        let notification = reader.json(NOTIFICATION);
         let (encryption, lock) = (reader.json(ENCRYPTION), reader.json(LOCK));
         let is_owner_enforced = reader.parse(OWNERSHIP, parse_ownership).unwrap_or(false);
         let unreadable = reader.unreadable;
@@ -108,6 +112,7 @@ impl BucketSettings {
             public_access,
             cors,
             lifecycle,
+            notification,
             encryption,
             lock,
             has_fast_etags: info.settings.get(ETAG).is_some_and(|etag| etag == "fast"),
@@ -139,11 +144,7 @@ struct SettingsReader<'a> {
 }
 
 impl SettingsReader<'_> {
-    fn parse<T>(
-        &mut self,
-        name: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
+    fn parse<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let parsed = parse(self.info.settings.get(name)?);
         if let Err(reason) = &parsed {
             tracing::error!(bucket = self.info.name, setting = name, reason, "a setting cannot be read");
