@@ -20,6 +20,7 @@ mod layout;
 mod listing;
 mod lock;
 mod memory;
+mod memory_outboxes;
 mod names;
 mod outbox;
 mod record;

@@ -12,6 +12,7 @@ use crate::events::{
 };
 use crate::listing::{KeyPlace, place_of};
 use crate::lock::{check_deletion, check_retention};
+use crate::memory_outboxes::MemoryOutboxes;
 use crate::names::{check_bucket_name, check_key};
 use crate::store::{BodyReader, BodyWriter, ObjectStore, Pending};
 use crate::types::{
@@ -35,7 +36,12 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// Returns an empty store whose outboxes hold up to `outbox_max` events each.
     pub fn with_outbox_max(outbox_max: u64) -> Self {
-        Self { state: Mutex::new(MemoryState { outbox_max, ..MemoryState::default() }) }
+        Self {
+            state: Mutex::new(MemoryState {
+                outboxes: MemoryOutboxes::new(outbox_max),
+                ..MemoryState::default()
+            }),
+        }
     }
 }
 
@@ -54,17 +60,7 @@ struct MemoryState {
     settings_epoch: u64,
     buckets: BTreeMap<String, MemoryBucket>,
     uploads: BTreeMap<u64, MemoryUpload>,
-    /// The newest number of an event.
-    last_event: u64,
-    outbox_max: u64,
-    outboxes: BTreeMap<String, MemoryOutbox>,
-}
-
-/// The events of a target, and the number of dropped ones.
-#[derive(Default)]
-struct MemoryOutbox {
-    events: Vec<ObjectEvent>,
-    dropped: u64,
+    outboxes: MemoryOutboxes,
 }
 
 struct MemoryBucket {
@@ -184,22 +180,10 @@ impl MemoryState {
         found.ok_or_else(|| ObjectError::no_upload(id))
     }
 
-    fn append(&mut self, events: Vec<(String, ObjectEvent)>) {
-        for (target, event) in events {
-            let outbox = self.outboxes.entry(target).or_default();
-            if outbox.events.len() as u64 >= self.outbox_max {
-                outbox.dropped += 1;
-                continue;
-            }
-            self.last_event += 1;
-            outbox.events.push(ObjectEvent { number: self.last_event, ..event });
-        }
-    }
-
     fn record(&mut self, bucket: &str, kind: EventKind, source: &ChangeSource, subject: &EventSubject) {
         let rules = self.buckets.get(bucket).map_or(&[][..], |found| &found.rules);
         let events = events_of(rules, bucket, kind, source, subject);
-        self.append(events);
+        self.outboxes.append(events);
     }
 
     fn apply(&mut self, change: Change, source: &ChangeSource) -> Result<Outcome> {
@@ -226,17 +210,15 @@ impl MemoryState {
                 let found = self.bucket_mut(&bucket)?;
                 set(&mut found.settings, name, value);
                 found.rules.clone_from(&rules);
-                self.append(tests_of(&rules, &bucket, source, now_ms));
+                self.outboxes.append(tests_of(&rules, &bucket, source, now_ms));
                 Ok(Outcome::Done)
             }
             Change::AcknowledgeEvents { target, through } => {
-                if let Some(outbox) = self.outboxes.get_mut(&target) {
-                    outbox.events.retain(|event| event.number > through);
-                }
+                self.outboxes.acknowledge(&target, through);
                 Ok(Outcome::Done)
             }
             Change::DeleteOutbox { target } => {
-                self.outboxes.remove(&target);
+                self.outboxes.delete(&target);
                 Ok(Outcome::Done)
             }
             Change::SetVersioning { bucket, versioning } => {
@@ -690,18 +672,11 @@ impl ObjectStore for MemoryStore {
     }
 
     fn outboxes(&self) -> Result<Vec<OutboxInfo>> {
-        let info = |(target, outbox): (&String, &MemoryOutbox)| OutboxInfo {
-            target: target.clone(),
-            pending: outbox.events.len() as u64,
-            dropped: outbox.dropped,
-        };
-        Ok(self.lock().outboxes.iter().map(info).collect())
+        Ok(self.lock().outboxes.infos())
     }
 
     fn events(&self, target: &str, limit: usize) -> Result<Vec<ObjectEvent>> {
-        let state = self.lock();
-        let events = state.outboxes.get(target).map_or(&[][..], |outbox| &outbox.events);
-        Ok(events.iter().take(limit).cloned().collect())
+        Ok(self.lock().outboxes.events(target, limit))
     }
 }
 
