@@ -14,14 +14,15 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, BenchmarkRun, Bucket, ChangeBucket, ChangeRebuild,
-    ChangeS3Group, ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, CloneSnapshot,
-    ClosePool, Cluster, ClusterStatus, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group,
-    CreateS3Policy, CreateS3Provider, CreateS3Role, CreateS3User, CreateSession, CreateSnapshot,
-    CreateSnapshots, CreateToken, CreateVolume, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery,
-    ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine, IdentifiedDrive, IdentifyDrives,
-    Identity, ImportImage, MachineConsole, MachineInput, ObjectPage, ObjectQuery, OpenPool, Operation,
-    OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role, RollbackVolume, S3Group, S3Policy,
-    S3Provider, S3Role, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ChangeS3Group, ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, ChangeWebhook,
+    CloneSnapshot, ClosePool, Cluster, ClusterStatus, CreateBucket, CreateExport, CreateKey, CreatePool,
+    CreateS3Group, CreateS3Policy, CreateS3Provider, CreateS3Role, CreateS3User, CreateSession,
+    CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreateWebhook, CreatedToken, DaemonStatus,
+    DeleteExportQuery, DiffQuery, ErrorResponse, Event, EventQuery, Export, ExportImage, HostMachine,
+    IdentifiedDrive, IdentifyDrives, Identity, ImportImage, MachineConsole, MachineInput, ObjectPage,
+    ObjectQuery, OpenPool, Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, Role,
+    RollbackVolume, S3Group, S3Policy, S3Provider, S3Role, S3Service, S3User, StartS3, Token, Volume,
+    VolumeDiff, VolumeUsage, Webhook,
 };
 
 /// Path of the OpenAPI document.
@@ -166,11 +167,14 @@ bodies!(
     CreateS3Provider,
     CreateS3Role,
     CreateS3User,
+    ChangeWebhook,
+    CreateWebhook,
     S3Group,
     S3Policy,
     S3Provider,
     S3Role,
     S3User,
+    Webhook,
     AddDrive,
     Bucket,
     AuditRecord,
@@ -553,6 +557,21 @@ endpoints! {
 
     /// Deletes a role of S3 and ends its sessions.
     DELETE_ROLE = s3 delete_role: Delete "/v1/roles/{role}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the webhooks of S3 with the events that wait for them.
+    LIST_WEBHOOKS = s3 list_webhooks: Get "/v1/webhooks" ((), ()) -> 200 Vec<Webhook>, Admin;
+
+    /// Returns a webhook of S3 with the events that wait for it.
+    GET_WEBHOOK = s3 get_webhook: Get "/v1/webhooks/{webhook}" ((), ()) -> 200 Webhook, Admin;
+
+    /// Creates a webhook of S3.
+    CREATE_WEBHOOK = s3 create_webhook: Post "/v1/webhooks" ((), CreateWebhook) -> 201 Webhook, Admin;
+
+    /// Changes a webhook of S3. The next attempts of deliveries are subject to the change.
+    CHANGE_WEBHOOK = s3 change_webhook: Patch "/v1/webhooks/{webhook}" ((), ChangeWebhook) -> 200 Webhook, Admin;
+
+    /// Deletes a webhook that no bucket names, and the events that wait for it.
+    DELETE_WEBHOOK = s3 delete_webhook: Delete "/v1/webhooks/{webhook}" ((), ()) -> 204 (), Admin;
 
     /// Lists the virtual machines of the daemon's host.
     LIST_MACHINES = host list_machines: Get "/v1/machines" ((), ()) -> 200 Vec<HostMachine>;

@@ -6,13 +6,13 @@ use crate::name::VolumeName;
 use crate::paths;
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeS3Group,
-    ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, CloneSnapshot, ClosePool,
-    CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy, CreateS3Provider,
-    CreateS3Role, CreateS3User, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume, CreatedToken,
-    DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export, ExportImage, IdentifiedDrive,
-    IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool, Operation, OperationQuery,
-    Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Group, S3Policy, S3Provider, S3Role,
-    S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage,
+    ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, ChangeWebhook, CloneSnapshot,
+    ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy,
+    CreateS3Provider, CreateS3Role, CreateS3User, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume,
+    CreateWebhook, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export,
+    ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool,
+    Operation, OperationQuery, Pool, QosLimits, ResizeVolume, ReturnDrive, RollbackVolume, S3Group, S3Policy,
+    S3Provider, S3Role, S3Service, S3User, StartS3, Token, Volume, VolumeDiff, VolumeUsage, Webhook,
 };
 
 /// Every method returns the daemon's error unchanged, or `Unreachable` or `Denied` if there is no
@@ -397,6 +397,31 @@ impl Client {
     /// Deletes a role of S3.
     pub async fn delete_role(&self, name: &str) -> Result<()> {
         self.call(&paths::DELETE_ROLE, &[name], &(), &()).await
+    }
+
+    /// Lists the webhooks of S3.
+    pub async fn list_webhooks(&self) -> Result<Vec<Webhook>> {
+        self.call(&paths::LIST_WEBHOOKS, &[], &(), &()).await
+    }
+
+    /// Returns a webhook of S3.
+    pub async fn get_webhook(&self, name: &str) -> Result<Webhook> {
+        self.call(&paths::GET_WEBHOOK, &[name], &(), &()).await
+    }
+
+    /// Creates a webhook of S3.
+    pub async fn create_webhook(&self, request: &CreateWebhook) -> Result<Webhook> {
+        self.call(&paths::CREATE_WEBHOOK, &[], &(), request).await
+    }
+
+    /// Changes a webhook of S3.
+    pub async fn change_webhook(&self, name: &str, request: &ChangeWebhook) -> Result<Webhook> {
+        self.call(&paths::CHANGE_WEBHOOK, &[name], &(), request).await
+    }
+
+    /// Deletes a webhook of S3.
+    pub async fn delete_webhook(&self, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_WEBHOOK, &[name], &(), &()).await
     }
 
     /// Returns the name and role of this client.

@@ -21,6 +21,7 @@ mod scrub;
 mod snapshot;
 mod users;
 mod volume;
+mod webhooks;
 
 pub use access::{AuditQuery, AuditRecord, CreateSession, CreateToken, CreatedToken, Identity, Role, Token};
 pub use check::{CheckFinding, CheckReport, Damage};
@@ -61,6 +62,7 @@ pub use users::{
     S3User,
 };
 pub use volume::{CreateVolume, QosLimits, ResizeVolume, Volume};
+pub use webhooks::{ChangeWebhook, CreateWebhook, Webhook, WebhookOutbox};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

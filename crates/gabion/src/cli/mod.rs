@@ -20,6 +20,7 @@ mod token;
 mod users;
 mod vm;
 mod volume;
+mod webhooks;
 
 use std::path::PathBuf;
 
@@ -51,6 +52,7 @@ pub(crate) use token::{CreateTokenArgs, TokenCommand};
 pub(crate) use users::{GroupCommand, PolicyCommand, UserCommand};
 pub(crate) use vm::{CreateVmArgs, DiskSpec, TemplateCommand, VmCommand};
 pub(crate) use volume::{ExportImageArgs, ImageFormatArg, ImportArgs, Limit, QosArgs, VolumeCommand};
+pub(crate) use webhooks::WebhookCommand;
 
 /// Software-defined storage: pools the drives of a server and exports volumes.
 #[derive(Parser, Debug)]
@@ -173,6 +175,8 @@ pub(crate) enum Command {
     Provider(ProviderCommand),
     #[command(subcommand)]
     Role(RoleCommand),
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     #[command(subcommand)]
     Operation(OperationCommand),
     #[command(subcommand)]

@@ -79,8 +79,8 @@ fn dhchap_of(arguments: &CreateExportArgs) -> Result<Option<DhChapOptions>> {
     Ok(Some(DhChapOptions { secret: Some(secret), controller_secret }))
 }
 
-/// Reads a secret, without the end of its line.
-fn read_secret(file: Option<&Path>) -> Result<Option<String>> {
+/// Reads a secret from a file, without the end of its line.
+pub(super) fn read_secret(file: Option<&Path>) -> Result<Option<String>> {
     let Some(file) = file else { return Ok(None) };
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the secret in {}", file.display()))?;

@@ -37,6 +37,7 @@ mod users;
 mod version;
 pub(crate) mod vm;
 mod volume;
+mod webhooks;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitReason> {
             with_daemon(&global, async |ctx| roles::run_provider(&ctx, command).await)
         }
         Command::Role(command) => with_daemon(&global, async |ctx| roles::run_role(&ctx, command).await),
+        Command::Webhook(command) => with_daemon(&global, async |ctx| webhooks::run(&ctx, command).await),
         Command::Operation(command) => with_daemon(&global, async |ctx| operation::run(&ctx, command).await),
         Command::Vm(command) => with_daemon(&global, async |ctx| vm::run(&ctx, &global, command).await),
         Command::Token(command) => with_daemon(&global, async |ctx| token::run(&ctx, command).await),

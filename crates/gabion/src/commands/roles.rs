@@ -108,7 +108,7 @@ fn by_name(claims: Vec<(String, String)>) -> Result<std::collections::BTreeMap<S
 }
 
 /// Returns the absolute path of a file for the daemon; an empty path removes the file.
-fn absolute_or_empty(path: Option<PathBuf>) -> Result<Option<String>> {
+pub(super) fn absolute_or_empty(path: Option<PathBuf>) -> Result<Option<String>> {
     match path {
         Some(path) if path.as_os_str().is_empty() => Ok(Some(String::new())),
         path => absolute(path),

@@ -25,6 +25,7 @@ mod time;
 mod users;
 mod vm;
 mod volume;
+mod webhooks;
 
 use serde::Serialize;
 
@@ -57,6 +58,7 @@ pub(crate) use vm::{
     Host, HostCpu, MachineStatus, host, machine, machine_created, machine_started, machines, templates,
 };
 pub(crate) use volume::{CopiedImage, image_exported, image_imported, qos, usages, volume, volumes};
+pub(crate) use webhooks::{webhook, webhooks};
 
 /// Returns the API's name of a state, with spaces for underscores.
 pub(crate) fn word<T: Serialize>(state: &T) -> String {

@@ -59,3 +59,4 @@ mod testing;
 mod vhost;
 mod volumes;
 mod web_identity;
+mod webhooks;

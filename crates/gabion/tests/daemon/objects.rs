@@ -36,13 +36,13 @@ pub(crate) fn has_boto3() -> bool {
 }
 
 /// An access key.
-struct Client {
+pub(crate) struct Client {
     access: String,
     secret: String,
 }
 
 impl Client {
-    fn create(daemon: &Daemon<'_>) -> Self {
+    pub(crate) fn create(daemon: &Daemon<'_>) -> Self {
         Self::read(&daemon.json(&["key", "create"]))
     }
 
@@ -60,7 +60,7 @@ impl Client {
         self.script(SCRIPT, arguments)
     }
 
-    fn script(&self, script: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn script(&self, script: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(python().unwrap());
         command.arg(script).args(arguments).env("AWS_ACCESS_KEY_ID", &self.access);
         command.env("AWS_SECRET_ACCESS_KEY", &self.secret).env("AWS_EC2_METADATA_DISABLED", "true");

@@ -31,6 +31,7 @@ mod socket;
 mod tls;
 mod users;
 mod volumes;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -131,6 +132,11 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::CREATE_POLICY, users::create_policy)
         .on(&paths::CHANGE_POLICY, users::change_policy)
         .on(&paths::DELETE_POLICY, users::delete_policy)
+        .on(&paths::LIST_WEBHOOKS, webhooks::webhooks)
+        .on(&paths::GET_WEBHOOK, webhooks::webhook)
+        .on(&paths::CREATE_WEBHOOK, webhooks::create_webhook)
+        .on(&paths::CHANGE_WEBHOOK, webhooks::change_webhook)
+        .on(&paths::DELETE_WEBHOOK, webhooks::delete_webhook)
         .on(&paths::LIST_PROVIDERS, roles::providers)
         .on(&paths::GET_PROVIDER, roles::provider)
         .on(&paths::CREATE_PROVIDER, roles::create_provider)

@@ -8,6 +8,7 @@ mod family;
 mod pools;
 mod process;
 mod volumes;
+mod webhooks;
 
 use std::sync::atomic::Ordering;
 
@@ -71,6 +72,7 @@ async fn collect(services: &Services) -> Result<Vec<MetricFamily>> {
     all.extend(pools::families(&shown));
     all.extend(drive_health::families(&shown));
     all.extend(volumes::of_volumes(&volumes));
+    all.extend(webhooks::families(&services.objects.outboxes().await));
     all.extend(volumes::of_exports(&services.exports.list_with_io()));
     Ok(all)
 }

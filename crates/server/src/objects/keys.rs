@@ -241,24 +241,55 @@ fn cipher(directory: &Path, create: bool) -> Result<Aes256Gcm> {
 }
 
 fn encrypt(cipher: &Aes256Gcm, access_key: &str, key: &OpenKey) -> Result<StoredKey> {
-    let mut nonce = [0; 12];
-    fill_random(&mut nonce)?;
-    let payload = Payload { msg: key.secret.as_bytes(), aad: access_key.as_bytes() };
-    let secret = cipher.encrypt(Nonce::from_slice(&nonce), payload);
-    let secret = secret.map_err(|_| Error::new(ErrorKind::Internal, "cannot encrypt a secret"))?;
-    Ok(StoredKey {
-        access_key: access_key.to_owned(),
-        created: key.created,
-        user: (key.user != DEFAULT_USER).then(|| key.user.clone()),
-        nonce: hex(&nonce),
-        secret: hex(&secret),
-    })
+    let SealedSecret { nonce, secret } = seal(cipher, access_key, &key.secret)?;
+    let user = (key.user != DEFAULT_USER).then(|| key.user.clone());
+    Ok(StoredKey { access_key: access_key.to_owned(), created: key.created, user, nonce, secret })
 }
 
 fn decrypt(cipher: &Aes256Gcm, key: &StoredKey) -> Option<String> {
-    let (nonce, secret) = (unhex(&key.nonce)?, unhex(&key.secret)?);
+    unseal(cipher, &key.access_key, &key.nonce, &key.secret)
+}
+
+/// An encrypted secret in hexadecimal digits.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SealedSecret {
+    nonce: String,
+    secret: String,
+}
+
+impl SealedSecret {
+    /// Encrypts a secret with the key file of the access keys, which is created if there is none.
+    /// Only the same name decrypts it.
+    ///
+    /// # Errors
+    /// When the key file cannot be used.
+    pub(super) fn new(directory: &Path, name: &str, secret: &str) -> Result<Self> {
+        seal(&cipher(directory, true)?, name, secret)
+    }
+
+    /// Decrypts the secret; `None` if it is damaged.
+    ///
+    /// # Errors
+    /// When the key file cannot be used.
+    pub(super) fn open(&self, directory: &Path, name: &str) -> Result<Option<String>> {
+        Ok(unseal(&cipher(directory, false)?, name, &self.nonce, &self.secret))
+    }
+}
+
+fn seal(cipher: &Aes256Gcm, name: &str, secret: &str) -> Result<SealedSecret> {
+    let mut nonce = [0; 12];
+    fill_random(&mut nonce)?;
+    let payload = Payload { msg: secret.as_bytes(), aad: name.as_bytes() };
+    let secret = cipher.encrypt(Nonce::from_slice(&nonce), payload);
+    let secret = secret.map_err(|_| Error::new(ErrorKind::Internal, "cannot encrypt a secret"))?;
+    Ok(SealedSecret { nonce: hex(&nonce), secret: hex(&secret) })
+}
+
+fn unseal(cipher: &Aes256Gcm, name: &str, nonce: &str, secret: &str) -> Option<String> {
+    let (nonce, secret) = (unhex(nonce)?, unhex(secret)?);
     let nonce: [u8; 12] = nonce.try_into().ok()?;
-    let payload = Payload { msg: &secret, aad: key.access_key.as_bytes() };
+    let payload = Payload { msg: &secret, aad: name.as_bytes() };
     String::from_utf8(cipher.decrypt(Nonce::from_slice(&nonce), payload).ok()?).ok()
 }
 

@@ -8,6 +8,7 @@ mod blocks;
 mod keys;
 mod users;
 mod web_identity;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -36,6 +37,8 @@ pub(crate) use keys::KeyFile;
 use users::UserFile;
 pub(crate) use users::missing;
 use web_identity::WebIdentity;
+pub(crate) use webhooks::NamedOutbox;
+use webhooks::{Delivery, WebhookFile};
 
 /// The size of the hidden volume: addresses, not space.
 const VOLUME_SIZE: u64 = 1 << 46;
@@ -51,6 +54,7 @@ pub(crate) struct ObjectServices {
     state: Arc<State>,
     pub(crate) keys: Arc<KeyFile>,
     pub(crate) accounts: Arc<Accounts>,
+    webhooks: Arc<WebhookFile>,
     services: Mutex<BTreeMap<String, ServiceEntry>>,
     /// Held while a service is started or stopped.
     changing: tokio::sync::Mutex<()>,
@@ -64,8 +68,9 @@ struct ServiceEntry {
     running: Result<Arc<RunningService>>,
 }
 
-/// A running service. The server stops before the store closes.
+/// A running service. The server and the delivery of events stop before the store closes.
 struct RunningService {
+    delivery: Delivery,
     server: S3Server,
     store: Arc<VolumeStore>,
     certificate: Option<Arc<CertificateStore>>,
@@ -75,18 +80,19 @@ impl ObjectServices {
     /// Returns the services of the state, which wait for their pools.
     ///
     /// # Errors
-    /// When the access keys, users or roles cannot be read.
+    /// When the access keys, users, roles or webhooks cannot be read.
     pub(crate) fn new(pools: Arc<Pools>, state: Arc<State>) -> Result<Arc<Self>> {
         let keys = Arc::new(KeyFile::open(state.directory())?);
         let users = UserFile::open(state.directory())?;
         let web_identity = WebIdentity::open(state.directory())?;
+        let webhooks = Arc::new(WebhookFile::open(state.directory())?);
         let changing = Mutex::default();
         let accounts = Arc::new(Accounts { keys: keys.clone(), users, web_identity, changing });
         accounts.warn_of_missing_policies();
         let waiting = |record| ServiceEntry { record, running: Err(waiting()) };
         let services = state.get().s3.into_iter().map(|(pool, record)| (pool, waiting(record))).collect();
         let (services, changing) = (Mutex::new(services), tokio::sync::Mutex::default());
-        Ok(Arc::new(Self { pools, state, keys, accounts, services, changing }))
+        Ok(Arc::new(Self { pools, state, keys, accounts, webhooks, services, changing }))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceEntry>> {
@@ -178,11 +184,15 @@ impl ObjectServices {
             lifecycle_day: day.unwrap_or(defaults.lifecycle_day),
             tls,
             roles: Some(self.accounts.clone()),
+            targets: Some(self.webhooks.clone()),
             ..defaults
         };
         let server = S3Server::start(listener, store.clone(), self.accounts.clone(), &options);
         match server {
-            Ok(server) => Ok(Arc::new(RunningService { server, store, certificate })),
+            Ok(server) => {
+                let delivery = Delivery::start(pool, &record.region, store.clone(), self.webhooks.clone());
+                Ok(Arc::new(RunningService { delivery, server, store, certificate }))
+            }
             Err(error) => {
                 blocking(move || drop(store)).await?;
                 Err(Error::new(ErrorKind::Internal, format!("cannot start the S3 server: {error}")))
@@ -357,6 +367,7 @@ impl ObjectServices {
 
 /// Stops a service on a thread that may block.
 async fn drop_service(running: Arc<RunningService>) {
+    running.delivery.stop().await;
     let stopped = blocking(move || {
         match Arc::try_unwrap(running) {
             Ok(RunningService { server, store, .. }) => {
