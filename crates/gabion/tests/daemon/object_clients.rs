@@ -1,5 +1,6 @@
-//! Programs of others with the S3 service: s3cmd, rclone, the AWS CLI, restic, s3fs, and Delta
-//! Lake. Each runs against a real daemon; its results are compared with files.
+//! Programs of others with the S3 service: s3cmd, rclone, the AWS CLI, restic, s3fs, Delta Lake,
+//! and the AWS SDK for JavaScript. Each runs against a real daemon; its results are compared with
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -358,5 +359,28 @@ fn concurrent_writers_of_a_delta_table_lose_no_commit() {
     let python = delta_python().unwrap();
     let out = ok(test.command(python.to_str().unwrap()).args([script, &test.endpoint, "4", "10"]));
     assert_eq!(out.trim(), "versions 0 to 40, 40 rows");
+    test.daemon.stop();
+}
+
+/// The directory of the AWS SDK that `./run setup` installs next to cargo's build directories.
+fn aws_sdk() -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_gabion"));
+    let found = built.ancestors().map(|path| path.join("aws-sdk"));
+    found.into_iter().find(|path| path.join("node_modules/@aws-sdk/client-s3").exists())
+}
+
+#[test]
+fn the_aws_sdk_for_javascript_uses_all_kinds_of_operations() {
+    let missing = || "it is not in the target directory; it needs npm and Node.js 20".to_owned();
+    if !test_support::has("aws-sdk", aws_sdk().map(drop).ok_or_else(missing)) {
+        return;
+    }
+    let home = DaemonHome::new();
+    let test = ClientTest::start(&home);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/aws_sdk.mjs");
+    let modules = aws_sdk().unwrap();
+    let mut node = test.command("node");
+    node.env("AWS_REGION", "us-east-1").args([script, modules.to_str().unwrap(), &test.endpoint]);
+    assert_eq!(ok(&mut node).trim(), "done");
     test.daemon.stop();
 }
