@@ -178,7 +178,7 @@ impl IndexTxn<'_> {
         self.check_quota(&bucket, &key, size)?;
         let body = self.add_body(body)?;
         let detail = VersionDetail { attributes, parts: Vec::new(), lock, body };
-        let summary = new_summary(size, etag, now_ms);
+        let summary = VersionSummary::new(size, etag, now_ms);
         self.add_object(bucket, &key, summary, detail, self.source.kind_of_put())
     }
 
@@ -194,7 +194,7 @@ impl IndexTxn<'_> {
         self.share(&found.detail.body)?;
         let attributes = attributes.unwrap_or(found.detail.attributes);
         let detail = VersionDetail { attributes, parts: found.detail.parts, lock, body: found.detail.body };
-        let summary = new_summary(found.summary.size, found.summary.etag, now_ms);
+        let summary = VersionSummary::new(found.summary.size, found.summary.etag, now_ms);
         self.add_object(bucket, &key, summary, detail, EventKind::Copy)
     }
 
@@ -344,11 +344,6 @@ pub(crate) fn find_readable<T: ReadableTable<&'static [u8], &'static [u8]>>(
             Ok(FoundVersion { record: record.ok_or_else(|| ObjectError::no_key(key))?, is_current: true })
         }
     }
-}
-
-/// The summary of a new version, before it has a number.
-pub(crate) fn new_summary(size: u64, etag: String, modified_ms: u64) -> VersionSummary {
-    VersionSummary { sequence: 0, is_null: false, is_marker: false, size, modified_ms, etag }
 }
 
 fn set_entry(entries: &mut BTreeMap<String, String>, name: String, value: Option<String>) {

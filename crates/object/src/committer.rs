@@ -5,23 +5,23 @@
 //! is applied.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, PoisonError};
 
-use futures_channel::{mpsc, oneshot};
+use futures_channel::oneshot;
 
 use crate::allocator::BodyRun;
 use crate::body::Body;
 use crate::body_file::padded;
 use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
+use crate::event_signal::EventSignalSender;
 use crate::events::ChangeSource;
 use crate::index::{ChangedRuns, IndexSnapshot, IndexTxn, failed};
 use crate::space::{BodySpace, StoredBody, allocate};
 use crate::types::{Change, Outcome, PutObject, PutPart};
 use crate::volume::BLOCK;
-use crate::volume_store::SignalSender;
 
 /// The largest number of changes in one commit.
 const GROUP_MAX: usize = 256;
@@ -53,7 +53,7 @@ pub(crate) struct Committer {
     pub(crate) settings_epoch: Arc<AtomicU64>,
     /// The largest number of events that wait for a target.
     pub(crate) outbox_max: u64,
-    pub(crate) event_signal: SignalSender,
+    pub(crate) event_signal: Arc<EventSignalSender>,
     /// The error of the commit or flush that failed.
     pub(crate) failed: Option<ObjectError>,
     /// The runs of a commit that a full pool failed, until the index is open again.
@@ -223,19 +223,9 @@ impl Committer {
             self.settings_epoch.fetch_add(1, Ordering::Release);
         }
         if has_new_events {
-            self.signal_events();
+            self.event_signal.send();
         }
         Ok(results)
-    }
-
-    fn signal_events(&self) {
-        let mut signal = self.event_signal.lock().unwrap_or_else(PoisonError::into_inner);
-        // A signal that was not received yet stands for these events too.
-        let is_closed =
-            |sender: &mut mpsc::Sender<()>| sender.try_send(()).is_err_and(|error| error.is_disconnected());
-        if signal.as_mut().is_some_and(is_closed) {
-            *signal = None;
-        }
     }
 
     /// Opens the index again if a full pool has failed it. The commit that failed may have taken

@@ -11,6 +11,8 @@ use crate::error::{ObjectError, ObjectErrorKind, Result};
 
 /// The largest number of rules of a bucket, as in S3.
 const RULES_MAX: usize = 100;
+/// The default of [`crate::StoreOptions::outbox_max`].
+pub(crate) const OUTBOX_MAX: u64 = 100_000;
 /// The longest name of a target in bytes.
 const TARGET_MAX: usize = 64;
 

@@ -2,8 +2,8 @@
 //!
 //! Owns the trait [`ObjectStore`] and its two implementations: [`VolumeStore`] on a block volume
 //! and [`MemoryStore`] in memory. Always true: a completed change is durable and complete, the
-//! counters of a bucket match its objects, an event is stored with its change, and space is reused only after the change that freed it
-//! is durable. Must not know: HTTP, the S3 protocol, pools.
+//! counters of a bucket match its objects, an event is stored with its change, and space is reused
+//! only after the change that freed it is durable. Must not know: HTTP, the S3 protocol, pools.
 
 mod allocator;
 mod apply;
@@ -13,6 +13,7 @@ mod committer;
 mod conditions;
 mod database;
 mod error;
+mod event_signal;
 mod events;
 mod index;
 mod keys;
@@ -36,6 +37,7 @@ mod volume_store;
 
 pub use body::Body;
 pub use error::{ObjectError, ObjectErrorKind, Result};
+pub use event_signal::EventSignal;
 pub use events::{ChangeOrigin, ChangeSource, EventKind, EventRule, ObjectEvent, OutboxInfo};
 pub use memory::MemoryStore;
 pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
@@ -46,7 +48,7 @@ pub use types::{
     RetentionMode, UploadInfo, Versioning,
 };
 pub use volume::{BlockVolume, MemoryBlocks};
-pub use volume_store::{EventSignal, StoreOptions, VolumeStore};
+pub use volume_store::{StoreOptions, VolumeStore};
 
 #[cfg(test)]
 #[path = "tests/mod.rs"]

@@ -7,8 +7,8 @@ use crate::body::Body;
 use crate::conditions::{ObjectState, check_conditions};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::events::{
-    ChangeSource, EventKind, EventRule, EventSubject, ObjectEvent, OutboxInfo, check_rules, events_of,
-    tests_of,
+    ChangeSource, EventKind, EventRule, EventSubject, OUTBOX_MAX, ObjectEvent, OutboxInfo, check_rules,
+    events_of, tests_of,
 };
 use crate::listing::{KeyPlace, place_of};
 use crate::lock::{check_deletion, check_retention};
@@ -20,7 +20,6 @@ use crate::types::{
     ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, UploadInfo, Versioning,
 };
 use crate::upload::check_part_number;
-use crate::volume_store::OUTBOX_MAX;
 
 /// An object store in memory.
 pub struct MemoryStore {

@@ -73,6 +73,11 @@ pub(crate) struct PartRecord {
 }
 
 impl VersionSummary {
+    /// The summary of a new version with a body, before it has a number.
+    pub(crate) fn new(size: u64, etag: String, modified_ms: u64) -> Self {
+        Self { sequence: 0, is_null: false, is_marker: false, size, modified_ms, etag }
+    }
+
     /// The state for conditions.
     pub(crate) fn state(&self) -> ObjectState<'_> {
         ObjectState { etag: &self.etag, size: self.size, modified_ms: self.modified_ms }

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 
 use redb::ReadableTable;
 
-use crate::apply::new_summary;
 use crate::conditions::check_conditions;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::events::EventKind;
 use crate::index::{IndexTxn, failed};
 use crate::keys;
 use crate::names::check_key;
-use crate::record::{PartRecord, UploadRecord, VersionDetail, decode, encode};
+use crate::record::{PartRecord, UploadRecord, VersionDetail, VersionSummary, decode, encode};
 use crate::segment::{BodySegment, slice};
 use crate::types::{Conditions, CopyPart, ObjectLock, Outcome, PartInfo, PutPart, UploadInfo};
 
@@ -121,7 +120,7 @@ impl IndexTxn<'_> {
         }
         self.remove_upload(number, &record)?;
         let size = detail.parts.iter().sum();
-        let summary = new_summary(size, completion.etag, completion.now_ms);
+        let summary = VersionSummary::new(size, completion.etag, completion.now_ms);
         self.add_object(bucket, &record.key, summary, detail, EventKind::CompleteUpload)
     }
 

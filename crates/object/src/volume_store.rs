@@ -5,15 +5,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use futures_channel::mpsc;
-
 use crate::allocator::Allocator;
 use crate::apply::find_readable;
 use crate::body_file::{RunReader, RunWriter};
 use crate::committer::{CommitRequest, Committer};
 use crate::database::IndexDatabase;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
-use crate::events::{ChangeSource, EventRule, ObjectEvent, OutboxInfo};
+use crate::event_signal::{EventSignal, EventSignalSender};
+use crate::events::{ChangeSource, EventRule, OUTBOX_MAX, ObjectEvent, OutboxInfo};
 use crate::index::{IndexSnapshot, IndexTxn, OBJECTS, PARTS, VERSIONS, failed};
 use crate::listing;
 use crate::record::{VersionRecord, summary_info};
@@ -39,34 +38,15 @@ impl Default for StoreOptions {
     }
 }
 
-/// The default of [`StoreOptions::outbox_max`].
-pub(crate) const OUTBOX_MAX: u64 = 100_000;
-
-/// Wakes the task that delivers the events of a store.
-#[derive(Debug)]
-pub struct EventSignal {
-    receiver: mpsc::Receiver<()>,
-}
-
-impl EventSignal {
-    /// Waits until events were stored after the last call. Returns false when the store is closed.
-    pub async fn wait(&mut self) -> bool {
-        self.receiver.recv().await.is_ok()
-    }
-}
-
 /// An object store on a block volume. Dropping it closes it cleanly.
 pub struct VolumeStore {
     database: Option<Arc<IndexDatabase>>,
     space: Arc<BodySpace>,
     requests: Mutex<Sender<CommitRequest>>,
     settings_epoch: Arc<AtomicU64>,
-    event_signal: SignalSender,
+    event_signal: Arc<EventSignalSender>,
     threads: Vec<JoinHandle<()>>,
 }
-
-/// The sender of the signal of new events, once a task waits for it.
-pub(crate) type SignalSender = Arc<Mutex<Option<mpsc::Sender<()>>>>;
 
 impl VolumeStore {
     /// Opens the store on a volume; creates it on an empty volume.
@@ -82,7 +62,7 @@ impl VolumeStore {
         region.mark_created()?;
         let (sender, receiver) = channel();
         let settings_epoch = Arc::new(AtomicU64::new(0));
-        let event_signal = SignalSender::default();
+        let event_signal = Arc::<EventSignalSender>::default();
         let committer = Committer {
             database: database.clone(),
             space: space.clone(),
@@ -103,10 +83,7 @@ impl VolumeStore {
 
     /// Returns the signal of new events. It replaces one that was returned earlier.
     pub fn event_signal(&self) -> EventSignal {
-        // Each sender has one place more: a signal waits for a receiver that is not there yet.
-        let (sender, receiver) = mpsc::channel(0);
-        *self.event_signal.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-        EventSignal { receiver }
+        self.event_signal.connect()
     }
 
     fn snapshot(&self) -> Result<IndexSnapshot<'_>> {

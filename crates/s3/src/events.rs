@@ -1,7 +1,7 @@
 //! Events of buckets: their rules in the documents of S3, and the messages for receivers.
 //!
-//! Always true: the rules of the store and the setting that describes them change in one commit. Must
-//! not know: how messages reach their receivers.
+//! Always true: the rules of the store and the setting that describes them change in one commit.
+//! Must not know: how messages reach their receivers.
 
 use object::{Change, ChangeOrigin, EventKind, EventRule, ObjectEvent};
 use s3s::dto::{self, FilterRuleName, TimestampFormat};
@@ -30,12 +30,6 @@ const NAMES: [(EventKind, &str); 8] = [
 const FILTER_MAX: usize = 1024;
 /// The longest name of a rule in bytes, as in S3.
 const ID_MAX: usize = 255;
-
-/// The receivers that rules may name.
-pub trait EventTargets: Send + Sync + 'static {
-    /// True if there is a receiver of this name.
-    fn has_target(&self, name: &str) -> bool;
-}
 
 /// Returns the ARN by which rules name a target.
 pub fn target_arn(name: &str) -> String {

@@ -9,7 +9,6 @@ use s3s::{S3Result, s3_error};
 
 use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
-use crate::events::EventTargets;
 use crate::identity::UserRights;
 use crate::md5_service::Md5Service;
 use crate::roles::RoleStore;
@@ -32,6 +31,12 @@ pub trait KeyStore: Send + Sync + 'static {
         let _ = user;
         None
     }
+}
+
+/// The receivers that the rules of buckets may name.
+pub trait EventTargets: Send + Sync + 'static {
+    /// True if there is a receiver of this name.
+    fn has_target(&self, name: &str) -> bool;
 }
 
 /// Executes operations on a store.

@@ -48,8 +48,8 @@ mod tags;
 mod times;
 mod uploads;
 
-pub use events::{EventTargets, event_message, target_arn};
-pub use gateway::KeyStore;
+pub use events::{event_message, target_arn};
+pub use gateway::{EventTargets, KeyStore};
 pub use identity::{IdentityPolicy, UserRights};
 pub use patterns::is_like as matches_pattern;
 pub use roles::{IssuedSession, RoleError, RoleErrorKind, RoleRequest, RoleSession, RoleStore, SessionError};

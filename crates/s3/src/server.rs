@@ -20,9 +20,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::encryption::ServiceKeys;
-use crate::events::EventTargets;
 use crate::front::{BucketHost, FrontService};
-use crate::gateway::{Gateway, KeyAuth, KeyStore};
+use crate::gateway::{EventTargets, Gateway, KeyAuth, KeyStore};
 use crate::md5_service::Md5Service;
 use crate::roles::RoleStore;
 
