@@ -1,6 +1,6 @@
 //! Programs of others with the S3 service: s3cmd, rclone, the AWS CLI, restic, s3fs, Delta Lake,
-//! and the AWS SDK for JavaScript. Each runs against a real daemon; its results are compared with
-//! files.
+//! the AWS SDK for JavaScript, and the end-to-end tests of s3s. Each runs against a real daemon;
+//! its results are compared with files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -362,25 +362,46 @@ fn concurrent_writers_of_a_delta_table_lose_no_commit() {
     test.daemon.stop();
 }
 
-/// The directory of the AWS SDK that `./run setup` installs next to cargo's build directories.
-fn aws_sdk() -> Option<PathBuf> {
+/// A directory that `./run setup` installs next to cargo's build directories.
+fn installed(name: &str, file: &str) -> Option<PathBuf> {
     let built = Path::new(env!("CARGO_BIN_EXE_gabion"));
-    let found = built.ancestors().map(|path| path.join("aws-sdk"));
-    found.into_iter().find(|path| path.join("node_modules/@aws-sdk/client-s3").exists())
+    let mut found = built.ancestors().map(|path| path.join(name));
+    found.find(|path| path.join(file).exists())
 }
 
 #[test]
 fn the_aws_sdk_for_javascript_uses_all_kinds_of_operations() {
+    let sdk = installed("aws-sdk", "node_modules/@aws-sdk/client-s3");
     let missing = || "it is not in the target directory; it needs npm and Node.js 20".to_owned();
-    if !test_support::has("aws-sdk", aws_sdk().map(drop).ok_or_else(missing)) {
+    if !test_support::has("aws-sdk", sdk.clone().map(drop).ok_or_else(missing)) {
         return;
     }
     let home = DaemonHome::new();
     let test = ClientTest::start(&home);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/aws_sdk.mjs");
-    let modules = aws_sdk().unwrap();
+    let modules = sdk.unwrap();
     let mut node = test.command("node");
     node.env("AWS_REGION", "us-east-1").args([script, modules.to_str().unwrap(), &test.endpoint]);
     assert_eq!(ok(&mut node).trim(), "done");
+    test.daemon.stop();
+}
+
+/// The tests of the protocol library, by the AWS SDK for Rust.
+#[test]
+fn the_end_to_end_tests_of_s3s_pass() {
+    let suite = installed("s3s-e2e", "bin/s3s-e2e");
+    let missing = || "it is not in the target directory".to_owned();
+    if !test_support::has("s3s-e2e", suite.clone().map(drop).ok_or_else(missing)) {
+        return;
+    }
+    let home = DaemonHome::new();
+    let test = ClientTest::start(&home);
+    let program = suite.unwrap().join("bin/s3s-e2e");
+    let mut command = test.command(program.to_str().unwrap());
+    command.env("AWS_REGION", "us-east-1").env("AWS_ENDPOINT_URL", &test.endpoint);
+    // All but Advanced/STS: AssumeRole without a token of an identity provider is not supported.
+    let out = ok(command.args(["--filter", "^(Basic/|Advanced/[^S])"]));
+    let passed = out.lines().filter(|line| line.contains("PASSED") && line.contains("/test_")).count();
+    assert_eq!((passed, out.contains("FAILED")), (17, false), "{out}");
     test.daemon.stop();
 }
