@@ -177,7 +177,7 @@ def test_buckets():
     head = main.head_bucket(Bucket=names[0])["ResponseMetadata"]["HTTPHeaders"]
     assert head["x-gabion-object-count"] == "0", head
     assert main.get_bucket_request_payment(Bucket=names[0])["Payer"] == "BucketOwner"
-    for call in (main.get_bucket_logging, main.get_bucket_website, main.get_bucket_notification_configuration):
+    for call in (main.get_bucket_logging, main.get_bucket_website, main.get_bucket_replication):
         refused("NotImplemented", call, Bucket=names[0])
     # Uploads in progress do not keep a bucket.
     main.create_multipart_upload(Bucket=names[1], Key="k")
