@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::time_span::seconds;
 
@@ -64,10 +65,10 @@ Examples:
         #[arg(long, value_name = "CLAIM")]
         user_claim: Option<String>,
         /// File with its keys; '' for the discovery document
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
         key_file: Option<PathBuf>,
         /// File with the certificates of authorities; '' for those of the system
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
         authorities: Option<PathBuf>,
     },
     /// Delete an identity provider without roles
@@ -142,6 +143,11 @@ Examples:
         #[arg(value_name = "ROLE")]
         name: String,
     },
+}
+
+/// Parses a path that may be empty, which that of clap refuses.
+pub(super) fn path_or_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Parses `CLAIM=PATTERN`.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::roles::path_or_empty;
+
 /// Manage the webhooks of S3, which receive the events of buckets
 ///
 /// A bucket sends events to a webhook when its notification configuration (the operation
@@ -57,10 +59,10 @@ Examples:
         #[arg(long, value_name = "URL")]
         url: Option<String>,
         /// File with the bearer token; '' for none
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
         token_file: Option<PathBuf>,
         /// File with the certificates of authorities; '' for those of the system
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
         authorities: Option<PathBuf>,
     },
     /// Delete a webhook that no bucket names, and the events that wait for it

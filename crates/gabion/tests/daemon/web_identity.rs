@@ -291,6 +291,7 @@ fn commands_list_and_refuse() {
     daemon.ok(&["role", "create", "ci", "--provider", "corp", "--policy", "readonly", "--claim", "sub=ci-*"]);
     let shown = daemon.ok(&["provider", "list"]);
     assert!(shown.contains("https://login.example.org/main") && shown.contains("not fetched"), "{shown}");
+    daemon.ok(&["provider", "set", "corp", "--key-file", "", "--authorities", ""]);
     let shown = daemon.ok(&["role", "list"]);
     assert!(shown.contains("sub=ci-*") && shown.contains("3600 s"), "{shown}");
     assert_eq!(daemon.json(&["policy", "list"])[0]["roles"][0], "ci");

@@ -209,6 +209,15 @@ fn a_receiver_that_fails_delays_events_and_loses_none() {
         .chain(keys.iter().map(|key| format!("ObjectCreated:Put {key}")))
         .collect();
     assert_eq!(receiver.events(), expected);
+
+    // Another URL gets the events that wait.
+    receiver.answer_with(500);
+    assert_eq!(put(&service, 100, 1), ["100"]);
+    until("the failure is shown", || outbox(&daemon)["problem"].is_string());
+    let other = Receiver::start();
+    daemon.ok(&["webhook", "set", "hook", "--url", &other.url, "--token-file", ""]);
+    until("the event is delivered", || other.events() == ["ObjectCreated:Put 100"]);
+    until("the outbox is empty", || outbox(&daemon)["pending"] == 0);
     daemon.stop();
 }
 
