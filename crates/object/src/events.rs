@@ -16,7 +16,7 @@ pub(crate) const OUTBOX_MAX: u64 = 100_000;
 /// The longest name of a target in bytes.
 const TARGET_MAX: usize = 64;
 
-/// The kind of a change for rules and receivers.
+/// The kind of a change for rules and receivers. The index stores its place in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EventKind {
     /// The rules of a bucket name the target: no object has changed.

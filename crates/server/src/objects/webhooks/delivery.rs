@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use object::{Change, ObjectEvent, ObjectStore, VolumeStore};
 use rustls::ClientConfig;
 use tokio::sync::{Notify, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::table::{WebhookFile, WebhookRecord};
 use crate::blocking::blocking;
@@ -107,6 +107,13 @@ impl DeliveryWork {
         let mut tasks = JoinSet::new();
         let mut is_open = true;
         loop {
+            while let Some(ended) = tasks.try_join_next() {
+                self.forget_task(&mut wakers, ended);
+            }
+            // The task of a deleted webhook ends when it is woken.
+            wakers.iter().filter(|(name, _)| self.webhooks.get(name).is_none()).for_each(|(_, waker)| {
+                waker.notify_one();
+            });
             match self.targets().await {
                 Ok(targets) => {
                     for target in targets {
@@ -127,9 +134,19 @@ impl DeliveryWork {
             }
         }
         while let Some(ended) = tasks.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(pool = self.pool, %error, "the delivery of events has failed");
-            }
+            self.forget_task(&mut wakers, ended);
+        }
+    }
+
+    /// Removes the waker of a task that has ended, so that later events start another one.
+    fn forget_task(
+        &self,
+        wakers: &mut BTreeMap<String, Arc<Notify>>,
+        ended: std::result::Result<String, JoinError>,
+    ) {
+        match ended {
+            Ok(target) => drop(wakers.remove(&target)),
+            Err(error) => tracing::error!(pool = self.pool, %error, "the delivery of events has failed"),
         }
     }
 
@@ -141,11 +158,15 @@ impl DeliveryWork {
         Ok(with_events.map(|outbox| outbox.target).filter(|name| self.webhooks.get(name).is_some()).collect())
     }
 
-    /// Delivers the events for a webhook, whenever it is woken.
-    async fn deliver(mut self, target: String, waker: Arc<Notify>) {
+    /// Delivers the events for a webhook, whenever it is woken, until the webhook is deleted. Returns
+    /// its name.
+    async fn deliver(mut self, target: String, waker: Arc<Notify>) -> String {
         let mut retry = RETRY_MIN;
         let mut settings: Option<(String, Arc<ClientConfig>)> = None;
         loop {
+            if self.webhooks.get(&target).is_none() {
+                return target;
+            }
             let wait = match self.deliver_batch(&target, &mut settings).await {
                 Ok(0) => None,
                 Ok(_) => {
@@ -167,7 +188,7 @@ impl DeliveryWork {
             };
             tokio::select! {
                 () = pause => {}
-                _ = self.stopped.wait_for(|stopped| *stopped) => return,
+                _ = self.stopped.wait_for(|stopped| *stopped) => return target,
             }
         }
     }
