@@ -149,6 +149,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
             "provider" => ("Name of the identity provider", None),
             "role" => ("Name of the role", None),
             "cluster" => ("Name of the cluster", None),
+            "webhook" => ("Name of the webhook", None),
             "id" => ("Number of the operation", Some(KnownFormat::UInt64)),
             other => panic!("the path parameter '{other}' has no description"),
         };
