@@ -40,8 +40,8 @@ impl DeathRate {
         self.last
     }
 
-    /// Updates and returns the estimate for a segment with `live` of `payload` blocks alive at `time`. `mean`
-    /// is the rate of the whole shard, which is assumed for new data.
+    /// Updates and returns the estimate for a segment with `live` of `payload` blocks alive at
+    /// `time`. `mean` is the rate of the whole shard, which is assumed for new data.
     pub(super) fn observe(&mut self, time: u64, live: u32, payload: u64, mean: f32) -> f32 {
         let rate = self.estimate(time, live, payload, mean);
         assert!(rate > 0.0 && rate.is_finite(), "S1: a segment's blocks die at the rate {rate}");
@@ -58,7 +58,7 @@ impl DeathRate {
         };
         let deaths = mark.live.saturating_sub(live) as f32;
         let exposure = (mark.live as f32 + live as f32) / 2.0 * time.saturating_sub(mark.time) as f32;
-        // The mean of the posterior distribution of a Poisson rate, with a prior of `weight` deaths.
+        // The mean of the posterior distribution of a Poisson rate, with `weight` deaths before.
         let weight = (payload as f32 * DEATHS_PER_MARK).max(1.0);
         let rate = (deaths + weight) / (exposure + weight / mark.rate);
         if deaths >= weight {

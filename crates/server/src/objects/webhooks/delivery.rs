@@ -158,8 +158,8 @@ impl DeliveryWork {
         Ok(with_events.map(|outbox| outbox.target).filter(|name| self.webhooks.get(name).is_some()).collect())
     }
 
-    /// Delivers the events for a webhook, whenever it is woken, until the webhook is deleted. Returns
-    /// its name.
+    /// Delivers the events for a webhook, whenever it is woken, until the webhook is deleted.
+    /// Returns its name.
     async fn deliver(mut self, target: String, waker: Arc<Notify>) -> String {
         let mut retry = RETRY_MIN;
         let mut settings: Option<(String, Arc<ClientConfig>)> = None;
