@@ -24,6 +24,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::error::{Error, ErrorKind};
+use crate::request::{path, shown};
+
 /// The largest file with certificates in bytes.
 const AUTHORITIES_MAX: usize = 1 << 20;
 /// The largest response to a sent document in bytes.
@@ -107,6 +110,19 @@ pub(crate) fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConf
         None => ServerTrust::System,
     };
     trust.client_config().map_err(|error| error.to_string())
+}
+
+/// Checks a file with the certificates of authorities that a request names.
+///
+/// # Errors
+/// `Invalid` for a relative path, or a file without certificates.
+pub(crate) fn check_authorities(file: Option<&str>) -> crate::error::Result<()> {
+    let Some(name) = file else { return Ok(()) };
+    path(name)?;
+    client_config(Some(Path::new(name))).map(drop).map_err(|reason| {
+        Error::new(ErrorKind::Invalid, format!("cannot use '{}': {reason}", shown(name)))
+            .hint("give a PEM file with the certificates of authorities")
+    })
 }
 
 /// Reads up to `max` bytes of a regular file. Opening another one, such as a pipe, could block.

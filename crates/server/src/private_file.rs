@@ -7,6 +7,18 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// Reads a file; `None` if there is none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
 /// Replaces a file: after a crash at any point it has its old or its new contents.
 ///
 /// # Errors

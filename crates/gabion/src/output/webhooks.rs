@@ -47,7 +47,7 @@ pub(crate) fn webhook(webhook: &Webhook) -> String {
         let WebhookOutbox { pool, pending, dropped, delivered, failed, problem } = outbox;
         lines.push(format!("pool {pool}: {pending} pending, {dropped} dropped, {delivered} delivered"));
         if let Some(problem) = problem {
-            lines.push(format!("  failing after {failed} attempts: {problem}"));
+            lines.push(format!("  failing: {problem} ({failed} failed attempts since S3 was started)"));
         }
     }
     lines.join("\n")

@@ -113,6 +113,14 @@ fn outbox(daemon: &Daemon<'_>) -> Value {
     daemon.json(&["webhook", "show", "hook"])["outboxes"][0].clone()
 }
 
+/// Starts a service whose bucket sends all events to a webhook with this receiver.
+fn start_with_hook(daemon: &Daemon<'_>, receiver: &Receiver) -> Service {
+    let service = Service::start(daemon);
+    daemon.ok(&["webhook", "create", "hook", "--url", &receiver.url]);
+    service.run("configure", &["arn:gabion:sqs::hook:webhook"]);
+    service
+}
+
 #[test]
 fn events_of_all_changes_reach_a_webhook_in_order() {
     if !has_boto3() {
@@ -185,11 +193,9 @@ fn a_receiver_that_fails_delays_events_and_loses_none() {
     }
     let home = DaemonHome::new();
     let daemon = home.start();
-    let service = Service::start(&daemon);
     let receiver = Receiver::start();
-    daemon.ok(&["webhook", "create", "hook", "--url", &receiver.url]);
     receiver.answer_with(302);
-    service.run("configure", &["arn:gabion:sqs::hook:webhook"]);
+    let service = start_with_hook(&daemon, &receiver);
     let keys = put(&service, 0, 30);
     assert_eq!(keys.len(), 30);
     until("the failure is shown", || {
@@ -239,10 +245,8 @@ fn kills_lose_no_event_of_an_acknowledged_put() {
     }
     let home = DaemonHome::new();
     let mut daemon = home.start();
-    let service = Service::start(&daemon);
     let receiver = Receiver::start();
-    daemon.ok(&["webhook", "create", "hook", "--url", &receiver.url]);
-    service.run("configure", &["arn:gabion:sqs::hook:webhook"]);
+    let service = start_with_hook(&daemon, &receiver);
     let mut acknowledged = Vec::new();
     for round in 0..3_usize {
         let (first, before) = ((round * 1000).to_string(), receiver.events().len());

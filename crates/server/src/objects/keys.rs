@@ -5,9 +5,6 @@
 //! whole. Secrets are never logged. Keys that expire are in memory only.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,8 +13,10 @@ use aes_gcm::{Aes256Gcm, Nonce};
 use s3::{DEFAULT_USER, KeyStore};
 use serde::{Deserialize, Serialize};
 
+use super::table_file::{damaged_file, read_tables};
 use super::users::check_name;
 use crate::error::{Error, ErrorKind, Result};
+use crate::private_file;
 use crate::request::shown;
 use crate::unix_time::unix_time;
 use api::types::AccessKey;
@@ -27,6 +26,8 @@ const KEY_FILE: &str = "s3-keys.key";
 /// The key that encrypts objects. Without it, they cannot be read.
 const OBJECT_KEY_FILE: &str = "s3-objects.key";
 const VERSION: u32 = 1;
+/// The contents for errors.
+const CONTENTS: &str = "access keys";
 /// The largest number of keys.
 const KEYS_MAX: usize = 10_000;
 /// The longest time for which a key that expires is valid, in seconds.
@@ -88,12 +89,7 @@ impl KeyFile {
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let mut keys = BTreeMap::new();
-        if let Some(bytes) = read_optional(&path)? {
-            let stored: StoredKeys =
-                serde_json::from_slice(&bytes).map_err(|error| damaged(&path, &error.to_string()))?;
-            if stored.version != VERSION {
-                return Err(damaged(&path, "another release of Gabion wrote it"));
-            }
+        if let Some(stored) = read_tables::<StoredKeys>(&path, VERSION, CONTENTS)? {
             let cipher = cipher(directory, false)?;
             for key in stored.keys {
                 let secret = decrypt(&cipher, &key).ok_or_else(|| damaged(&path, "a secret is damaged"))?;
@@ -187,7 +183,7 @@ impl KeyFile {
         let stored = StoredKeys { version: VERSION, keys: stored.collect::<Result<_>>()? };
         let path = self.directory.join(FILE);
         let bytes = serde_json::to_vec(&stored).map_err(|error| damaged(&path, &error.to_string()))?;
-        replace(&path, &bytes).map_err(|error| unwritable(&path, &error))
+        private_file::replace(&path, &bytes)
     }
 }
 
@@ -218,12 +214,12 @@ pub(super) fn object_key(directory: &Path) -> Result<[u8; 32]> {
 /// # Errors
 /// When the file cannot be read or written, or is damaged.
 pub(super) fn key_of_file(path: &Path, create: bool) -> Result<Option<[u8; 32]>> {
-    let key = match read_optional(path)? {
+    let key = match private_file::read(path)? {
         Some(key) => key,
         None if create => {
             let mut key = vec![0; 32];
             fill_random(&mut key)?;
-            replace(path, &key).map_err(|error| unwritable(path, &error))?;
+            private_file::replace(path, &key)?;
             key
         }
         None => return Ok(None),
@@ -320,35 +316,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", path.display()))),
-    }
-}
-
-/// Replaces a file: after a crash it has the old or the new contents.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
 fn damaged(path: &Path, reason: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("{} cannot be used: {reason}", path.display()))
-        .hint("restore the file from a backup, or remove it to begin without access keys")
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display()))
+    damaged_file(path, reason, CONTENTS)
 }
 
 #[cfg(test)]

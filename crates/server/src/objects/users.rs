@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use s3::{DEFAULT_USER, IdentityPolicy, UserRights};
 use serde::{Deserialize, Serialize};
 
+use super::table_file::{damaged_file, read_tables};
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_file;
 use crate::request::shown;
@@ -113,23 +114,9 @@ impl UserFile {
     /// When the file cannot be read or is damaged.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
-        let damaged = |reason: &str| {
-            Error::new(ErrorKind::Corrupt, format!("{} cannot be used: {reason}", path.display()))
-                .hint("restore the file from a backup, or remove it to begin without users")
-        };
-        let tables = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                UserTables { version: VERSION, ..UserTables::default() }
-            }
-            Err(error) => {
-                return Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", path.display())));
-            }
-        };
-        if tables.version != VERSION {
-            return Err(damaged("another release of Gabion wrote it"));
-        }
-        let loaded = LoadedTables::new(tables).map_err(|reason| damaged(&reason))?;
+        let tables = read_tables(&path, VERSION, "users")?;
+        let tables = tables.unwrap_or_else(|| UserTables { version: VERSION, ..UserTables::default() });
+        let loaded = LoadedTables::new(tables).map_err(|reason| damaged_file(&path, &reason, "users"))?;
         Ok(Self { path, loaded: RwLock::new(Arc::new(loaded)), changing: Mutex::default() })
     }
 

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
+use super::super::table_file::read_tables;
 use super::super::users::{check_name, missing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::outbound::{ServiceUrl, client_config};
+use crate::outbound::{self, ServiceUrl};
 use crate::private_file;
 use crate::request::{path, random, shown};
 use crate::unix_time::unix_time;
@@ -109,22 +110,8 @@ impl RoleFile {
     /// When the file cannot be read or is damaged.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
-        let damaged = |reason: &str| {
-            Error::new(ErrorKind::Corrupt, format!("{} cannot be used: {reason}", path.display()))
-                .hint("restore the file from a backup, or remove it to begin without roles")
-        };
-        let tables: RoleTables = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                RoleTables { version: VERSION, ..RoleTables::default() }
-            }
-            Err(error) => {
-                return Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", path.display())));
-            }
-        };
-        if tables.version != VERSION {
-            return Err(damaged("another release of Gabion wrote it"));
-        }
+        let tables = read_tables(&path, VERSION, "roles")?;
+        let tables = tables.unwrap_or_else(|| RoleTables { version: VERSION, ..RoleTables::default() });
         Ok(Self { path, tables: RwLock::new(Arc::new(tables)), changing: Mutex::default() })
     }
 
@@ -362,12 +349,6 @@ fn check_file(file: Option<String>) -> Result<Option<String>> {
 
 /// Checks that a file contains certificates.
 fn check_authorities(file: Option<String>) -> Result<Option<String>> {
-    let file = check_file(file)?;
-    if let Some(name) = &file {
-        client_config(Some(Path::new(name))).map_err(|reason| {
-            Error::new(ErrorKind::Invalid, format!("cannot use '{}': {reason}", shown(name)))
-                .hint("give a PEM file with the certificates of authorities")
-        })?;
-    }
+    outbound::check_authorities(file.as_deref())?;
     Ok(file)
 }

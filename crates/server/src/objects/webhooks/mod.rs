@@ -1,7 +1,8 @@
 //! Webhooks: the receivers of the events of buckets, and the delivery to them.
 //!
-//! Always true: a webhook that a bucket of a running service names is not deleted. Must not know:
-//! how events are stored.
+//! Always true: the deletion of a webhook is refused while a bucket of a running service names it.
+//! Events of a rule that is set at the same moment, or on a pool that is closed, wait without a
+//! receiver, up to the bound of an outbox. Must not know: how events are stored.
 
 mod delivery;
 mod table;
@@ -135,8 +136,10 @@ impl ObjectServices {
             for (pool, running) in &running {
                 if let Some(bucket) = buckets_of(&*running.store, &target)?.first() {
                     let message = format!("bucket '{pool}/{bucket}' sends events to webhook '{target}'");
-                    return Err(Error::new(ErrorKind::Busy, message)
-                        .hint("remove its notification configuration first"));
+                    return Err(Error::new(ErrorKind::Busy, message).hint(format!(
+                        "remove its rules first: 'aws s3api put-bucket-notification-configuration \
+                             --bucket {bucket} --notification-configuration {{}}'"
+                    )));
                 }
             }
             webhooks.delete(&target)?;

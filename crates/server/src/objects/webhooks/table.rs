@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 
 use super::super::keys::SealedSecret;
+use super::super::table_file::{damaged_file, read_tables};
 use super::super::users::{check_name, missing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::outbound::{ServiceUrl, client_config};
+use crate::outbound::{self, ServiceUrl};
 use crate::private_file;
-use crate::request::{path, random, shown};
+use crate::request::random;
 use crate::unix_time::unix_time;
 use api::types::{ChangeWebhook, CreateWebhook};
 
@@ -97,31 +98,18 @@ impl WebhookFile {
     /// When the file cannot be read or decrypted.
     pub(in crate::objects) fn open(directory: &Path) -> Result<Self> {
         let file = directory.join(FILE);
-        let damaged = |reason: &str| {
-            Error::new(ErrorKind::Corrupt, format!("{} cannot be used: {reason}", file.display())).hint(
-                "restore the file and s3-keys.key from a backup, or remove it to begin without webhooks",
-            )
-        };
-        let stored: StoredWebhooks = match std::fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                StoredWebhooks { version: VERSION, webhooks: BTreeMap::new() }
-            }
-            Err(error) => {
-                return Err(Error::new(ErrorKind::Io, format!("cannot read {}: {error}", file.display())));
-            }
-        };
-        if stored.version != VERSION {
-            return Err(damaged("another release of Gabion wrote it"));
-        }
+        let damaged = |reason: String| damaged_file(&file, &reason, "webhooks");
+        let stored = read_tables(&file, VERSION, "webhooks")?;
+        let stored = stored.unwrap_or(StoredWebhooks { version: VERSION, webhooks: BTreeMap::new() });
         let mut webhooks = Webhooks::new();
         for (name, stored) in stored.webhooks {
             let url = ServiceUrl::parse_with(&stored.url, stored.allow_http);
-            let url = url.map_err(|reason| damaged(&format!("the URL of webhook '{name}': {reason}")))?;
+            let url = url.map_err(|reason| damaged(format!("the URL of webhook '{name}': {reason}")))?;
             let token = match &stored.token {
                 Some(sealed) => {
                     let token = sealed.open(directory, &secret_name(&name))?;
-                    Some(token.ok_or_else(|| damaged(&format!("the token of webhook '{name}' is damaged")))?)
+                    let reason = || format!("s3-keys.key does not decrypt the token of webhook '{name}'");
+                    Some(token.ok_or_else(|| damaged(reason()))?)
                 }
                 None => None,
             };
@@ -150,7 +138,7 @@ impl WebhookFile {
         check_name("webhook", &name)?;
         let url = check_url(&text, allow_http)?;
         check_token(token.as_deref())?;
-        check_authorities(authorities.as_deref())?;
+        outbound::check_authorities(authorities.as_deref())?;
         let _changing = self.lock();
         let mut webhooks = (*self.all()).clone();
         if webhooks.contains_key(&name) {
@@ -187,7 +175,7 @@ impl WebhookFile {
         let given = |text: Option<String>| text.map(|text| (!text.is_empty()).then_some(text));
         let (token, authorities) = (given(token), given(authorities));
         check_token(token.as_ref().and_then(Option::as_deref))?;
-        check_authorities(authorities.as_ref().and_then(Option::as_deref))?;
+        outbound::check_authorities(authorities.as_ref().and_then(Option::as_deref))?;
         let _changing = self.lock();
         let mut webhooks = (*self.all()).clone();
         let before = webhooks.get(name).cloned().ok_or_else(|| missing("webhook", name))?;
@@ -261,15 +249,6 @@ fn check_token(token: Option<&str>) -> Result<()> {
     let message = "the token is empty, too long, or has other characters than visible ones of ASCII";
     Err(Error::new(ErrorKind::Invalid, message)
         .hint(format!("use 1 to {TOKEN_MAX} characters, such as the output of 'openssl rand -hex 32'")))
-}
-
-fn check_authorities(file: Option<&str>) -> Result<()> {
-    let Some(name) = file else { return Ok(()) };
-    path(name)?;
-    client_config(Some(Path::new(name))).map(drop).map_err(|reason| {
-        Error::new(ErrorKind::Invalid, format!("cannot use '{}': {reason}", shown(name)))
-            .hint("give a PEM file with the certificates of authorities")
-    })
 }
 
 #[cfg(test)]
