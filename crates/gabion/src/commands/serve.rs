@@ -80,11 +80,17 @@ pub(crate) fn start_configured_log(global: &Global) -> Result<()> {
 /// - fuser: each reply to a request that the kernel has ended with an unmount.
 const QUIET_LIBRARIES: [&str; 2] = ["s3s=off", "fuser::reply=off"];
 
-fn start_log(config: &Config) -> Result<()> {
-    let mut filter = EnvFilter::try_new(&config.log_level).context("log_level")?;
+/// Returns the filter of a log level, such as `info` or `info,engine=debug`.
+fn log_filter(level: &str) -> Result<EnvFilter> {
+    let mut filter = EnvFilter::try_new(level).context("log_level")?;
     for directive in QUIET_LIBRARIES {
         filter = filter.add_directive(directive.parse().context("log_level")?);
     }
+    Ok(filter)
+}
+
+fn start_log(config: &Config) -> Result<()> {
+    let filter = log_filter(&config.log_level)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let started = match config.log_format {
@@ -96,6 +102,21 @@ fn start_log(config: &Config) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
+    #[test]
+    fn errors_of_ordinary_events_are_not_logged() {
+        for level in ["info", "trace", "info,engine=debug"] {
+            let log = tracing_subscriber::fmt().with_env_filter(super::log_filter(level).unwrap()).finish();
+            tracing::subscriber::with_default(log, || {
+                assert!(tracing::enabled!(target: "server::daemon", Level::ERROR));
+                assert!(tracing::enabled!(target: "fuser::session", Level::ERROR));
+                assert!(!tracing::enabled!(target: "fuser::reply", Level::ERROR), "{level}");
+                assert!(!tracing::enabled!(target: "s3s::service", Level::ERROR), "{level}");
+            });
+        }
+    }
+
     #[test]
     fn runs_are_stored_where_the_daemon_reads_them() {
         assert_eq!(super::Config::defaults().runs_directory, crate::suites::default_results_dir());
