@@ -44,7 +44,7 @@ impl DeathRate {
     /// `time`. `mean` is the rate of the whole shard, which is assumed for new data.
     pub(super) fn observe(&mut self, time: u64, live: u32, payload: u64, mean: f32) -> f32 {
         let rate = self.estimate(time, live, payload, mean);
-        assert!(rate > 0.0 && rate.is_finite(), "S1: a segment's blocks die at the rate {rate}");
+        assert!(rate > 0.0 && rate.is_finite(), "the death rate {rate} of a segment is not positive");
         self.last = Some(rate);
         rate
     }

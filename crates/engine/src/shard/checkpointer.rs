@@ -19,6 +19,7 @@ use super::Shard;
 use super::background::{BackgroundJob, StepOutcome};
 use super::tables::{StoredTables, TableContents};
 use crate::error::{Error, ErrorKind, Result};
+use crate::geometry::Geometry;
 use crate::invariant::narrow;
 use crate::log::{Effect, Request, WriteClass};
 use crate::map::{NodeImage, NodeRef};
@@ -301,7 +302,7 @@ impl Checkpointer {
     /// Collects as many images of a level as one request stores; empty nodes need no storing.
     /// `None` when the level is done.
     async fn gather_images(&self, shard: &Shard, level: usize) -> Option<Images> {
-        let images_max = shard.geometry.meta_blocks().min(NODES_MAX);
+        let images_max = nodes_of_request(&shard.geometry);
         let (mut images, mut taken) = (Images::default(), 0);
         let (mut count, mut dirtied) = (IMAGES_MIN, shard.ledger.map.borrow().dirtied());
         while taken < images_max {
@@ -396,10 +397,41 @@ async fn wait_for_reply(pending: Pending) -> Result<()> {
     pending.await.unwrap_or_else(closed).map(|_| ())
 }
 
+/// Returns the largest number of nodes in one request.
+fn nodes_of_request(geometry: &Geometry) -> usize {
+    geometry.meta_blocks().min(NODES_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Error;
+    use format::{LayerId, header_blocks_for};
+
+    #[test]
+    fn a_request_of_nodes_fills_whole_rows() {
+        let node = Item::Node { layer: LayerId::new(u32::MAX), level: 4, index: u64::MAX >> 32 };
+        assert_eq!(header_blocks_for(NODES_MAX * node.encoded_bytes(), NODES_MAX), 1);
+        for columns in [2, 4, 8, 16] {
+            assert!((NODES_MAX + 1).is_multiple_of(columns), "{columns} data columns");
+        }
+        assert_eq!((NODES_MAX + 1) / 4 * BLOCK, 64 << 10, "the length of a column of 4+1");
+    }
+
+    #[test]
+    fn no_request_has_more_than_the_maximum_of_nodes() {
+        // Zones of 1 MiB: the geometry allows twice as many.
+        let geometry = Geometry {
+            scheme: "4+1".parse().unwrap(),
+            table_width: 5,
+            zone_bytes: 1 << 20,
+            data_start: 4 << 20,
+        };
+        assert!(geometry.meta_blocks() > NODES_MAX);
+        assert_eq!(nodes_of_request(&geometry), NODES_MAX);
+        let tiny = Geometry { zone_bytes: 64 << 10, ..geometry };
+        assert_eq!(nodes_of_request(&tiny), tiny.meta_blocks());
+    }
 
     #[test]
     fn ends_are_counted_by_their_results() {
