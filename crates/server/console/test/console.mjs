@@ -13,7 +13,11 @@ const { url, env, run, start, stop } = await daemonIn(gabion, dir);
 const s3Port = await freePort();
 
 const failures = [];
-const check = (what, holds) => { if (!holds) failures.push(what); };
+let checks = 0;
+const check = (what, holds) => {
+  checks += 1;
+  if (!holds) failures.push(what);
+};
 // A cluster of three hosts in network namespaces, which './run console-test' removes.
 const cluster = (...words) => run("cluster", ...words, "--dir", `${dir}/clusters`, "--quiet");
 cluster("quickstart", "rack", "--hosts", "3", "--drives", "1", "--deploy-only");
@@ -45,6 +49,7 @@ const closed = () => dialog.waitFor({ state: "detached" });
 const open = (name) => page.getByRole("link", { name, exact: true }).click();
 const shot = (name, shown = page) => shown.screenshot({ path: `${dir}/${name}.png`, fullPage: true });
 async function accessible(what, shown = page) {
+  checks += 1;
   const { violations } = await new AxeBuilder({ page: shown }).analyze();
   for (const one of violations) failures.push(`axe, ${what}: ${one.id}: ${one.help}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }
@@ -309,4 +314,5 @@ try {
 await browser.close();
 await stop(daemon);
 failures.forEach((failure) => console.error(`failed: ${failure}`));
+console.log(`console: ${checks} checks, ${failures.length} failed`);
 process.exit(failures.length === 0 ? 0 : 1);
