@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::allocator::BodyRun;
 use crate::body::Body;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
@@ -98,8 +100,12 @@ pub(crate) struct RunReader {
 }
 
 impl BodyReader for RunReader {
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+    fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
         let wanted = slice(&self.body, offset..offset.saturating_add(length as u64));
+        if let [BodySegment::Run { run, offset, .. }] = wanted.as_slice() {
+            let length = usize::try_from(wanted.iter().map(BodySegment::len).sum::<u64>()).unwrap_or(0);
+            return Ok(self.space.volume().read_bytes(run * BLOCK + offset, length)?);
+        }
         let mut bytes =
             vec![0; usize::try_from(wanted.iter().map(BodySegment::len).sum::<u64>()).unwrap_or(0)];
         let mut rest = bytes.as_mut_slice();
@@ -114,6 +120,6 @@ impl BodyReader for RunReader {
             }
             rest = later;
         }
-        Ok(bytes)
+        Ok(bytes.into())
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use crate::body::Body;
 use crate::conditions::{ObjectState, check_conditions};
 use crate::error::{ObjectError, ObjectErrorKind, Result};
@@ -543,10 +545,10 @@ impl BodyWriter for MemoryWriter {
 struct MemoryReader(Vec<u8>);
 
 impl BodyReader for MemoryReader {
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+    fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
         let end = start.saturating_add(length).min(self.0.len());
-        Ok(self.0.get(start..end).unwrap_or_default().to_vec())
+        Ok(Bytes::copy_from_slice(self.0.get(start..end).unwrap_or_default()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use bytes::Bytes;
 use futures_channel::oneshot;
 
 use crate::body::Body;
@@ -133,7 +134,7 @@ pub trait BodyReader: Send + Sync {
     ///
     /// # Errors
     /// `Io`.
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>>;
+    fn read(&self, offset: u64, length: usize) -> Result<Bytes>;
 }
 
 /// The answer to a change, once it is durable.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
+
 /// The unit of a store's addresses, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
@@ -20,6 +22,17 @@ pub trait BlockVolume: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// When the data cannot be read, or the range is out of bounds.
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Returns `length` bytes from `offset` on, in memory of the volume's choice: without a copy
+    /// where the device fills it.
+    ///
+    /// # Errors
+    /// As [`BlockVolume::read`].
+    fn read_bytes(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; length];
+        self.read(offset, &mut bytes)?;
+        Ok(bytes.into())
+    }
 
     /// Writes `data` at `offset`. Offset and length are multiples of 512 bytes.
     ///

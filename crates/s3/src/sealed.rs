@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
+use bytes::Bytes;
 use object::{BodyReader, ObjectError, ObjectErrorKind};
 
 const HEADER: usize = 64;
@@ -169,7 +170,7 @@ impl SealedReader {
 }
 
 impl BodyReader for SealedReader {
-    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, ObjectError> {
+    fn read(&self, offset: u64, length: usize) -> Result<Bytes, ObjectError> {
         let wanted = offset..offset.saturating_add(length as u64);
         let (mut begin, mut start) = (0, 0);
         let mut bytes = Vec::new();
@@ -182,7 +183,7 @@ impl BodyReader for SealedReader {
             // The next part of an upload ends within a block of the device, but not of the body.
             start += sealed_length(*part);
         }
-        Ok(bytes)
+        Ok(bytes.into())
     }
 }
 
@@ -190,12 +191,12 @@ impl BodyReader for SealedReader {
 mod tests {
     use super::*;
 
-    struct Bytes(Vec<u8>);
+    struct StoredBytes(Vec<u8>);
 
-    impl BodyReader for Bytes {
-        fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, ObjectError> {
+    impl BodyReader for StoredBytes {
+        fn read(&self, offset: u64, length: usize) -> Result<Bytes, ObjectError> {
             let start = usize::try_from(offset).unwrap().min(self.0.len());
-            Ok(self.0[start..(start + length).min(self.0.len())].to_vec())
+            Ok(self.0[start..(start + length).min(self.0.len())].to_vec().into())
         }
     }
 
@@ -220,7 +221,7 @@ mod tests {
         let parts = [body(100_000), body(0), body(65_536), body(1)];
         let stored: Vec<u8> = parts.iter().flat_map(|part| seal(part)).collect();
         let lengths = parts.iter().map(|part| part.len() as u64).collect();
-        let reader = SealedReader::new(Arc::new(Bytes(stored)), root(1), lengths);
+        let reader = SealedReader::new(Arc::new(StoredBytes(stored)), root(1), lengths);
         let whole = parts.concat();
         for (from, length) in [(0, 200_000), (0, 1), (65_535, 2), (99_999, 2), (165_535, 5), (165_537, 9)] {
             let end = (from + length).min(whole.len());
@@ -238,17 +239,17 @@ mod tests {
         for at in [0, 20, 64, 65_700, stored.len() - 1] {
             let mut damaged = stored.clone();
             damaged[at] ^= 1;
-            let reader = SealedReader::new(Arc::new(Bytes(damaged)), root(1), vec![70_000]);
+            let reader = SealedReader::new(Arc::new(StoredBytes(damaged)), root(1), vec![70_000]);
             assert!(reader.read(0, 70_000).is_err(), "byte {at}");
         }
-        let reader = SealedReader::new(Arc::new(Bytes(stored.clone())), root(2), vec![70_000]);
+        let reader = SealedReader::new(Arc::new(StoredBytes(stored.clone())), root(2), vec![70_000]);
         assert!(reader.read(0, 1).is_err());
         // A frame in the place of another one.
         let mut swapped = seal(&body(200_000));
         let (first, second) = (HEADER, HEADER + SEALED_FRAME);
         let frame = swapped[second..second + SEALED_FRAME].to_vec();
         swapped[first..first + SEALED_FRAME].copy_from_slice(&frame);
-        let reader = SealedReader::new(Arc::new(Bytes(swapped)), root(1), vec![200_000]);
+        let reader = SealedReader::new(Arc::new(StoredBytes(swapped)), root(1), vec![200_000]);
         assert!(reader.read(0, 1).is_err());
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// The bytes of a piece. A smaller body is sent at once.
 pub(crate) const PIECE: u64 = 1 << 20;
 
-type PieceRead = JoinHandle<Result<Vec<u8>, ObjectError>>;
+type PieceRead = JoinHandle<Result<Bytes, ObjectError>>;
 
 /// The part of a body that is not sent yet.
 struct SendState {
@@ -42,7 +42,7 @@ pub(crate) fn stream_body(reader: Arc<dyn BodyReader>, range: Range<u64>) -> Str
         let piece = state.next.take()?.await;
         state.begin_read();
         let piece = match piece {
-            Ok(Ok(bytes)) => Ok(Bytes::from(bytes)),
+            Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => Err(std::io::Error::other(error)),
             Err(error) => Err(std::io::Error::other(error)),
         };
@@ -56,6 +56,6 @@ pub(crate) fn stream_body(reader: Arc<dyn BodyReader>, range: Range<u64>) -> Str
 }
 
 /// A body in memory.
-pub(crate) fn whole_body(bytes: Vec<u8>) -> StreamingBlob {
+pub(crate) fn whole_body(bytes: Bytes) -> StreamingBlob {
     StreamingBlob::from(s3s::Body::from(bytes))
 }

@@ -74,7 +74,7 @@ impl Life {
         for (key, states) in &mut self.model {
             let object = ObjectRef { bucket: "bucket".into(), key: key.clone(), version: None };
             let found = store.open(&object).ok().map(|(info, reader)| {
-                let body = reader.read(0, usize::MAX >> 1).unwrap();
+                let body = reader.read(0, usize::MAX >> 1).unwrap().to_vec();
                 assert_eq!(body.len() as u64, info.size);
                 objects += 1;
                 bytes += info.size;

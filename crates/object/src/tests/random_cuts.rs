@@ -69,7 +69,7 @@ impl History {
 
     fn open_one(&mut self, store: &VolumeStore) -> Option<(Box<dyn BodyReader>, Vec<u8>)> {
         let (_, reader) = store.open(&self.random.object()).ok()?;
-        let body = reader.read(0, 1 << 20).ok()?;
+        let body = reader.read(0, 1 << 20).ok()?.to_vec();
         Some((reader, body))
     }
 

@@ -31,7 +31,7 @@ fn start_upload(store: &VolumeStore) -> String {
 }
 
 fn read(store: &VolumeStore, key: &str) -> Vec<u8> {
-    store.open(&object("bucket", key)).unwrap().1.read(0, 1 << 30).unwrap()
+    store.open(&object("bucket", key)).unwrap().1.read(0, 1 << 30).unwrap().to_vec()
 }
 
 fn delete(store: &VolumeStore, key: &str) {

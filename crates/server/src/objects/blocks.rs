@@ -8,18 +8,23 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use bytes::Bytes;
 use engine::{AttachedVolume, ErrorKind};
 use object::BlockVolume;
 use reactor::{Buffer, Handle, Reactor};
 
+use super::read_buffers::{READ_BUFFER_BYTES, ReadBuffers};
 use crate::error::{Error, ErrorKind as Kind, Result};
 
 /// The alignment of reads in bytes.
 const BLOCK: u64 = 4096;
+/// Shorter ranges are copied from a buffer that the caller recycles.
+const READ_BUFFER_MIN: usize = 64 << 10;
 /// The largest write of one operation in bytes.
 const WRITE_MAX: usize = 1 << 20;
 
@@ -28,6 +33,7 @@ pub(super) struct PoolBlocks {
     volume: engine::Volume,
     attached: Vec<Handle<AttachedVolume>>,
     next: AtomicUsize,
+    buffers: ReadBuffers,
 }
 
 impl fmt::Debug for PoolBlocks {
@@ -52,7 +58,7 @@ impl PoolBlocks {
         if attached.is_empty() {
             return Err(Error::new(Kind::Internal, "the volume of objects has no reactors"));
         }
-        Ok(Self { volume, attached, next: AtomicUsize::new(0) })
+        Ok(Self { volume, attached, next: AtomicUsize::new(0), buffers: ReadBuffers::default() })
     }
 
     /// Begins an operation on the next reactor. Its result is sent to `sender`.
@@ -88,6 +94,23 @@ impl PoolBlocks {
         self.begin(sender, work);
         receiver.recv().map_err(|_| closed())?
     }
+
+    /// Reads `length` bytes from `start` on, whole blocks, to the front of a buffer.
+    fn read_blocks(&self, start: u64, buffer: Buffer, length: usize) -> io::Result<Buffer> {
+        self.run(move |volume| async move {
+            volume.read(start, &buffer.span().slice(0..length)).await?;
+            Ok(buffer)
+        })
+    }
+}
+
+/// Returns the first byte and the length of the blocks that hold a range, and the range in them.
+fn whole_blocks(offset: u64, length: usize) -> io::Result<(u64, usize, Range<usize>)> {
+    let start = offset / BLOCK * BLOCK;
+    let end = (offset + length as u64).next_multiple_of(BLOCK);
+    let blocks = usize::try_from(end - start).map_err(io::Error::other)?;
+    let skip = usize::try_from(offset - start).map_err(io::Error::other)?;
+    Ok((start, blocks, skip..skip + length))
 }
 
 impl BlockVolume for PoolBlocks {
@@ -96,18 +119,21 @@ impl BlockVolume for PoolBlocks {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let start = offset / BLOCK * BLOCK;
-        let end = (offset + into.len() as u64).next_multiple_of(BLOCK);
-        let length = usize::try_from(end - start).map_err(io::Error::other)?;
-        let buffer = Buffer::new(length);
-        let buffer = self.run(move |volume| async move {
-            volume.read(start, &buffer.span()).await?;
-            Ok(buffer)
-        })?;
-        let skip = usize::try_from(offset - start).map_err(io::Error::other)?;
-        let bytes = buffer.as_slice().get(skip..skip + into.len());
-        into.copy_from_slice(bytes.ok_or_else(closed)?);
+        let (start, length, wanted) = whole_blocks(offset, into.len())?;
+        let buffer = self.read_blocks(start, Buffer::new(length), length)?;
+        into.copy_from_slice(buffer.as_slice().get(wanted).ok_or_else(closed)?);
         Ok(())
+    }
+
+    fn read_bytes(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+        let (start, blocks, wanted) = whole_blocks(offset, length)?;
+        if length < READ_BUFFER_MIN || blocks > READ_BUFFER_BYTES {
+            let mut bytes = vec![0; length];
+            self.read(offset, &mut bytes)?;
+            return Ok(bytes.into());
+        }
+        let buffer = self.read_blocks(start, self.buffers.take(), blocks)?;
+        Ok(self.buffers.piece(buffer, wanted))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -6,6 +6,7 @@
 mod accounts;
 mod blocks;
 mod keys;
+mod read_buffers;
 mod table_file;
 mod users;
 mod web_identity;
