@@ -1,22 +1,21 @@
 //! The MD5 of bodies: threads that hash the pieces of several uploads at the same time.
 //!
 //! The steps of one MD5 depend on each other, so one upload is hashed at a fraction of the speed of
-//! several together. Always true: a digest is that of its body alone, whatever other bodies are
-//! hashed; without the threads, pieces are hashed by their caller.
+//! several together. A thread therefore collects pieces while they are stored. It hashes them when
+//! every upload in progress has one, when they fill all lanes, or when an upload has stored its
+//! piece and waits for the hash. Always true: a digest is that of its body alone, whatever other
+//! bodies are hashed; without the threads, pieces are hashed by their caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use codec::{MD5_LANES, Md5Stream, md5_update_many};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 /// Shorter pieces are hashed by their caller: handing them over costs as much.
 const PIECE_MIN: usize = 64 << 10;
-/// Time for which a thread waits for the pieces of other uploads in progress.
-const LINGER: Duration = Duration::from_millis(1);
 /// Processors for each thread: one thread hashes as fast as they receive bodies.
 const CPUS_PER_THREAD: usize = 8;
 
@@ -27,9 +26,16 @@ struct Md5Piece {
     done: oneshot::Sender<Md5Stream>,
 }
 
+/// A message to a thread.
+enum Md5Message {
+    Piece(Md5Piece),
+    /// An upload waits for the hash of its piece.
+    Needed,
+}
+
 /// A thread that hashes, and its uploads in progress.
 struct Md5Thread {
-    pieces: Sender<Md5Piece>,
+    messages: Sender<Md5Message>,
     uploads: Arc<AtomicUsize>,
 }
 
@@ -57,7 +63,7 @@ impl Md5Service {
 
 fn start_thread() -> Option<Arc<Md5Thread>> {
     let (sender, receiver) = channel();
-    let thread = Arc::new(Md5Thread { pieces: sender, uploads: Arc::default() });
+    let thread = Arc::new(Md5Thread { messages: sender, uploads: Arc::default() });
     let uploads = thread.uploads.clone();
     let started = std::thread::Builder::new().name("s3-md5".into()).spawn(move || hash(&receiver, &uploads));
     match started {
@@ -70,24 +76,34 @@ fn start_thread() -> Option<Arc<Md5Thread>> {
 }
 
 /// Hashes pieces until all senders are dropped.
-fn hash(receiver: &Receiver<Md5Piece>, uploads: &AtomicUsize) {
+fn hash(receiver: &Receiver<Md5Message>, uploads: &AtomicUsize) {
+    let mut group = Vec::new();
     while let Ok(first) = receiver.recv() {
-        let mut group = vec![first];
-        let deadline = Instant::now() + LINGER;
-        while group.len() < MD5_LANES.min(uploads.load(Ordering::Relaxed)) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match receiver.recv_timeout(left) {
-                Ok(piece) => group.push(piece),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        let mut is_needed = false;
+        // The messages that arrived during the last group, so that their pieces are hashed together.
+        for message in std::iter::once(first).chain(receiver.try_iter()) {
+            match message {
+                Md5Message::Piece(piece) => group.push(piece),
+                Md5Message::Needed => is_needed = true,
+            }
+            if group.len() == MD5_LANES {
+                break;
             }
         }
-        let mut streams: Vec<(&mut Md5Stream, &[u8])> =
-            group.iter_mut().map(|piece| (&mut piece.stream, &*piece.bytes)).collect();
-        md5_update_many(&mut streams);
-        for piece in group {
-            // The upload may have ended.
-            let _ = piece.done.send(piece.stream);
+        if is_needed || group.len() >= MD5_LANES.min(uploads.load(Ordering::Relaxed)) {
+            hash_group(&mut group);
         }
+    }
+}
+
+/// Hashes pieces together, and returns them to their uploads.
+fn hash_group(group: &mut Vec<Md5Piece>) {
+    let mut streams: Vec<(&mut Md5Stream, &[u8])> =
+        group.iter_mut().map(|piece| (&mut piece.stream, &*piece.bytes)).collect();
+    md5_update_many(&mut streams);
+    for piece in group.drain(..) {
+        // The upload may have ended.
+        let _ = piece.done.send(piece.stream);
     }
 }
 
@@ -115,29 +131,55 @@ pub(crate) struct BodyMd5 {
     counted: Option<UploadCount>,
 }
 
-impl BodyMd5 {
-    /// Appends a piece. The returned future may be awaited while the piece is stored.
-    pub(crate) async fn update(mut self, bytes: Bytes) -> Self {
-        if bytes.len() < PIECE_MIN {
-            self.stream.update(&bytes);
-            return self;
-        }
-        let Some(thread) = &self.thread else {
-            self.stream.update(&bytes);
-            return self;
+/// A piece that is to be hashed.
+pub(crate) struct SubmittedPiece {
+    md5: BodyMd5,
+    bytes: Bytes,
+    /// Absent if the caller hashes the piece.
+    hashed: Option<oneshot::Receiver<Md5Stream>>,
+}
+
+impl SubmittedPiece {
+    /// Returns the MD5 with the piece. Called once the piece is stored, because the thread may wait
+    /// for other pieces until then.
+    pub(crate) async fn hashed(self) -> BodyMd5 {
+        let Self { mut md5, bytes, hashed } = self;
+        let stream = match (hashed, &md5.thread) {
+            (Some(hashed), Some(thread)) => thread.hashed(hashed).await,
+            _ => None,
         };
-        if self.counted.is_none() {
-            self.counted = Some(UploadCount::new(thread.clone()));
+        match stream {
+            Some(stream) => md5.stream = stream,
+            None => md5.stream.update(&bytes),
         }
-        let (done, hashed) = oneshot::channel();
-        let piece = Md5Piece { stream: self.stream.clone(), bytes: bytes.clone(), done };
-        let is_sent = thread.pieces.send(piece).is_ok();
-        match hashed.await {
-            Ok(stream) if is_sent => self.stream = stream,
-            // The thread has ended: `stream` does not include the piece.
-            _ => self.stream.update(&bytes),
+        md5
+    }
+}
+
+impl Md5Thread {
+    /// Waits for the hash of a piece; `None` if the thread has ended.
+    async fn hashed(&self, mut hashed: oneshot::Receiver<Md5Stream>) -> Option<Md5Stream> {
+        match hashed.try_recv() {
+            Ok(stream) => Some(stream),
+            Err(TryRecvError::Empty) => {
+                self.messages.send(Md5Message::Needed).ok()?;
+                hashed.await.ok()
+            }
+            Err(TryRecvError::Closed) => None,
         }
-        self
+    }
+}
+
+impl BodyMd5 {
+    /// Appends a piece. It is hashed while the caller stores it.
+    pub(crate) fn submit(mut self, bytes: Bytes) -> SubmittedPiece {
+        let hashed = self.thread.clone().filter(|_| bytes.len() >= PIECE_MIN).and_then(|thread| {
+            let (done, hashed) = oneshot::channel();
+            self.counted.get_or_insert_with(|| UploadCount::new(thread.clone()));
+            let piece = Md5Piece { stream: self.stream.clone(), bytes: bytes.clone(), done };
+            thread.messages.send(Md5Message::Piece(piece)).is_ok().then_some(hashed)
+        });
+        SubmittedPiece { md5: self, bytes, hashed }
     }
 
     /// Returns the digest.
@@ -163,7 +205,7 @@ mod tests {
         let mut rest = body;
         while !rest.is_empty() {
             let now = rest.split_to(piece.min(rest.len()));
-            md5 = md5.update(now).await;
+            md5 = md5.submit(now).hashed().await;
         }
         md5.finish()
     }
@@ -184,12 +226,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_piece_is_hashed_when_every_upload_has_one_or_when_it_is_needed() {
+        let service = Md5Service::start();
+        let submit = |seed| service.begin().submit(body(seed, PIECE_MIN));
+        // The only upload in progress has a piece in the queue.
+        let mut one = submit(1);
+        let digest = one.hashed.take().unwrap().await.unwrap().finish();
+        assert_eq!(digest.as_slice(), Md5::checksum(&body(1, PIECE_MIN)).as_slice());
+        // That upload has none in the queue now, and no upload waits for the piece of another one.
+        let three = submit(3);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(three.hashed.as_ref().is_some_and(oneshot::Receiver::is_empty));
+        let digest = three.hashed().await.finish();
+        assert_eq!(digest.as_slice(), Md5::checksum(&body(3, PIECE_MIN)).as_slice());
+    }
+
+    #[tokio::test]
     async fn bodies_are_hashed_without_threads_and_after_their_end() {
         let expected = Md5::checksum(&body(1, 300_000));
         let service = Md5Service { threads: Vec::new(), next: AtomicUsize::new(0) };
         assert_eq!(digest(&service, body(1, 300_000), 100_000).await.as_slice(), expected.as_slice());
         let (sender, receiver) = channel();
-        let thread = Arc::new(Md5Thread { pieces: sender, uploads: Arc::default() });
+        let thread = Arc::new(Md5Thread { messages: sender, uploads: Arc::default() });
         let service = Md5Service { threads: vec![thread], next: AtomicUsize::new(0) };
         drop(receiver);
         assert_eq!(digest(&service, body(1, 300_000), 100_000).await.as_slice(), expected.as_slice());

@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::StreamExt;
-use futures_util::future::join;
 use object::{Body, BodyWriter, ObjectError, ObjectStore};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum, Md5};
@@ -19,7 +18,7 @@ use crate::checksums::{ALGORITHMS, Checksums, hasher};
 use crate::encryption::Encryption;
 use crate::errors::{convert, custom};
 use crate::gateway::{Gateway, blocking};
-use crate::md5_service::BodyMd5;
+use crate::md5_service::{BodyMd5, SubmittedPiece};
 use crate::sealed::Sealer;
 
 /// The bytes of a piece. Smaller bodies stay in memory.
@@ -101,33 +100,32 @@ impl Gateway {
                 let full = piece.split_to(PIECE).freeze();
                 let left = expected.saturating_sub(usize::try_from(received).unwrap_or(usize::MAX));
                 piece.reserve(left.min(PIECE + ARRIVAL_MAX - piece.len().min(PIECE)));
-                let hashed = update(md5, full.clone());
-                let stored = blocking(move || sink.push(&full).map(|()| sink));
-                let (updated, stored) = join(hashed, stored).await;
-                (md5, sink) = (updated, stored?.map_err(convert)?);
+                let submitted = md5.map(|md5| md5.submit(full.clone()));
+                sink = blocking(move || sink.push(&full).map(|()| sink)).await?.map_err(convert)?;
+                md5 = hashed(submitted).await;
             }
         }
         if length.is_some_and(|length| length != received) {
             return Err(s3_error!(IncompleteBody, "the body has {received} bytes, not those of its header"));
         }
         let rest = piece.freeze();
-        let hashed = update(md5, rest.clone());
-        let (md5, finished) = if sink.writer.is_none() && sink.sealer.is_none() {
-            (hashed.await, sink.finish(&rest))
+        let submitted = md5.map(|md5| md5.submit(rest.clone()));
+        let finished = if sink.writer.is_none() && sink.sealer.is_none() {
+            sink.finish(&rest)
         } else {
-            let (md5, finished) = join(hashed, blocking(move || sink.finish(&rest))).await;
-            (md5, finished?)
+            blocking(move || sink.finish(&rest)).await?
         };
         let (body, digests) = finished.map_err(convert)?;
+        let md5 = hashed(submitted).await;
         let (etag, checksums) = digests.verify(md5.map(BodyMd5::finish), claims)?;
         Ok(ReceivedBody { body, size: received, etag, checksums })
     }
 }
 
-/// Appends a piece to the MD5 if the body has one.
-async fn update(md5: Option<BodyMd5>, piece: Bytes) -> Option<BodyMd5> {
-    match md5 {
-        Some(md5) => Some(md5.update(piece).await),
+/// Waits for the hash of a stored piece if the body has an MD5.
+async fn hashed(submitted: Option<SubmittedPiece>) -> Option<BodyMd5> {
+    match submitted {
+        Some(submitted) => Some(submitted.hashed().await),
         None => None,
     }
 }
