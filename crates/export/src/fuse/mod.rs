@@ -7,10 +7,11 @@
 //!
 //! Always true: a request that has begun is completed; bytes outside of a write keep their values
 //! although the volume has sectors; after the daemon died, its mount is gone or the next daemon
-//! removes it.
+//! removes it, with the loop devices of the file.
 //!
 //! Must not know: how a volume stores data, other users of a volume.
 
+mod dead_loops;
 mod file;
 mod frontend;
 mod handler;

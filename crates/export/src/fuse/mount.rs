@@ -12,10 +12,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use reactor::Access;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::dead_loops::detach_dead_loops;
 use crate::host_users::unescape;
 
 /// The file system type of our mounts in the table of mounts.
@@ -130,7 +131,7 @@ pub fn reserve_place(place: &Path, access: Access) -> Result<bool, MountError> {
     make_place(place, access)
 }
 
-/// Removes the mounts of a daemon that died.
+/// Removes the mounts of a daemon that died, and the loop devices of their files.
 ///
 /// # Errors
 /// `Busy` when another daemon serves there; `Occupied` when another file system is mounted there.
@@ -142,17 +143,25 @@ fn clear(place: &Path) -> Result<(), MountError> {
             let message = format!("a file system of type {kind} is mounted at {shown}");
             return Err(MountError::new(MountErrorKind::Occupied, message));
         }
-        // These errors mean that the daemon of the mount died.
-        if !matches!(rustix::fs::lstat(place), Err(Errno::NOTCONN | Errno::CONNABORTED)) {
+        if !is_dead(place) {
             let message = format!("another process serves {shown}");
             return Err(MountError::new(MountErrorKind::Busy, message));
         }
+        detach_dead_loops(&canonical_place(place));
         rustix::mount::unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
             .map_err(|error| MountError::io("unmount the stale mount at", place, &error.into()))?;
         tracing::info!(place = %shown, "removed a stale mount of a daemon that died");
     }
     let message = format!("too many stale mounts at {}", place.display());
     Err(MountError::new(MountErrorKind::Failed, message))
+}
+
+/// Returns true if the daemon of the mount at a place died. The kernel must ask the daemon: it keeps
+/// attributes for a while, also those of a file that nobody serves any more.
+fn is_dead(place: &Path) -> bool {
+    let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(rustix::fs::CWD, place, flags, StatxFlags::BASIC_STATS);
+    matches!(found, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Removes the mounts below a directory whose daemon died, except at the places of `kept` exports,

@@ -315,6 +315,32 @@ fn a_file_system_works_on_a_fuse_export() {
     daemon.ok(&["export", "delete", "fast/vm01"]);
 }
 
+#[test]
+fn loop_devices_of_a_killed_daemon_are_detached() {
+    if !test_support::has_loop() || !test_support::has_programs(&["losetup"]) {
+        return;
+    }
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    if !export(&daemon, &[]) {
+        return;
+    }
+    let mount_point = mount_point(&home);
+    let _mounted = UnmountGuard(&mount_point);
+    let device = LoopDevice::attach(mount_point.to_str().unwrap());
+    let attributes = Path::new("/sys/block").join(device.0.trim_start_matches("/dev/")).join("loop");
+    daemon.kill();
+    // The kernel still has the device, and nothing else uses it.
+    assert!(attributes.exists());
+    let daemon = home.start();
+    assert!(daemon.log().contains("detached a loop device"), "{}", daemon.log());
+    until("the device is detached", || !attributes.exists());
+    // A new device of the same file works.
+    drop(device);
+    let device = LoopDevice::attach(mount_point.to_str().unwrap());
+    std::fs::read(&device.0).unwrap();
+}
+
 /// Returns true if the path can neither be opened nor created, even by root.
 fn is_inaccessible(mount_point: &Path) -> bool {
     let open = |create| OpenOptions::new().write(true).create(create).open(mount_point).is_ok();
