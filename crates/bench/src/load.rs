@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::pods::Kubectl;
 use crate::result::{Direction, ReadWrite};
 use crate::suite::Job;
 
@@ -26,6 +27,15 @@ pub enum Target {
         agent: PathBuf,
         /// The device in the guest.
         device: String,
+    },
+    /// A file or device in a pod of a Kubernetes cluster.
+    Pod {
+        /// The way to the cluster.
+        kubectl: Kubectl,
+        /// The name of the pod.
+        pod: String,
+        /// The file or device in the pod.
+        file: String,
     },
     /// An S3 service.
     S3(S3Endpoint),

@@ -1,5 +1,5 @@
 //! Runs a load with the program that reaches its target: fio for files, devices and NBD, on the
-//! host or in a guest; built-in generators for vhost-user sockets and S3 services.
+//! host, in a guest or in a pod; built-in generators for vhost-user sockets and S3 services.
 //!
 //! Invariant: one runner serves all slices of a load.
 
@@ -10,6 +10,7 @@ use crate::fio::{self, FioError};
 use crate::guest;
 use crate::load::{Load, LoadResult, Slice, Target};
 use crate::objects::{self, ObjectLoadError};
+use crate::pods;
 use crate::vhost::{self, VhostError};
 
 /// A load that failed.
@@ -71,6 +72,7 @@ pub fn run(
         Target::File(_) | Target::Nbd(_) => Runner::Fio,
         Target::Vhost(_) => Runner::Vhost,
         Target::Machine { .. } => Runner::Machines,
+        Target::Pod { .. } => Runner::Pods,
         Target::S3(_) => Runner::Objects,
     };
     let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
@@ -79,6 +81,7 @@ pub fn run(
         [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
         [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
         [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
+        [Runner::Pods] => Ok(pods::run_loads(load, folder, name, stop)?),
         [Runner::Objects] => Ok(objects::run_load(load, folder, name, stop, started)?),
         _ => Err(LoadError::Mixed),
     }
@@ -90,5 +93,6 @@ enum Runner {
     Fio,
     Vhost,
     Machines,
+    Pods,
     Objects,
 }

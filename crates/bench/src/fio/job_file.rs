@@ -89,7 +89,7 @@ impl Load<'_> {
         let job = self.job;
         let mut lines = match &slice.target {
             Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
-            Target::Machine { device, .. } => self.file(Path::new(device)),
+            Target::Machine { device: file, .. } | Target::Pod { file, .. } => self.file(Path::new(file)),
             // fio has no vhost-user engine; it reports the error.
             Target::Vhost(path) | Target::File(path) => self.file(path),
             Target::S3(endpoint) => self.file(Path::new(&endpoint.url)),

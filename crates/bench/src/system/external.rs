@@ -64,7 +64,7 @@ impl System for ExternalSystem {
             Target::Nbd(uri) => uri.clone(),
             Target::File(path) => path.display().to_string(),
             Target::Vhost(socket) => format!("vhost-user, {}", socket.display()),
-            Target::Machine { device, .. } => device.clone(),
+            Target::Machine { device: file, .. } | Target::Pod { file, .. } => file.clone(),
             Target::S3(endpoint) => format!("S3, {}", endpoint.url),
         };
         let unknown = || "unknown: an external target".to_owned();
@@ -141,7 +141,9 @@ fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Er
             Ok((String::from_utf8_lossy(&output.stdout).trim().parse()?, None))
         }
         Target::File(path) => Ok((file_size(path)?, None)),
-        Target::Machine { .. } => Err("a device in a guest cannot be an external target".into()),
+        Target::Machine { .. } | Target::Pod { .. } => {
+            Err("a device in a guest or a pod cannot be an external target".into())
+        }
         // The size of a service is unknown.
         Target::S3(_) => Ok((UNKNOWN_BYTES, None)),
         Target::Vhost(socket) => {

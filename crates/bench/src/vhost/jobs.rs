@@ -299,7 +299,11 @@ fn result(load: &Load<'_>, counted: Vec<(usize, LoadCounters)>) -> Result<LoadRe
     let wrong = |instance: usize, problem: String| {
         let system = load.slices.get(instance).map_or(String::new(), |slice| match &slice.target {
             Target::Vhost(socket) => socket.display().to_string(),
-            Target::File(_) | Target::Nbd(_) | Target::Machine { .. } | Target::S3(_) => String::new(),
+            Target::File(_)
+            | Target::Nbd(_)
+            | Target::Machine { .. }
+            | Target::Pod { .. }
+            | Target::S3(_) => String::new(),
         });
         Err(VhostError::Wrong { system, job: job.name.clone(), problem })
     };

@@ -6,6 +6,7 @@ mod cluster;
 mod execute;
 mod format;
 mod gabion;
+mod kubernetes;
 mod list;
 mod machines;
 mod plan;

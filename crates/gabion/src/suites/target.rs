@@ -8,6 +8,7 @@ use bench::system::{ExternalSystem, System};
 
 use super::cluster::ClusterTarget;
 use super::gabion::Gabion;
+use super::kubernetes::KubernetesTarget;
 use crate::failure::Usage;
 
 /// Parses `NAME=TARGET` or `TARGET`.
@@ -114,6 +115,7 @@ pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn Syste
     match kind {
         "gabion" => Ok(Box::new(Gabion::parse(&target.name, rest, overwrite)?)),
         "cluster" => Ok(Box::new(ClusterTarget::parse(&target.name, rest)?)),
+        "kubernetes" => Ok(Box::new(KubernetesTarget::parse(&target.name, rest)?)),
         _ => match Peer::find(kind) {
             Some(peer) => Ok(peer.open(&target.name, rest, overwrite)?),
             None => Ok(Box::new(ExternalSystem::parse(&target.name, spec)?)),
@@ -130,6 +132,7 @@ mod tests {
         for (text, name, expected) in [
             ("gabion", "gabion", "gabion"),
             ("gabion:fill=80", "gabion", "gabion:fill=80"),
+            ("kubernetes:class=fast", "kubernetes", "kubernetes:class=fast"),
             ("full=gabion:fill=80", "full", "gabion:fill=80"),
             ("/dev/vg/x", "x", "/dev/vg/x"),
             ("nbd+unix:///pool/vol?socket=/run/x.sock", "vol", "nbd+unix:///pool/vol?socket=/run/x.sock"),
@@ -164,6 +167,11 @@ mod tests {
             ("cluster:by=nbd", "name of a cluster"),
             ("cluster:prod,by=pigeon", "'by=pigeon'"),
             ("cluster:prod,dir=/nonexistent", "no cluster 'prod'"),
+            ("kubernetes", "storage class"),
+            ("kubernetes:class=", "'class='"),
+            ("kubernetes:class=fast,mode=tape", "'mode=tape'"),
+            ("kubernetes:class=fast,kubectl=x", "'kubectl=x'"),
+            ("kubernetes:class=fast,size=much", "size=much"),
             ("gabion:by=vm,kernel=/nonexistent", "gabion: "),
             ("btrfs:speed=9", "fill (used share"),
             ("nbdkit:fill=9", "known options: none"),

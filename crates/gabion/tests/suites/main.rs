@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 mod harness;
+mod kubernetes;
 mod objects;
 mod peers;
 mod vms;

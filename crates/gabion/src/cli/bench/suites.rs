@@ -73,6 +73,11 @@ Targets, as NAME=TARGET or TARGET:
                            volumes on a Ceph cluster that runs, by a daemon of its own. Options:
                            by=nbd, by=vhost or by=fuse, size=4G (of a volume), dir=DIR (directory of
                            the clusters)
+  kubernetes:class=NAME[,OPTION,...]
+                           volumes of a storage class of a Kubernetes cluster, each with a pod that runs
+                           fio; by 'kubectl'. Options: size=33G (of a volume), mode=filesystem or
+                           mode=block, image=IMAGE (with fio), namespace=NAME, context=NAME,
+                           kubectl=/PATH
   /dev/..., /a/file        an existing device or file
   nbd+unix:///..., nbd://  an NBD export; several URIs are joined with commas
   vhost:/a/socket          a vhost-user-blk disk, with a built-in load generator instead of fio
@@ -98,6 +103,7 @@ Examples:
   gabion bench run vm-scale --make-lab 1/4 --target gabion --vms --instances 1,2,4 --quick
   gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
   gabion bench run object-five --make-lab 1/100 --target gabion --target peers --scale 0.1 --report
+  gabion bench run io-blender --target kubernetes:class=gabion --overwrite --profile kbench
   gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
 pub(crate) struct RunArgs {
     /// Name of a suite, or path of a suite file

@@ -1,0 +1,204 @@
+//! Calls of the program `kubectl`.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::objects::{LABEL, PodPlan};
+
+/// Time limit for the start of all pods: their volumes are made, and their image is pulled.
+const START_TIMEOUT: Duration = Duration::from_secs(900);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Pause between two looks at the pods.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The program `kubectl`, and the place in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kubectl {
+    /// The program.
+    pub program: PathBuf,
+    /// The context of the cluster; `None` for the current one.
+    pub context: Option<String>,
+    /// The namespace.
+    pub namespace: String,
+}
+
+/// A call of `kubectl` that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum KubectlError {
+    /// The program could not be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The cluster or a pod refused the call.
+    #[error("kubectl {call}: {message}")]
+    Failed {
+        /// The subcommand.
+        call: String,
+        /// The messages of the program.
+        message: String,
+    },
+    /// A pod does not start.
+    #[error("{ready} of {wanted} pods are ready; {reason}")]
+    NotReady {
+        /// Number of ready pods.
+        ready: usize,
+        /// Number of pods of the run.
+        wanted: usize,
+        /// The state of a pod that is not ready.
+        reason: String,
+    },
+    /// The run was interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Kubectl {
+    /// Executes a subcommand with an input. Returns its output.
+    ///
+    /// # Errors
+    /// If it fails, or `stop` is set.
+    pub(super) fn call(
+        &self,
+        arguments: &[&str],
+        input: &str,
+        stop: &AtomicBool,
+    ) -> Result<Vec<u8>, KubectlError> {
+        let failed = |source| KubectlError::Start { program: self.program.display().to_string(), source };
+        let mut command = Command::new(&self.program);
+        if let Some(context) = &self.context {
+            command.arg(format!("--context={context}"));
+        }
+        command.arg(format!("--namespace={}", self.namespace)).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let (status, output, errors) = std::thread::scope(|scope| {
+            let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+            // A program that ends early does not read all of its input.
+            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+            let output = scope.spawn(move || read_all(stdout));
+            let errors = scope.spawn(move || read_all(stderr));
+            let status = wait(&mut child, stop);
+            (status, output.join().unwrap_or_default(), errors.join().unwrap_or_default())
+        });
+        let status = status.map_err(failed)?.ok_or(KubectlError::Interrupted)?;
+        if status.success() {
+            return Ok(output);
+        }
+        let call = arguments.first().copied().unwrap_or_default().to_owned();
+        let message = String::from_utf8_lossy(&errors).trim().to_owned();
+        let message = if message.is_empty() { format!("it ended with {status}") } else { message };
+        Err(KubectlError::Failed { call, message })
+    }
+
+    /// Creates the volumes and pods of a plan, and waits until all pods run. Returns the names of
+    /// the pods, in the order of their instances.
+    ///
+    /// # Errors
+    /// If the cluster refuses an object, a pod does not start, or `stop` is set. Objects that were
+    /// created remain.
+    pub fn create(&self, plan: &PodPlan, stop: &AtomicBool) -> Result<Vec<String>, KubectlError> {
+        self.call(&["create", "--filename=-"], &plan.manifest().to_string(), stop)?;
+        let wanted = usize::try_from(plan.instances).unwrap_or(usize::MAX);
+        let selector = format!("--selector={LABEL}={}", plan.run);
+        let started = Instant::now();
+        loop {
+            let text = self.call(&["get", "pods", &selector, "--output=json"], "", stop)?;
+            let list: Value = serde_json::from_slice(&text).unwrap_or_default();
+            let pods = list.get("items").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let ready: Vec<(u32, String)> = pods.iter().filter_map(ready_pod).collect();
+            if ready.len() == wanted {
+                return Ok(in_order(ready));
+            }
+            let failed = pods.iter().any(|pod| phase(pod) == "Failed");
+            if failed || started.elapsed() > START_TIMEOUT {
+                let reason = pods.iter().find_map(waiting_reason).unwrap_or("no pod is scheduled".into());
+                return Err(KubectlError::NotReady { ready: ready.len(), wanted, reason });
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Deletes all objects of a run, and waits until the cluster has removed them.
+    ///
+    /// # Errors
+    /// If the cluster refuses.
+    pub fn delete(&self, run: &str) -> Result<(), KubectlError> {
+        let selector = format!("--selector={LABEL}={run}");
+        for kind in ["jobs", "persistentvolumeclaims"] {
+            let arguments = ["delete", kind, &selector, "--cascade=foreground", "--wait=true"];
+            self.call(&arguments, "", &AtomicBool::new(false))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_all(source: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // The status of the program reports the failure.
+    let _ = source.map(|mut source| source.read_to_end(&mut bytes));
+    bytes
+}
+
+/// Waits for the end of a process; ends it and returns `None` when `stop` is set.
+fn wait(child: &mut Child, stop: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if stop.load(Ordering::Relaxed) {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn phase(pod: &Value) -> &str {
+    pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns the instance and the name of a pod that is ready.
+fn ready_pod(pod: &Value) -> Option<(u32, String)> {
+    let conditions = pod.pointer("/status/conditions")?.as_array()?;
+    let is_ready = |condition: &Value| {
+        condition.get("type").is_some_and(|kind| kind == "Ready")
+            && condition.get("status").is_some_and(|status| status == "True")
+    };
+    let labels = pod.pointer("/metadata/labels")?;
+    let instance = labels.get(super::objects::INSTANCE)?.as_str()?.parse().ok()?;
+    let name = pod.pointer("/metadata/name")?.as_str()?.to_owned();
+    conditions.iter().any(is_ready).then_some((instance, name))
+}
+
+fn in_order(mut pods: Vec<(u32, String)>) -> Vec<String> {
+    pods.sort_unstable();
+    pods.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Returns the reason why a pod is not ready; `None` if it is.
+fn waiting_reason(pod: &Value) -> Option<String> {
+    if ready_pod(pod).is_some() {
+        return None;
+    }
+    let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("a pod");
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let of_condition = conditions.into_iter().flatten().find_map(|one| one.get("message")?.as_str());
+    let reason = text("/status/containerStatuses/0/state/waiting/message")
+        .or(text("/status/containerStatuses/0/state/waiting/reason"))
+        .or(text("/status/containerStatuses/0/state/terminated/reason"))
+        .or(of_condition)
+        .unwrap_or(phase(pod));
+    Some(format!("{name}: {reason}"))
+}
