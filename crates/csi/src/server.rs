@@ -9,6 +9,7 @@ use tonic::transport::Server;
 
 use crate::controller::{ControllerContext, ControllerService, GroupService, MetadataService};
 use crate::daemon::Daemon;
+use crate::host::nbd::NbdHost;
 use crate::host::nvme::NvmeHost;
 use crate::identity::IdentityService;
 use crate::listener::bind;
@@ -60,16 +61,17 @@ pub async fn serve(options: DriverOptions, stop: impl Future<Output = ()>) -> Re
     let metadata = context.clone().map(|context| SnapshotMetadataServer::new(MetadataService(context)));
     let controller =
         context.map(|context| ControllerServer::new(ControllerService { context, expand_on_node }));
-    let node = options.node.then(|| {
-        NodeServer::new(NodeService(NodeContext {
-            daemon,
-            locks: VolumeLocks::default(),
-            node_id: options.node_id.clone(),
-            max_volumes: options.max_volumes,
-            attach: options.attach,
-            nvme: NvmeHost::default(),
-        }))
+    let node = options.node.then(|| NodeContext {
+        daemon,
+        locks: VolumeLocks::default(),
+        node_id: options.node_id.clone(),
+        max_volumes: options.max_volumes,
+        attach: options.attach,
+        nvme: NvmeHost::default(),
+        nbd: NbdHost::default(),
     });
+    let reconnects = node.clone().map(|context| tokio::spawn(context.keep_connected()));
+    let node = node.map(|context| NodeServer::new(NodeService(context)));
     let incoming = listen(&options.endpoint.0).await?;
     let (stopped, stopping) = tokio::sync::watch::channel(false);
     let registration = register(&options, stopping.clone()).await?;
@@ -92,6 +94,9 @@ pub async fn serve(options: DriverOptions, stop: impl Future<Output = ()>) -> Re
     };
     // The kubelet must not find the socket of a driver that does not run.
     registration.abort();
+    if let Some(reconnects) = reconnects {
+        reconnects.abort();
+    }
     for path in sockets(&options) {
         let _ = std::fs::remove_file(path);
     }

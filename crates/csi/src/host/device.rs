@@ -40,11 +40,12 @@ pub(crate) fn size(path: &Path) -> Result<u64, HostError> {
     device.seek(SeekFrom::End(0)).map_err(HostError::at(path, "find the size of the device"))
 }
 
-/// Makes all writes to a block device durable.
+/// Makes all writes to a block device durable. Other calls proceed meanwhile.
 ///
 /// # Errors
 /// If the device cannot be opened, or fails.
-pub(crate) fn flush(path: &Path) -> Result<(), HostError> {
+pub(crate) async fn flush(path: &Path) -> Result<(), HostError> {
     let device = File::options().write(true).open(path).map_err(HostError::at(path, "open the device"))?;
-    device.sync_all().map_err(HostError::at(path, "flush the device"))
+    let flushed = tokio::task::spawn_blocking(move || device.sync_all()).await;
+    flushed.map_err(std::io::Error::other).flatten().map_err(HostError::at(path, "flush the device"))
 }

@@ -77,6 +77,8 @@ pub(crate) async fn detach(device: &Path) -> Result<(), HostError> {
 ///
 /// # Errors
 /// If the kernel refuses.
-pub(crate) async fn update_size(device: &Path) -> Result<(), HostError> {
+pub(crate) async fn update_size(device: &Path, file: &Path) -> Result<(), HostError> {
+    // Older kernels take the size that they learned from the last query of the file.
+    fs::metadata(file).map_err(HostError::at(file, "find the size of the file"))?;
     program::succeed("losetup", &[OsStr::new("--set-capacity"), device.as_os_str()]).await.map(drop)
 }

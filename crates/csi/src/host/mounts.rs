@@ -115,20 +115,24 @@ pub(crate) async fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), 
     if read_only {
         let remount = [OsStr::new("-o"), OsStr::new("remount,bind,ro"), to.as_os_str()];
         if let Err(error) = program::succeed("mount", &remount).await {
-            unmount_all(to)?;
+            unmount_all(to).await?;
             return Err(error);
         }
     }
     Ok(())
 }
 
-/// Unmounts everything at `path`. Does nothing if it is not a mount point.
+/// Unmounts everything at `path`. Does nothing if it is not a mount point. Other calls proceed while
+/// the file system waits for its device.
 ///
 /// # Errors
 /// If a mount is in use.
-pub(crate) fn unmount_all(path: &Path) -> Result<(), HostError> {
+pub(crate) async fn unmount_all(path: &Path) -> Result<(), HostError> {
     while at(path)?.is_some() {
-        unmount(path, UnmountFlags::NOFOLLOW).map_err(HostError::at(path, "unmount"))?;
+        let mounted = path.to_owned();
+        let unmounted = tokio::task::spawn_blocking(move || unmount(&mounted, UnmountFlags::NOFOLLOW));
+        let unmounted = unmounted.await.map_err(io::Error::other).and_then(|ended| Ok(ended?));
+        unmounted.map_err(HostError::at(path, "unmount"))?;
     }
     Ok(())
 }
@@ -138,8 +142,8 @@ pub(crate) fn unmount_all(path: &Path) -> Result<(), HostError> {
 ///
 /// # Errors
 /// If a mount is in use, or the directory is not empty.
-pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
-    unmount_all(path)?;
+pub(crate) async fn remove(path: &Path) -> Result<(), HostError> {
+    unmount_all(path).await?;
     let removed = match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => std::fs::remove_dir(path),
         Ok(_) => std::fs::remove_file(path),

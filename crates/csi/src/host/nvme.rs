@@ -4,12 +4,15 @@
 //! from them. The kernel connects again without an end while the target cannot be reached, and I/O
 //! waits meanwhile.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::HostError;
+use super::nvme_secrets::NvmeSecrets;
 
 /// Device by which the kernel connects to targets.
 const FABRICS: &str = "/dev/nvme-fabrics";
@@ -40,6 +43,17 @@ pub(crate) struct NvmeController {
     address: String,
 }
 
+/// The identity with which the kernel connects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NvmeLogin<'a> {
+    /// NQN of the host.
+    pub(crate) nqn: &'a str,
+    /// Identifier of the host, a UUID.
+    pub(crate) id: &'a str,
+    /// Secrets for both directions; `None` to connect without authentication.
+    pub(crate) secrets: Option<&'a NvmeSecrets>,
+}
+
 impl Default for NvmeHost {
     fn default() -> Self {
         Self { sys: "/sys".into(), fabrics: FABRICS.into() }
@@ -50,6 +64,13 @@ impl NvmeHost {
     /// Returns true if the kernel has an initiator for NVMe/TCP.
     pub(crate) fn is_available(&self) -> bool {
         self.fabrics.exists()
+    }
+
+    /// Returns true if the kernel has an initiator that authenticates itself and the target, with
+    /// the module of NVMe/TCP loaded.
+    pub(crate) fn can_authenticate(&self) -> bool {
+        let options = std::fs::read_to_string(&self.fabrics).unwrap_or_default();
+        options.contains("dhchap_ctrl_secret=") && self.sys.join("module/nvme_tcp").exists()
     }
 
     /// Returns the connections to a disk.
@@ -83,7 +104,7 @@ impl NvmeHost {
         &self,
         nqn: &str,
         addresses: &[SocketAddr],
-        (host, host_id): (&str, &str),
+        login: NvmeLogin<'_>,
     ) -> Result<PathBuf, HostError> {
         let connected = self.controllers(nqn);
         let mut failure = None;
@@ -92,15 +113,18 @@ impl NvmeHost {
             if connected.iter().any(|controller| has_address(&controller.address, &wanted)) {
                 continue;
             }
+            let NvmeLogin { nqn: host, id, secrets } = login;
             let options = format!(
-                "transport=tcp,{wanted},nqn={nqn},hostnqn={host},hostid={host_id},reconnect_delay=2,ctrl_loss_tmo=-1"
+                "transport=tcp,{wanted},nqn={nqn},hostnqn={host},hostid={id},reconnect_delay=2,ctrl_loss_tmo=-1"
             );
-            tracing::debug!(options, "connecting");
+            tracing::debug!(options, authenticated = secrets.is_some(), "connecting");
+            let options = options + &secrets.map_or(String::new(), NvmeSecrets::options);
             if let Err(error) = self.write_options(options).await {
                 tracing::warn!(%address, %error, "cannot connect");
                 failure = Some(error);
             }
         }
+        self.hide_secrets(nqn);
         if self.controllers(nqn).is_empty()
             && let Some(error) = failure
         {
@@ -115,6 +139,22 @@ impl NvmeHost {
         let missing =
             std::io::Error::new(std::io::ErrorKind::NotFound, format!("no namespace of {nqn} appeared"));
         Err(HostError::at(&self.fabrics, "connect")(missing))
+    }
+
+    /// Makes the secrets of connections readable for the administrator only; the kernel shows them
+    /// to every user, containers included.
+    fn hide_secrets(&self, nqn: &str) {
+        for controller in self.controllers(nqn) {
+            for name in ["dhchap_secret", "dhchap_ctrl_secret"] {
+                let file = controller.directory.join(name);
+                let hidden = std::fs::set_permissions(&file, Permissions::from_mode(0o600));
+                if let Err(error) = hidden
+                    && error.kind() != std::io::ErrorKind::NotFound
+                {
+                    tracing::warn!(file = %file.display(), %error, "cannot hide a secret");
+                }
+            }
+        }
     }
 
     async fn write_options(&self, options: String) -> Result<(), HostError> {
@@ -253,6 +293,31 @@ mod tests {
             std::fs::read(root.path().join(format!("class/nvme/{name}/delete_controller"))).unwrap() == b"1"
         };
         assert_eq!(["nvme0", "nvme1", "nvme2"].map(ended), [false, true, true]);
+    }
+
+    #[test]
+    fn an_initiator_without_authentication_is_recognized() {
+        let root = tempfile::tempdir().unwrap();
+        let host = fake_kernel(root.path());
+        assert!(!host.can_authenticate());
+        std::fs::create_dir_all(root.path().join("module/nvme_tcp")).unwrap();
+        assert!(!host.can_authenticate());
+        std::fs::write(&host.fabrics, "instance=-1,transport=%s,dhchap_secret=%s,dhchap_ctrl_secret=%s")
+            .unwrap();
+        assert!(host.can_authenticate());
+        std::fs::remove_dir(root.path().join("module/nvme_tcp")).unwrap();
+        assert!(!host.can_authenticate());
+    }
+
+    #[test]
+    fn secrets_of_connections_are_hidden() {
+        let root = tempfile::tempdir().unwrap();
+        let host = fake_kernel(root.path());
+        let secret = root.path().join("class/nvme/nvme1/dhchap_secret");
+        std::fs::write(&secret, "DHHC-1").unwrap();
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o644)).unwrap();
+        host.hide_secrets("nqn.disk");
+        assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -1,21 +1,24 @@
-//! The block device of a volume on this node: an export of the daemon, and a loop device if the
-//! export is a file; or a disk of the network, whose export the Controller service made.
+//! The block device of a volume on this node: the device of an export that this module makes, or
+//! with network disks, of one that the Controller service made.
 //!
-//! Always true: the daemon's exports and the kernel's loop devices are the only record, so that a
-//! killed driver continues from them.
+//! Always true: the daemon's exports and the kernel's devices are the only record, so that a killed
+//! driver continues from them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use api::types::{CreateExport, DeleteExportQuery, Export, ExportState, NetworkOptions, Protocol, Volume};
+use api::types::{CreateExport, DeleteExportQuery, DhChapOptions, Export, NetworkOptions, Protocol, Volume};
 use api::{ErrorKind, VolumeName};
 use tonic::Status;
 
 use super::context::NodeContext;
+use super::devices::LOCAL_ADDRESS;
 use crate::capability::VolumeUse;
 use crate::host::device::DeviceNumber;
-use crate::host::{loops, mounts};
+use crate::host::mounts;
+use crate::host::nvme::NvmeLogin;
+use crate::host::nvme_secrets::NvmeSecrets;
 use crate::network::{NetworkDisk, NodeIdentity, disk_name};
 use crate::options::AttachMode;
 use crate::status::of_daemon;
@@ -27,53 +30,55 @@ const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 /// Number of these attempts.
 const CLOSE_ATTEMPTS: u32 = 250;
 
-/// Returns the protocol by which this node attaches volumes: ublk if the kernel has it, because its
-/// devices survive a restart of the daemon; else files with loop devices, which every kernel has.
-fn protocol() -> Protocol {
-    if Path::new(UBLK_CONTROL).exists() { Protocol::Ublk } else { Protocol::Fuse }
-}
-
-/// Returns the file or device of an export.
-fn address(export: &Export) -> Result<PathBuf, Status> {
-    match (export.state, export.uris.first()) {
-        (ExportState::Active, Some(path)) => Ok(path.into()),
-        (_, path) => {
-            let reason =
-                export.reason.as_deref().or(path.map(|_| "it is not active")).unwrap_or("no address");
-            Err(Status::unavailable(format!("export of '{}/{}': {reason}", export.pool, export.volume)))
-        }
-    }
+/// An export of a volume for this node.
+struct NodeExport {
+    export: Export,
+    /// The secrets of an NVMe/TCP export that was just made; later they are known to the daemon and
+    /// the kernel only.
+    secrets: Option<NvmeSecrets>,
 }
 
 impl NodeContext {
-    /// Returns the export by which this node uses a volume.
-    async fn export_of(&self, name: &VolumeName) -> Result<Option<Export>, Status> {
+    /// Returns the protocol by which this node attaches volumes of its own daemon: the first one
+    /// that the kernel has. The devices of all but the last one survive a restart of the daemon.
+    fn protocol(&self) -> Protocol {
+        if Path::new(UBLK_CONTROL).exists() {
+            Protocol::Ublk
+        } else if self.nvme.can_authenticate() {
+            Protocol::NvmeTcp
+        } else if self.nbd.is_available() {
+            Protocol::Nbd
+        } else {
+            Protocol::Fuse
+        }
+    }
+
+    /// Returns the export by which this node uses a volume of its own daemon.
+    pub(super) async fn export_of(&self, name: &VolumeName) -> Result<Option<Export>, Status> {
         let exports = self.daemon.client.list_exports().await.map_err(of_daemon)?;
+        let disk = disk_name(name, &self.node_id);
         let is_own = |export: &Export| {
-            export.pool == name.pool
-                && export.volume == name.volume
-                && matches!(export.protocol, Protocol::Ublk | Protocol::Fuse)
+            let is_of_volume = export.pool == name.pool && export.volume == name.volume;
+            is_of_volume
+                && match export.protocol {
+                    Protocol::Ublk | Protocol::Nbd | Protocol::Fuse => true,
+                    Protocol::NvmeTcp => export.network.target.as_ref() == Some(&disk),
+                    Protocol::VhostUser | Protocol::Iscsi => false,
+                }
         };
         Ok(exports.into_iter().find(is_own))
     }
 
     /// Returns the device by which this node uses a volume at present; `None` if there is none, or
-    /// if it lost its daemon.
+    /// if it lost its daemon forever.
     pub(super) async fn current_device(&self, name: &VolumeName) -> Result<Option<PathBuf>, Status> {
         if self.attach == AttachMode::NvmeTcp {
             return Ok(self.nvme.device(&disk_name(name, &self.node_id)));
         }
-        let Some(export) = self.export_of(name).await? else { return Ok(None) };
-        let address = address(&export)?;
-        if export.protocol == Protocol::Ublk {
-            return Ok(std::fs::canonicalize(address).ok());
+        match self.export_of(name).await? {
+            Some(export) => self.device_of(&export).await,
+            None => Ok(None),
         }
-        for device in loops::of_file(&address) {
-            if loops::is_current(&device, &address).await? {
-                return Ok(Some(device));
-            }
-        }
-        Ok(None)
     }
 
     /// Attaches a volume. Returns its device, which is the same for a repeated call.
@@ -86,20 +91,8 @@ impl NodeContext {
         if self.attach == AttachMode::NvmeTcp {
             return self.connect(published).await;
         }
-        let export = self.create_export(volume, wanted).await?;
-        let address = address(&export)?;
-        if export.protocol == Protocol::Ublk {
-            return std::fs::canonicalize(&address)
-                .map_err(|error| Status::internal(format!("{}: {error}", address.display())));
-        }
-        for device in loops::of_file(&address) {
-            if loops::is_current(&device, &address).await? {
-                loops::update_size(&device).await?;
-                return Ok(device);
-            }
-            loops::detach(&device).await?;
-        }
-        Ok(loops::attach(&address, volume.sector, wanted.read_only).await?)
+        let NodeExport { export, secrets } = self.ensure_export(volume, wanted).await?;
+        self.attach_export(&export, volume, secrets.as_ref()).await
     }
 
     /// Connects to the disk of a publish context.
@@ -111,43 +104,52 @@ impl NodeContext {
             ));
         }
         let node = NodeIdentity::of(&self.node_id);
-        Ok(self.nvme.connect(&disk.nqn, &disk.addresses, (&node.nqn, &node.id)).await?)
+        let login = NvmeLogin { nqn: &node.nqn, id: &node.id, secrets: None };
+        Ok(self.nvme.connect(&disk.nqn, &disk.addresses, login).await?)
     }
 
-    async fn create_export(&self, volume: &Volume, wanted: &VolumeUse) -> Result<Export, Status> {
+    /// Returns the export of a volume for this node, as wanted; makes it if there is none.
+    async fn ensure_export(&self, volume: &Volume, wanted: &VolumeUse) -> Result<NodeExport, Status> {
+        let name = VolumeName { pool: volume.pool.clone(), volume: volume.name.clone() };
+        let protocol = self.protocol();
+        let secrets = (protocol == Protocol::NvmeTcp).then(NvmeSecrets::random).transpose();
+        let secrets = secrets.map_err(|error| Status::internal(format!("no random secret: {error}")))?;
+        let network = secrets.as_ref().map_or_else(NetworkOptions::default, |secrets| NetworkOptions {
+            listen: vec![LOCAL_ADDRESS],
+            target: Some(disk_name(&name, &self.node_id)),
+            hosts: vec![NodeIdentity::of(&self.node_id).nqn],
+            dhchap: Some(DhChapOptions {
+                secret: Some(secrets.host.clone()),
+                controller_secret: Some(secrets.controller.clone()),
+            }),
+            ..NetworkOptions::default()
+        });
         let request = CreateExport {
             pool: volume.pool.clone(),
             volume: volume.name.clone(),
-            protocol: protocol(),
+            protocol,
             read_only: wanted.read_only,
             shared: wanted.shared,
             queues: None,
             reactors: Vec::new(),
-            network: NetworkOptions::default(),
+            network,
         };
-        let error = match self.daemon.client.create_export(&request).await {
-            Ok(export) => return Ok(export),
-            Err(error) => error,
-        };
-        if !matches!(error.kind(), ErrorKind::Busy | ErrorKind::Exists) {
-            return Err(of_daemon(error));
-        }
-        let name = VolumeName { pool: volume.pool.clone(), volume: volume.name.clone() };
-        match self.export_of(&name).await? {
-            Some(export) if (export.read_only, export.shared) == (wanted.read_only, wanted.shared) => {
-                Ok(export)
+        // Exports of different protocols can coexist if they are read-only or shared, so the daemon
+        // does not refuse a second one.
+        if let Some(export) = self.export_of(&name).await? {
+            let is_wanted = (export.read_only, export.shared) == (wanted.read_only, wanted.shared);
+            if is_wanted && self.is_usable(&export, protocol).await? {
+                return Ok(NodeExport { export, secrets: None });
             }
-            Some(_) => {
-                // A call that was interrupted wanted another access mode.
-                self.detach(&name, None).await?;
-                self.daemon.client.create_export(&request).await.map_err(of_daemon)
-            }
-            None => Err(of_daemon(error)),
+            // A call that was interrupted wanted another access mode, or the device is gone.
+            self.detach(&name, None).await?;
         }
+        let export = self.daemon.client.create_export(&request).await.map_err(of_daemon)?;
+        Ok(NodeExport { export, secrets })
     }
 
-    /// Detaches a volume: its loop devices, `known` among them, and its export. Does nothing if it
-    /// is not attached.
+    /// Detaches a volume: its devices, `known` among them, and its export. Does nothing if it is
+    /// not attached.
     pub(super) async fn detach(&self, name: &VolumeName, known: Option<PathBuf>) -> Result<(), Status> {
         if self.attach == AttachMode::NvmeTcp {
             let disk = disk_name(name, &self.node_id);
@@ -157,19 +159,15 @@ impl NodeContext {
             return Ok(self.nvme.disconnect(&disk).await?);
         }
         let export = self.export_of(name).await?;
-        let file = export.as_ref().filter(|export| export.protocol == Protocol::Fuse);
-        let mut devices = file
-            .and_then(|export| export.uris.first())
-            .map_or_else(Vec::new, |path| loops::of_file(Path::new(path)));
+        let mut devices: Vec<_> = export.as_ref().map_or_else(Vec::new, |export| self.devices_of(export));
         devices.extend(known);
         devices.sort_unstable();
         devices.dedup();
         for device in &devices {
             check_unused(name, device)?;
-            if DeviceNumber::of(device).is_some_and(loops::is_loop) {
-                loops::detach(device).await?;
-            }
+            self.remove_device(device).await?;
         }
+        self.nvme.disconnect(&disk_name(name, &self.node_id)).await?;
         match export {
             Some(export) => self.delete_export(name, &export).await,
             None => Ok(()),

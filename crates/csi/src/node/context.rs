@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tonic::Status;
 
 use crate::daemon::Daemon;
+use crate::host::nbd::NbdHost;
 use crate::host::nvme::NvmeHost;
 use crate::locks::VolumeLocks;
 use crate::options::AttachMode;
@@ -18,8 +19,10 @@ pub(crate) struct NodeContext {
     pub(crate) node_id: String,
     pub(crate) max_volumes: u32,
     pub(crate) attach: AttachMode,
-    /// The kernel's initiator, for network disks.
+    /// The kernel's initiator of NVMe/TCP.
     pub(crate) nvme: NvmeHost,
+    /// The kernel's client of NBD.
+    pub(crate) nbd: NbdHost,
 }
 
 /// Returns an absolute path of a request.

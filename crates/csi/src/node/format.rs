@@ -73,7 +73,7 @@ impl NodeContext {
     async fn format(&self, name: &VolumeName, device: &Path, wanted: FileSystem) -> Result<(), Status> {
         self.daemon.create_snapshot(name, FORMAT_SNAPSHOT).await?;
         filesystem::format(device, wanted.name()).await?;
-        device::flush(device)?;
+        device::flush(device).await?;
         self.daemon.delete(&snapshot_name(name, FORMAT_SNAPSHOT)).await
     }
 }

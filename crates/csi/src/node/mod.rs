@@ -2,8 +2,10 @@
 
 mod attach;
 mod context;
+mod devices;
 mod format;
 mod publish;
+mod reconnect;
 mod stage;
 mod volume;
 

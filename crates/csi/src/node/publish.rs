@@ -69,7 +69,7 @@ impl NodeContext {
         let target = path("target_path", &request.target_path)?;
         names::volume(id)?;
         let _lock = self.locks.lock(id)?;
-        mounts::remove(&target)?;
+        mounts::remove(&target).await?;
         Ok(NodeUnpublishVolumeResponse {})
     }
 }

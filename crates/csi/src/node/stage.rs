@@ -111,9 +111,9 @@ impl NodeContext {
     async fn release(&self, name: &VolumeName, staging: &Path, number: DeviceNumber) -> Result<(), Status> {
         let device = number.path();
         if mounts::at(staging)?.is_none() {
-            mounts::remove(&staged_device(staging))?;
+            mounts::remove(&staged_device(staging)).await?;
         }
-        mounts::unmount_all(staging)?;
+        mounts::unmount_all(staging).await?;
         self.detach(name, device).await
     }
 
@@ -129,9 +129,9 @@ impl NodeContext {
         let number = mounted.or(staged_number(&staged_device(&staging))?);
         let device: Option<PathBuf> = number.and_then(DeviceNumber::path);
         if mounted.is_none() {
-            mounts::remove(&staged_device(&staging))?;
+            mounts::remove(&staged_device(&staging)).await?;
         }
-        mounts::unmount_all(&staging)?;
+        mounts::unmount_all(&staging).await?;
         self.detach(&name, device).await?;
         Ok(NodeUnstageVolumeResponse {})
     }

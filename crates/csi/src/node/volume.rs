@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use api::VolumeName;
-use api::types::ResizeVolume;
+use api::types::{Protocol, ResizeVolume};
 use tonic::Status;
 
 use super::context::{NodeContext, staged_device};
@@ -19,6 +19,12 @@ use crate::proto::csi::{
     VolumeCondition, VolumeUsage,
 };
 use crate::status::{of_daemon, required};
+
+/// Condition of a device whose requests wait.
+const WAITING: &str = "the daemon cannot be reached; I/O waits for it";
+/// Condition of a device that fails all requests.
+const FAILED: &str = "the daemon was stopped, and the device of the volume failed: delete the pods that use it, so \
+                      that it is attached again";
 
 impl NodeContext {
     pub(super) async fn expand(
@@ -49,11 +55,17 @@ impl NodeContext {
         let Some(device) = number.path() else {
             return Err(Status::internal(format!("volume '{name}' has lost its device")));
         };
-        if loops::is_loop(number) {
-            loops::update_size(&device).await?;
-        }
         if self.attach == AttachMode::NvmeTcp {
             self.nvme.update_size(&disk_name(&name, &self.node_id), volume.size).await?;
+        } else if let Some(export) = self.export_of(&name).await? {
+            self.update_size(&export, &device, &volume).await?;
+        }
+        if device::size(&device)? < volume.size {
+            return Err(Status::failed_precondition(format!(
+                "the kernel cannot grow {}, a ublk device, before Linux 6.16: delete the pods that use volume \
+                 '{name}', so that it is attached again with its new size",
+                device.display()
+            )));
         }
         if let Some(kind) = file_system {
             filesystem::grow(&device, at, &kind).await?;
@@ -87,31 +99,45 @@ impl NodeContext {
 
     /// Returns whether the device of a volume still reaches the daemon.
     async fn condition(&self, name: &VolumeName, number: DeviceNumber) -> VolumeCondition {
-        let current = self.current_device(name).await.ok().flatten();
         if self.attach == AttachMode::NvmeTcp {
-            return self.network_condition(name, current.is_some());
+            let disk = disk_name(name, &self.node_id);
+            return self.network_condition(&disk, self.nvme.device(&disk).is_some());
         }
-        if current.as_deref().and_then(DeviceNumber::of) == Some(number) {
-            return VolumeCondition { abnormal: false, message: "in use".to_owned() };
+        let Ok(export) = self.export_of(name).await else {
+            return abnormal(if loops::is_loop(number) { FAILED } else { WAITING });
+        };
+        let current = match &export {
+            Some(export) => self.device_of(export).await.ok().flatten(),
+            None => None,
+        };
+        let is_current = current.as_deref().and_then(DeviceNumber::of) == Some(number);
+        match export.map(|export| (export.protocol, export.connections)) {
+            Some((Protocol::NvmeTcp, _)) => {
+                self.network_condition(&disk_name(name, &self.node_id), is_current)
+            }
+            Some((Protocol::Nbd, 0)) if is_current => abnormal(WAITING),
+            Some(_) if is_current => VolumeCondition { abnormal: false, message: "in use".to_owned() },
+            _ => abnormal(FAILED),
         }
-        let message = "the daemon was stopped, and the device of the volume failed: delete the pods that use it, \
-                       so that it is attached again";
-        VolumeCondition { abnormal: true, message: message.to_owned() }
+    }
+
+    /// Returns whether an NVMe/TCP disk is connected.
+    fn network_condition(&self, disk: &str, has_device: bool) -> VolumeCondition {
+        let paths = self.nvme.controllers(disk);
+        let live = paths.iter().filter(|path| path.is_live).count();
+        match (has_device, live) {
+            (true, 1..) => {
+                let message = format!("in use; {live} of {} paths are connected", paths.len());
+                VolumeCondition { abnormal: false, message }
+            }
+            (true, 0) => abnormal(WAITING),
+            (false, _) => abnormal("the disk was disconnected: delete the pods that use the volume"),
+        }
     }
 }
 
-impl NodeContext {
-    /// Returns whether a network disk is connected.
-    fn network_condition(&self, name: &VolumeName, has_device: bool) -> VolumeCondition {
-        let paths = self.nvme.controllers(&disk_name(name, &self.node_id));
-        let live = paths.iter().filter(|path| path.is_live).count();
-        let (abnormal, message) = match (has_device, live) {
-            (true, 1..) => (false, format!("in use; {live} of {} paths are connected", paths.len())),
-            (true, 0) => (true, "the storage server cannot be reached; I/O waits for it".to_owned()),
-            (false, _) => (true, "the disk was disconnected: delete the pods that use the volume".to_owned()),
-        };
-        VolumeCondition { abnormal, message }
-    }
+fn abnormal(message: &str) -> VolumeCondition {
+    VolumeCondition { abnormal: true, message: message.to_owned() }
 }
 
 fn usage(unit: Unit, available: u64, total: u64, used: u64) -> VolumeUsage {

@@ -8,7 +8,7 @@ use csi::Endpoint;
 /// The way in which volumes reach the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AttachArg {
-    /// By ublk, or a file with a loop device
+    /// By ublk, NVMe/TCP, NBD, or a file with a loop device: the first that the kernel has
     Local,
     /// By the kernel's NVMe/TCP initiator
     NvmeTcp,

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::driver::{
     CleanUp, Driver, block, from_snapshot, from_volume, is_possible, loops_below, mounted, mounts_below,
-    publish, stage, target, volume,
+    publish, stage, target, unstage, volume,
 };
 use super::harness::{Daemon, DaemonHome};
 
@@ -231,5 +231,29 @@ fn limits_and_access_modes_are_applied() {
     let refused = driver.runtime.block_on(driver.node.node_publish_volume(second)).unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     driver.unmount(&id, &at);
+    delete(&mut driver, &id);
+}
+
+/// Exports that share a volume can coexist, so the daemon does not refuse a second one.
+#[test]
+fn a_stage_that_was_interrupted_makes_no_second_export() {
+    if !is_possible() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let (_clean, daemon, mut driver) = start(&home);
+    let of = block();
+    let id = driver.create(volume("shared", GIB, &of));
+    let at = home.path("pods");
+    let exports = || daemon.ok(&["export", "list", "--quiet"]).lines().count();
+    for _ in 0..2 {
+        driver.runtime.block_on(driver.node.node_stage_volume(stage(&id, &at, &of))).unwrap();
+        assert_eq!((exports(), loops_below(&home.path("")).len()), (1, 1));
+        // The driver was killed between the loop device and the mount.
+        let device = at.join("staging/device");
+        rustix::mount::unmount(&device, rustix::mount::UnmountFlags::empty()).unwrap();
+    }
+    driver.runtime.block_on(driver.node.node_unstage_volume(unstage(&id, &at))).unwrap();
+    assert_eq!((exports(), loops_below(&home.path(""))), (0, Vec::new()));
     delete(&mut driver, &id);
 }

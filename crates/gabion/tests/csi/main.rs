@@ -1,7 +1,8 @@
 //! Tests of the CSI driver: the driver and a daemon as child processes, called as a cluster calls
-//! them. All need root; most need FUSE and loop devices, one a guest.
+//! them. All need root; most need FUSE and loop devices, some a guest.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
+mod chart;
 mod driver;
 #[path = "../machines/gabion_guest.rs"]
 #[allow(dead_code, reason = "shared with the tests of machines, which use more of it")]
@@ -18,6 +19,7 @@ mod harness;
 mod initramfs;
 mod kills;
 mod lifecycle;
+mod local_guest;
 mod network;
 mod network_guest;
 mod sanity;

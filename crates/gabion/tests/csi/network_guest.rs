@@ -5,27 +5,28 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use csi::proto::csi::controller_client::ControllerClient;
 use csi::proto::csi::node_client::NodeClient;
 use csi::proto::csi::{
     CapacityRange, ControllerExpandVolumeRequest, ControllerPublishVolumeRequest,
-    ControllerUnpublishVolumeRequest, NodeExpandVolumeRequest, NodeGetVolumeStatsRequest,
-    NodeStageVolumeRequest, VolumeCapability,
+    ControllerUnpublishVolumeRequest, NodeExpandVolumeRequest, NodeGetInfoRequest, NodeGetVolumeStatsRequest,
+    NodeStageVolumeRequest, VolumeCapability, VolumeCondition,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use super::driver::{block, mounted, publish, stage, target, unpublish, unstage, volume};
 use super::gabion_guest::{GabionGuest, strip};
-use super::harness::DaemonHome;
+use super::harness::{DEADLINE, DaemonHome};
 
 /// Set inside the guest.
-const INSIDE: &str = "GABION_CSI_INSIDE_GUEST";
+pub(crate) const INSIDE: &str = "GABION_CSI_INSIDE_GUEST";
 /// The name of this test, by which the guest runs it.
 const TEST: &str = "network_guest::nodes_use_disks_of_their_kernel";
 /// Programs of the host for file systems that are mounted again.
-const PROGRAMS: [&str; 2] = ["fsck.ext4", "dumpe2fs"];
+pub(crate) const PROGRAMS: [&str; 2] = ["fsck.ext4", "dumpe2fs"];
 
 #[test]
 fn nodes_use_disks_of_their_kernel() {
@@ -62,14 +63,14 @@ fn nodes_use_disks_of_their_kernel() {
 }
 
 /// A node of the cluster, with its driver.
-struct Node {
+pub(crate) struct Node {
     name: &'static str,
-    node: NodeClient<Channel>,
-    controller: ControllerClient<Channel>,
+    pub(crate) node: NodeClient<Channel>,
+    pub(crate) controller: ControllerClient<Channel>,
 }
 
 impl Node {
-    fn connect(runtime: &Runtime, number: u32, name: &'static str) -> Self {
+    pub(crate) fn connect(runtime: &Runtime, number: u32, name: &'static str) -> Self {
         let _entered = runtime.enter();
         let uri = format!("unix:/tmp/csi-{number}.sock");
         let channel = tonic::transport::Endpoint::try_from(uri).unwrap().connect_lazy();
@@ -96,7 +97,13 @@ impl Node {
     }
 
     /// Repeats each call, as a cluster may.
-    async fn mount(&mut self, id: &str, at: &Path, of: &VolumeCapability, context: &HashMap<String, String>) {
+    pub(crate) async fn mount(
+        &mut self,
+        id: &str,
+        at: &Path,
+        of: &VolumeCapability,
+        context: &HashMap<String, String>,
+    ) {
         let staged = NodeStageVolumeRequest { publish_context: context.clone(), ..stage(id, at, of) };
         for _ in 0..2 {
             self.node.node_stage_volume(staged.clone()).await.unwrap();
@@ -106,7 +113,7 @@ impl Node {
         }
     }
 
-    async fn unmount(&mut self, id: &str, at: &Path) {
+    pub(crate) async fn unmount(&mut self, id: &str, at: &Path) {
         for _ in 0..2 {
             self.node.node_unpublish_volume(unpublish(id, at)).await.unwrap();
         }
@@ -114,6 +121,57 @@ impl Node {
             self.node.node_unstage_volume(unstage(id, at)).await.unwrap();
         }
     }
+}
+
+impl Node {
+    /// Waits until the driver serves.
+    pub(crate) async fn wait_until_served(&mut self) {
+        let started = Instant::now();
+        while let Err(status) = self.node.node_get_info(NodeGetInfoRequest {}).await {
+            assert!(started.elapsed() < DEADLINE, "{status:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) async fn condition(&mut self, id: &str, at: &Path) -> VolumeCondition {
+        let request = NodeGetVolumeStatsRequest {
+            volume_id: id.to_owned(),
+            volume_path: target(at).to_str().unwrap().to_owned(),
+            ..NodeGetVolumeStatsRequest::default()
+        };
+        let stats = self.node.node_get_volume_stats(request).await.unwrap().into_inner();
+        stats.volume_condition.unwrap()
+    }
+
+    /// Doubles a mounted volume of 64 MiB.
+    pub(crate) async fn grow(&mut self, id: &str, at: &Path) {
+        self.try_to_grow(id, at).await.unwrap();
+        assert!(is_grown(at));
+    }
+
+    /// Doubles a volume of 64 MiB. Returns the error of the node.
+    pub(crate) async fn try_to_grow(&mut self, id: &str, at: &Path) -> Result<(), tonic::Status> {
+        let range = Some(CapacityRange { required_bytes: 128 << 20, limit_bytes: 0 });
+        let grow = ControllerExpandVolumeRequest {
+            volume_id: id.to_owned(),
+            capacity_range: range,
+            ..ControllerExpandVolumeRequest::default()
+        };
+        self.controller.controller_expand_volume(grow).await.unwrap();
+        let grow = NodeExpandVolumeRequest {
+            volume_id: id.to_owned(),
+            volume_path: target(at).to_str().unwrap().to_owned(),
+            capacity_range: range,
+            ..NodeExpandVolumeRequest::default()
+        };
+        self.node.node_expand_volume(grow).await.map(drop)
+    }
+}
+
+/// Returns true if a file system has more than 96 MiB.
+pub(crate) fn is_grown(at: &Path) -> bool {
+    let found = rustix::fs::statvfs(target(at)).unwrap();
+    found.f_blocks * found.f_frsize > 96 << 20
 }
 
 /// The calls of a cluster, inside the guest.
@@ -135,31 +193,9 @@ async fn a_file_system_moves_to_another_node(one: &mut Node, two: &mut Node) {
     let file = target(at).join("file");
     std::fs::write(&file, "precious").unwrap();
     File::open(&file).unwrap().sync_all().unwrap();
-    let request = NodeGetVolumeStatsRequest {
-        volume_id: id.clone(),
-        volume_path: target(at).to_str().unwrap().to_owned(),
-        ..NodeGetVolumeStatsRequest::default()
-    };
-    let stats = one.node.node_get_volume_stats(request).await.unwrap().into_inner();
-    let condition = stats.volume_condition.unwrap();
+    let condition = one.condition(&id, at).await;
     assert!(!condition.abnormal && condition.message.contains("1 of 1 paths"), "{condition:?}");
-
-    let before = rustix::fs::statvfs(target(at)).unwrap().f_blocks;
-    let range = Some(CapacityRange { required_bytes: 128 << 20, limit_bytes: 0 });
-    let grow = ControllerExpandVolumeRequest {
-        volume_id: id.clone(),
-        capacity_range: range,
-        ..ControllerExpandVolumeRequest::default()
-    };
-    one.controller.controller_expand_volume(grow).await.unwrap();
-    let grow = NodeExpandVolumeRequest {
-        volume_id: id.clone(),
-        volume_path: target(at).to_str().unwrap().to_owned(),
-        capacity_range: range,
-        ..NodeExpandVolumeRequest::default()
-    };
-    one.node.node_expand_volume(grow).await.unwrap();
-    assert!(rustix::fs::statvfs(target(at)).unwrap().f_blocks > before * 3 / 2);
+    one.grow(&id, at).await;
 
     one.unmount(&id, at).await;
     one.detach(&id).await;

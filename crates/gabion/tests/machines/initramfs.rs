@@ -13,7 +13,7 @@ use super::turn::Turn;
 const MODULES: [&str; 9] =
     ["virtio_pci", "virtio_blk", "button", "evdev", "vfat", "nls_cp437", "nls_ascii", "ublk_drv", "sd_mod"];
 /// Kernel modules that tests load.
-const LATER: [&str; 2] = ["scsi_debug", "nvme_tcp"];
+const LATER: [&str; 4] = ["scsi_debug", "nvme_tcp", "nbd", "loop"];
 /// Programs of the host that are copied into the guest.
 const PROGRAMS: [&str; 4] = ["blkid", "fio", "mkfs.ext4", "resize2fs"];
 
