@@ -1,18 +1,18 @@
 //! The conformance tests of the Kubernetes project, `csi-sanity`.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::driver::{CleanUp, Driver, is_possible, log, loops_below, mounts_below};
 use super::harness::DaemonHome;
 
-/// Returns the program `csi-sanity`, which `./run setup` installs next to cargo's build
-/// directories.
-fn program() -> Option<std::path::PathBuf> {
-    let built = std::path::Path::new(env!("CARGO_BIN_EXE_gabion"));
-    let mut candidates = built.ancestors().map(|path| path.join("go/csi-sanity"));
-    let found = candidates.find(|path| path.is_file()).or_else(|| test_support::find_program("csi-sanity"));
+/// Returns a program that `./run setup` installs next to cargo's build directories.
+pub(crate) fn find_go_program(name: &str) -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_gabion"));
+    let mut candidates = built.ancestors().map(|path| path.join("go").join(name));
+    let found = candidates.find(|path| path.is_file()).or_else(|| test_support::find_program(name));
     let available = found.is_some().then_some(()).ok_or_else(|| "it was not installed".to_owned());
-    if test_support::has("csi-sanity", available) { found } else { None }
+    if test_support::has(name, available) { found } else { None }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn csi_sanity_passes() {
     if !is_possible() {
         return;
     }
-    let Some(program) = program() else { return };
+    let Some(program) = find_go_program("csi-sanity") else { return };
     let home = DaemonHome::new();
     let _clean = CleanUp(home.path(""));
     let daemon = home.start();

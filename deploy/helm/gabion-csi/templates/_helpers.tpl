@@ -18,6 +18,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ include "gabion-csi.base" . }}-controller
 {{- end }}
 
+{{- define "gabion-csi.metrics" -}}
+{{ include "gabion-csi.base" . }}-metrics
+{{- end }}
+
 {{- define "gabion-csi.metadata" -}}
 {{ include "gabion-csi.base" . }}-snapshot-metadata
 {{- end }}
