@@ -122,8 +122,8 @@ pub(crate) async fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), 
     Ok(())
 }
 
-/// Unmounts everything at `path`. Does nothing if it is not a mount point. Other calls proceed while
-/// the file system waits for its device.
+/// Unmounts everything at `path`. Does nothing if it is not a mount point. Other calls proceed
+/// while the file system waits for its device.
 ///
 /// # Errors
 /// If a mount is in use.
