@@ -27,11 +27,16 @@ cluster() {
 }
 device() { sed -n "s|^\([^ ]*\) /tmp/pods/$1/pod/volume .*|\1|p" /proc/mounts; }
 written() { read -r _ _ _ _ _ _ sectors _ < /sys/block/${1#/dev/}/stat; echo "$sectors"; }
-crash() {
-  kill -9 "$@"
-  # A process that is still exiting holds its locks.
-  for each in "$@"; do while kill -0 $each 2> /dev/null; do usleep 10000; done; done
+start() {
+  gabion serve --threads 2 >> /tmp/log 2>&1 &
+  echo $! > /tmp/pid
+  until gabion pool list --json 2> /dev/null | grep -q '"state": *"open"'; do
+    [ -e /proc/$(cat /tmp/pid)/exe ] || return 1
+    usleep 20000
+  done
 }
+# A killed daemon that is still exiting holds its locks, and the next one ends at once.
+again() { until start; do usleep 100000; done; }
 ended() {
   tries=0
   until [ ! -e /proc/$1 ] || grep -q 'State:.Z' /proc/$1/status; do
@@ -90,7 +95,7 @@ fn a_restart_of_the_daemon_fails_no_request_of_a_pod() {
 fn a_loop_device_fails_with_its_daemon(guest: &mut GabionGuest<'_>) {
     guest.sh("cluster create loop && case $(device loop) in /dev/loop*) ;; *) false; esac &&
          echo precious > /tmp/pods/loop/pod/volume/file && sync -f /tmp/pods/loop/pod/volume/file &&
-         crash $(cat /tmp/pid) && serve 1 && ! load /tmp/pods/loop/pod/volume/more '--bs=4k --size=1m --rw=write' > /tmp/out 2>&1 &&
+         kill -9 $(cat /tmp/pid) && again && ! load /tmp/pods/loop/pod/volume/more '--bs=4k --size=1m --rw=write' > /tmp/out 2>&1 &&
          cluster failed loop && cluster remove loop && cluster mount loop &&
          [ $(cat /tmp/pods/loop/pod/volume/file) = precious ] && cluster check loop && cluster grow loop &&
          cluster remove loop && cluster delete loop && clean");
@@ -102,8 +107,8 @@ fn requests_wait_for_the_next_daemon(guest: &mut GabionGuest<'_>, name: &str) {
         "file=/tmp/pods/{name}/pod/volume/file; device=$(device {name}); before=$(written $device)
          load $file '--bs=4k --size=6m --rw=randwrite --rate=1m' & load=$!
          until [ $(written $device) -gt $((before + 2000)) ]; do usleep 10000; done
-         crash $(cat /tmp/pid) $(cat /tmp/driver) && kill -0 $load && echo precious > $file.2 && {{ sync -f $file.2 & }} &&
-         sync=$! && serve 1 && driver && ended $load && ended $sync && [ $(cat $file.2) = precious ] &&
+         kill -9 $(cat /tmp/pid) $(cat /tmp/driver) && kill -0 $load && echo precious > $file.2 && {{ sync -f $file.2 & }} &&
+         sync=$! && again && driver && ended $load && ended $sync && [ $(cat $file.2) = precious ] &&
          [ $(device {name}) = $device ] && echo 3 > /proc/sys/vm/drop_caches &&
          load $file '--bs=4k --size=6m --rw=read --verify_only=1' && cluster check {name}"
     ));
@@ -112,8 +117,8 @@ fn requests_wait_for_the_next_daemon(guest: &mut GabionGuest<'_>, name: &str) {
 /// The unmount writes, so that it waits for the daemon. The driver must connect the disk meanwhile.
 fn a_volume_is_unmounted_without_a_daemon(guest: &mut GabionGuest<'_>, name: &str) {
     guest.sh(&format!(
-        "echo late > /tmp/pods/{name}/pod/volume/late && crash $(cat /tmp/pid) && {{ cluster remove {name} & }} && remove=$! &&
-         until ! grep -q /tmp/pods/{name}/pod /proc/mounts; do usleep 20000; done; serve 1 && ended $remove &&
+        "echo late > /tmp/pods/{name}/pod/volume/late && kill -9 $(cat /tmp/pid) && {{ cluster remove {name} & }} && remove=$! &&
+         until ! grep -q /tmp/pods/{name}/pod /proc/mounts; do usleep 20000; done; again && ended $remove &&
          cluster mount {name} && [ $(cat /tmp/pods/{name}/pod/volume/late) = late ] && cluster grown {name} &&
          cluster remove {name}"
     ));
