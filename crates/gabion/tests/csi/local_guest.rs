@@ -101,13 +101,14 @@ fn a_loop_device_fails_with_its_daemon(guest: &mut GabionGuest<'_>) {
          cluster remove loop && cluster delete loop && clean");
 }
 
-/// The driver is killed together with the daemon. Writes go on until both have been started again.
+/// The driver is killed together with the daemon. Writes go on when both have been started again.
+/// The creation of a file may wait for the device, too, so the shell must not do it itself.
 fn requests_wait_for_the_next_daemon(guest: &mut GabionGuest<'_>, name: &str) {
     guest.sh(&format!(
         "file=/tmp/pods/{name}/pod/volume/file; device=$(device {name}); before=$(written $device)
          load $file '--bs=4k --size=6m --rw=randwrite --rate=1m' & load=$!
          until [ $(written $device) -gt $((before + 2000)) ]; do usleep 10000; done
-         kill -9 $(cat /tmp/pid) $(cat /tmp/driver) && kill -0 $load && echo precious > $file.2 && {{ sync -f $file.2 & }} &&
+         kill -9 $(cat /tmp/pid) $(cat /tmp/driver) && kill -0 $load && {{ {{ echo precious > $file.2 && sync -f $file.2; }} & }} &&
          sync=$! && again && driver && ended $load && ended $sync && [ $(cat $file.2) = precious ] &&
          [ $(device {name}) = $device ] && echo 3 > /proc/sys/vm/drop_caches &&
          load $file '--bs=4k --size=6m --rw=read --verify_only=1' && cluster check {name}"
