@@ -223,11 +223,20 @@ pub(crate) fn mounts_below(directory: &Path) -> Vec<String> {
 
 /// Returns the loop devices of files below a directory.
 pub(crate) fn loops_below(directory: &Path) -> Vec<String> {
+    let prefix = directory.to_str().unwrap();
+    loops().into_iter().filter(|line| line.contains(prefix)).collect()
+}
+
+/// Returns the loop devices of files whose mount is gone: the kernel shows no path for them.
+pub(crate) fn loops_without_file() -> Vec<String> {
+    loops().into_iter().filter(|line| line.split_whitespace().nth(1) == Some("/")).collect()
+}
+
+/// Returns all loop devices, each with its file.
+fn loops() -> Vec<String> {
     let listed =
         Command::new("losetup").args(["--list", "--noheadings", "--output", "NAME,BACK-FILE"]).output();
-    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
-    let prefix = directory.to_str().unwrap();
-    listed.lines().filter(|line| line.contains(prefix)).map(str::to_owned).collect()
+    String::from_utf8(listed.unwrap().stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 impl Drop for CleanUp {

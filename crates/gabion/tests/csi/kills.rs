@@ -10,8 +10,8 @@ use csi::proto::csi::{CreateSnapshotRequest, DeleteSnapshotRequest, DeleteVolume
 use tonic::Status;
 
 use super::driver::{
-    CleanUp, Driver, is_possible, log, loops_below, mounted, mounts_below, publish, stage, target, unpublish,
-    unstage, volume,
+    CleanUp, Driver, is_possible, log, loops_below, loops_without_file, mounted, mounts_below, publish,
+    stage, target, unpublish, unstage, volume,
 };
 use super::harness::{DEADLINE, Daemon, DaemonHome};
 
@@ -181,6 +181,7 @@ fn kills_at_random_moments_lose_and_leak_nothing() {
     daemon.make_pool();
     daemon.ok(&["volume", "delete", "fast/vm01", "--yes"]);
     let driver = Driver::start(&home);
+    let lost_before = loops_without_file().len();
     let mut cluster =
         KillingCluster { home: &home, driver, daemon: Some(daemon), random: seed, kills: [0; 2] };
     for number in 0..cycles {
@@ -193,4 +194,15 @@ fn kills_at_random_moments_lose_and_leak_nothing() {
     assert_eq!(daemon.ok(&["export", "list", "--quiet"]).trim(), "");
     assert_eq!(mounts_below(&home.path("")), Vec::<String>::new());
     assert_eq!(loops_below(&home.path("")), Vec::<String>::new());
+    // Those of the killed daemons: other tests have none while their daemon runs.
+    let mut lost = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        lost = loops_without_file();
+        if lost.len() <= lost_before {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{lost_before} loop devices of dead files before the test, now {lost:?}");
 }
