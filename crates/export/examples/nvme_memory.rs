@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use export::nvme::{NvmeConfig, NvmeFrontend, NvmeLimits};
+use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
 use export::{
     ExportConfig, ExportName, Frontend, FrontendContext, MemorySource, NetworkConfig, ReactorSet,
     ReservationRegistry, Volume, VolumeSource,
@@ -60,7 +60,12 @@ fn main() -> Outcome {
         let reactors = ReactorSet::new(&[remote], backend, platform);
         let context = FrontendContext { reactors, access: Access::OWNER };
         let reservations = ReservationRegistry::new(None);
-        let config = NvmeConfig { listen: vec![address], limits: NvmeLimits::default(), reservations };
+        let config = NvmeConfig {
+            listen: vec![address],
+            discovery: NvmeDiscovery::ExportsOnly,
+            limits: NvmeLimits::default(),
+            reservations,
+        };
         let frontend = NvmeFrontend::start(config, &context).await?;
         let network = NetworkConfig { target: Some(name), ..NetworkConfig::default() };
         let options = ExportConfig { network, ..ExportConfig::default() };

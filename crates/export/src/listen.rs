@@ -14,9 +14,9 @@ use crate::select::{Either, select};
 use crate::{ExportError, ExportErrorKind, Stop};
 
 /// Time for which an address that is in use is retried.
-const RETRY_FOR: Duration = Duration::from_secs(2);
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(2);
 /// Pause between two tries.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Pause after a connection could not be accepted: the process has no descriptor left, and an
 /// immediate retry would only keep other connections from closing theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ impl ListenLabel {
         format!("{} selects another place", self.setting)
     }
 
-    fn explain(self, error: &NetError) -> ExportError {
+    pub(crate) fn explain(self, error: &NetError) -> ExportError {
         let source =
             std::error::Error::source(error).map(|source| format!(" ({source})")).unwrap_or_default();
         let (kind, reason) = match error.kind() {

@@ -23,6 +23,9 @@ use crate::{
     FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
 };
 
+/// The addresses of exports, for errors and logs.
+const LABEL: ListenLabel = ListenLabel { protocol: "iSCSI", setting: "--listen" };
+
 /// The addresses of iSCSI, and the limits of its servers.
 #[derive(Clone)]
 pub struct IscsiConfig {
@@ -69,8 +72,7 @@ impl<S: VolumeSource> IscsiFrontend<S> {
             unreachable!("a set has at least one reactor");
         };
         let platform = context.reactors.platform_of_thread();
-        let label = ListenLabel { protocol: "iSCSI", setting: "--listen" };
-        let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
+        let listeners = TcpListeners::register(first, servers.clone(), platform, LABEL).await?;
         Ok(Self { servers, listeners, targets, listen, reservations })
     }
 
@@ -178,7 +180,7 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
             if self.targets.has(&target, number) {
                 return Err(taken());
             }
-            let addresses = acquire_all(&self.listeners, self.addresses(&network)).await?;
+            let addresses = acquire_all(&self.listeners, self.addresses(&network), LABEL).await?;
             let leases: Arc<AtomicU64> = Arc::default();
             let identity = source.identity();
             let unit = IscsiUnit::new(UnitOptions {

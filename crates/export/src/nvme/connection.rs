@@ -91,7 +91,7 @@ async fn transmit<S: VolumeSource>(
         [receiving.stage(watched.transfers.is_expecting()), sending.stage(false)]
     };
     let _watchdog = reactor.spawn(watch_stalls(look, limits.stalled, stalled.clone()));
-    let _keep_alive = reactor.spawn(watch_keep_alive(session.clone(), silent.clone()));
+    let _keep_alive = reactor.spawn(watch_keep_alive(session.clone(), limits.discovery_idle, silent.clone()));
     let overdue = async {
         session.cancelled(&shared.stop).await;
         reactor.sleep(limits.drain).await;
@@ -123,19 +123,28 @@ async fn close(stream: &Stream, reader: &mut PduReader, end: QueueCloseReason) {
 }
 
 /// Notifies `silent` when no command of the controller arrives within its keep alive time, or
-/// within up to twice that time: commands of all queues count, without a timer for each.
-async fn watch_keep_alive<S: VolumeSource>(session: Rc<NvmeSession<S>>, silent: Rc<Notify>) {
+/// within up to twice that time: commands of all queues count, without a timer for each. A
+/// discovery controller without a keep alive time has a limit too, because hosts may leave it open.
+async fn watch_keep_alive<S: VolumeSource>(
+    session: Rc<NvmeSession<S>>,
+    discovery_idle: Duration,
+    silent: Rc<Notify>,
+) {
     if !session.identity.is_admin() {
         return;
     }
     let controller = &session.identity.controller;
     loop {
-        /// Pause between two checks whether a host has enabled keep alive, in ms.
-        const DISABLED: u32 = 10_000;
+        /// Pause between two checks whether a host has enabled keep alive.
+        const DISABLED: Duration = Duration::from_secs(10);
         let time = controller.keep_alive();
-        let pause = if time == 0 { DISABLED } else { time };
-        Reactor::current().sleep(Duration::from_millis(pause.into())).await;
-        if time > 0 && time == controller.keep_alive() && !controller.take_activity() {
+        let limit = match (time, &session.identity.subsystem) {
+            (0, None) => Some(discovery_idle),
+            (0, Some(_)) => None,
+            (time, _) => Some(Duration::from_millis(time.into())),
+        };
+        Reactor::current().sleep(limit.unwrap_or(DISABLED)).await;
+        if limit.is_some() && time == controller.keep_alive() && !controller.take_activity() {
             return silent.notify();
         }
     }

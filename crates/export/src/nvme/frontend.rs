@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use reactor::{Handle, Reactor};
 
+use super::discovery_listeners::{DiscoveryListeners, NvmeDiscovery};
 use super::limits::{NAMESPACES, NvmeLimits};
 use super::server::NvmeServer;
 use super::shared::ServerShared;
@@ -21,11 +22,16 @@ use crate::{
     FrontendContext, NetworkConfig, RunningExport, StopMode, VolumeSource,
 };
 
+/// The addresses of exports, for errors and logs.
+const LABEL: ListenLabel = ListenLabel { protocol: "NVMe/TCP", setting: "--listen" };
+
 /// The addresses of NVMe/TCP, and the limits of its servers.
 #[derive(Clone)]
 pub struct NvmeConfig {
     /// The TCP addresses of exports that name none.
     pub listen: Vec<SocketAddr>,
+    /// The addresses of the discovery service, in addition to those of the exports.
+    pub discovery: NvmeDiscovery,
     /// Limits of the server of each reactor.
     pub limits: NvmeLimits,
     /// The reservations of all volumes.
@@ -36,6 +42,7 @@ pub struct NvmeConfig {
 pub struct NvmeFrontend<S: VolumeSource> {
     servers: Servers<NvmeServer<S>>,
     listeners: Handle<TcpListeners<NvmeServer<S>>>,
+    discovery: Arc<DiscoveryListeners<NvmeServer<S>>>,
     target: Arc<NvmeTarget<S>>,
     listen: Vec<SocketAddr>,
     reservations: Arc<ReservationRegistry>,
@@ -46,10 +53,11 @@ fn invalid(message: String) -> ExportError {
 }
 
 impl<S: VolumeSource> NvmeFrontend<S> {
-    /// Starts the servers. Addresses are listened on once exports use them.
+    /// Starts the servers, and the discovery service at its own addresses. Other addresses are
+    /// listened on once exports use them.
     ///
     /// # Errors
-    /// When a reactor has shut down.
+    /// When a reactor has shut down, or an address of the discovery service cannot be listened on.
     pub async fn start(config: NvmeConfig, context: &FrontendContext) -> Result<Self, ExportError> {
         let target: Arc<NvmeTarget<S>> = Arc::default();
         let mut servers = Vec::new();
@@ -67,9 +75,10 @@ impl<S: VolumeSource> NvmeFrontend<S> {
             unreachable!("a set has at least one reactor");
         };
         let platform = context.reactors.platform_of_thread();
-        let label = ListenLabel { protocol: "NVMe/TCP", setting: "--listen" };
-        let listeners = TcpListeners::register(first, servers.clone(), platform, label).await?;
-        Ok(Self { servers, listeners, target, listen: config.listen, reservations: config.reservations })
+        let listeners = TcpListeners::register(first, servers.clone(), platform, LABEL).await?;
+        let discovery = DiscoveryListeners::start(config.discovery, &listeners).await?;
+        let NvmeConfig { listen, reservations, .. } = config;
+        Ok(Self { servers, listeners, discovery, target, listen, reservations })
     }
 
     /// The addresses of an export.
@@ -166,7 +175,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             if self.target.has(&subsystem, unit) {
                 return Err(taken());
             }
-            let addresses = acquire_all(&self.listeners, self.addresses(&network)).await?;
+            let addresses = acquire_all(&self.listeners, self.addresses(&network), LABEL).await?;
             let leases: Arc<AtomicU64> = Arc::default();
             let namespace = NvmeNamespace {
                 id: unit,
@@ -197,7 +206,9 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
                 addresses,
                 servers: self.servers.clone(),
                 listeners: self.listeners.clone(),
+                discovery: self.discovery.clone(),
             };
+            self.discovery.acquire(&export.addresses).await;
             Ok(Arc::new(export) as Arc<dyn RunningExport>)
         })
     }
@@ -208,6 +219,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
 
     fn shut_down(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move {
+            self.discovery.close().await;
             close_listeners(&self.listeners).await;
             for server in &*self.servers {
                 let shut = |server: Rc<NvmeServer<S>>| async move { server.shut_down().await };
@@ -228,6 +240,7 @@ struct NvmeExport<S: VolumeSource> {
     addresses: Vec<SocketAddr>,
     servers: Servers<NvmeServer<S>>,
     listeners: Handle<TcpListeners<NvmeServer<S>>>,
+    discovery: Arc<DiscoveryListeners<NvmeServer<S>>>,
 }
 
 impl<S: VolumeSource> RunningExport for NvmeExport<S> {
@@ -263,6 +276,7 @@ impl<S: VolumeSource> RunningExport for NvmeExport<S> {
                 // A reactor that has shut down has no hosts.
                 let _ = call_object(server, revoke).await;
             }
+            self.discovery.release(&self.addresses).await;
             release_all(&self.listeners, &self.addresses).await;
             Ok(())
         })

@@ -1,5 +1,7 @@
 //! Identify commands and log pages.
 
+use std::net::SocketAddr;
+
 use super::admin::AdminResult;
 use super::controller::VERSION;
 use super::limits::{
@@ -185,22 +187,34 @@ impl<S: VolumeSource> NvmeSession<S> {
         let (identity, host) = (&self.identity, &self.identity.controller.host.name);
         let generation = identity.target.generation();
         identity.controller.set_discovered_generation(generation);
-        let reachable = |address: std::net::SocketAddr| match address.ip().is_unspecified() {
-            // The host reached this address by the network that it uses now.
-            true => std::net::SocketAddr::new(identity.reached.ip(), address.port()),
-            false => address,
-        };
         let mut entries = vec![DiscoveryEntry {
             subsystem: DISCOVERY_NAME.to_owned(),
             address: identity.reached,
             is_discovery: true,
         }];
         for subsystem in identity.target.all() {
-            for address in subsystem.addresses(host) {
-                let (subsystem, address) = (subsystem.name.clone(), reachable(address));
+            let all = subsystem.addresses(host);
+            for address in all.into_iter().filter_map(|address| reachable(address, identity.reached)) {
+                let subsystem = subsystem.name.clone();
                 entries.push(DiscoveryEntry { subsystem, address, is_discovery: false });
             }
         }
         discovery_log(generation, &entries)
     }
 }
+
+/// The address at which a host reaches a listener, if it can. `reached`: an address by which it has
+/// reached this server.
+fn reachable(listener: SocketAddr, reached: SocketAddr) -> Option<SocketAddr> {
+    let (listens, reached) = (listener.ip(), reached.ip().to_canonical());
+    match listens.is_unspecified() {
+        // A listener at [::] receives connections of IPv4 too, and one at 0.0.0.0 no others.
+        true if listens.is_ipv4() && reached.is_ipv6() => None,
+        true => Some(SocketAddr::new(reached, listener.port())),
+        false => Some(listener),
+    }
+}
+
+#[cfg(test)]
+#[path = "inquiry_tests.rs"]
+mod tests;

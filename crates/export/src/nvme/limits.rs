@@ -60,6 +60,9 @@ pub struct NvmeLimits {
     pub handshake: Duration,
     /// Time without progress within a message, in either direction.
     pub stalled: Duration,
+    /// Time without commands after which a discovery controller ends whose host has set no keep
+    /// alive time.
+    pub discovery_idle: Duration,
     /// Time for completing requests and sending their replies after a stop.
     pub drain: Duration,
 }
@@ -79,6 +82,8 @@ impl Default for NvmeLimits {
             shared_bytes: 512 << 20,
             handshake: Duration::from_secs(30),
             stalled: Duration::from_secs(60),
+            // The example of the specification.
+            discovery_idle: Duration::from_secs(120),
             drain: Duration::from_secs(10),
         }
     }

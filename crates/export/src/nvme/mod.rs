@@ -20,6 +20,7 @@ mod controller;
 mod copy;
 mod direct_replies;
 mod disconnect;
+mod discovery_listeners;
 mod frontend;
 mod fused;
 #[cfg(test)]
@@ -47,5 +48,6 @@ mod transfers;
 mod wire;
 
 pub use authentication::DhChapSecrets;
+pub use discovery_listeners::{DISCOVERY_PORT, NvmeDiscovery};
 pub use frontend::{NvmeConfig, NvmeFrontend};
 pub use limits::NvmeLimits;

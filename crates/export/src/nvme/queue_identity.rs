@@ -64,6 +64,9 @@ impl<S> QueueIdentity<S> {
             return Err(parameters(ConnectField::SIZE, "the queue is too large"));
         }
         let subsystem = find(target, request, address.listener)?;
+        if subsystem.is_none() && request.queue != 0 {
+            return Err(parameters(ConnectField::QUEUE, "discovery has no queues for I/O"));
+        }
         let owner = subsystem.as_deref().unwrap_or(&target.discovery);
         let controller = match request.queue {
             0 => new_controller(owner, request)?,

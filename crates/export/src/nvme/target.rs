@@ -122,6 +122,19 @@ impl<S> Subsystem<S> {
         all
     }
 
+    /// True if a host finds an address of the subsystem by this namespace alone, whether or not it
+    /// was removed already.
+    fn is_found_by(&self, host: &str, namespace: &NvmeNamespace<S>) -> bool {
+        let state = self.lock();
+        let others: Vec<_> = state
+            .namespaces
+            .values()
+            .filter(|other| other.id != namespace.id && other.allows(host))
+            .collect();
+        let is_own = |address| !others.iter().any(|other| other.listen.contains(address));
+        namespace.allows(host) && namespace.listen.iter().any(is_own)
+    }
+
     /// Adds a controller for a host. `None` if there are too many, or the last namespace was
     /// removed.
     pub(super) fn add_controller(&self, host: NvmeHost, keep_alive: u32) -> Option<Arc<Controller>> {
@@ -258,7 +271,7 @@ impl<S> NvmeTarget<S> {
         namespace: NvmeNamespace<S>,
     ) -> Result<Arc<Subsystem<S>>, NamespaceRefusal> {
         let id = namespace.id;
-        let subsystem = {
+        let added = {
             let mut all = self.lock();
             let subsystem =
                 all.entry(name.to_owned()).or_insert_with(|| Arc::new(Subsystem::new(name.to_owned())));
@@ -276,11 +289,13 @@ impl<S> NvmeTarget<S> {
                 controller.secrets != namespace.secrets && namespace.allows(&controller.host.name)
             });
             strangers.for_each(|controller| controller.end("the authentication has changed"));
-            state.namespaces.insert(id, Arc::new(namespace));
+            let namespace = Arc::new(namespace);
+            state.namespaces.insert(id, namespace.clone());
             drop(state);
-            subsystem.clone()
+            (subsystem.clone(), namespace)
         };
-        self.changed(&subsystem, id);
+        let (subsystem, namespace) = added;
+        self.changed(&subsystem, &namespace);
         Ok(subsystem)
     }
 
@@ -290,16 +305,16 @@ impl<S> NvmeTarget<S> {
             let mut all = self.lock();
             let Some(subsystem) = all.get(name).cloned() else { return };
             let mut state = subsystem.lock();
-            state.namespaces.remove(&namespace);
+            let Some(namespace) = state.namespaces.remove(&namespace) else { return };
             let is_empty = state.namespaces.is_empty();
             drop(state);
             if is_empty {
                 all.remove(name);
             }
-            (subsystem, is_empty)
+            (subsystem, namespace, is_empty)
         };
-        let (subsystem, is_empty) = removed;
-        self.changed(&subsystem, namespace);
+        let (subsystem, namespace, is_empty) = removed;
+        self.changed(&subsystem, &namespace);
         if is_empty {
             for controller in subsystem.controllers() {
                 controller.end("the export was removed");
@@ -307,12 +322,16 @@ impl<S> NvmeTarget<S> {
         }
     }
 
-    fn changed(&self, subsystem: &Subsystem<S>, namespace: u32) {
+    /// Reports that a namespace was added or removed: to the hosts of its subsystem, and to those
+    /// hosts of discovery whose log has changed.
+    fn changed(&self, subsystem: &Subsystem<S>, namespace: &NvmeNamespace<S>) {
         subsystem.generation.fetch_add(1, Ordering::AcqRel);
         self.generation.fetch_add(1, Ordering::AcqRel);
-        subsystem.announce(namespace);
+        subsystem.announce(namespace.id);
         for controller in self.discovery.controllers() {
-            controller.raise(NvmeEvent::Discovery);
+            if subsystem.is_found_by(&controller.host.name, namespace) {
+                controller.raise(NvmeEvent::Discovery);
+            }
         }
     }
 }

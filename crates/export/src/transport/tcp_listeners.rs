@@ -1,17 +1,19 @@
-//! The TCP listeners of a frontend: one for each address, shared by the exports that use it.
+//! The TCP listeners of a frontend: one for each address, shared by its users: exports, and
+//! services such as discovery.
 //!
-//! Always true: an address is listened on while an export uses it. Runs on one reactor.
+//! Always true: an address is listened on while it has a user. Runs on one reactor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use reactor::{Handle, Platform, Reactor, Remote, Stream};
+use reactor::{Handle, Listener, NetErrorKind, Platform, Reactor, Remote, Stream};
 
 use crate::context::call_object;
-use crate::listen::{ListenLabel, accept_loop, listen_tcp};
+use crate::listen::{ListenLabel, RETRY_FOR, RETRY_PAUSE, accept_loop};
 use crate::{ExportError, Stop};
 
 /// The address at which a connection arrived.
@@ -66,17 +68,38 @@ impl<T: ConnectionServer> TcpListeners<T> {
         Ok(reactor.call(register).await?)
     }
 
-    /// Listens on an address for one more export. Returns the address, with the port that the
-    /// system chose if `address` has none.
+    /// Listens on an address for one more user. Returns the address, with the port that the system
+    /// chose if `address` has none. An address that another process uses is retried for `patience`.
     ///
     /// # Errors
-    /// As [`listen_tcp`].
-    async fn acquire(self: &Rc<Self>, address: SocketAddr) -> Result<SocketAddr, ExportError> {
-        if let Some(listener) = self.listeners.borrow_mut().get_mut(&address) {
-            listener.users += 1;
-            return Ok(address);
+    /// `Busy` when another process serves there; otherwise the system's error. `label` names the
+    /// setting of the address.
+    pub(crate) async fn acquire(
+        self: &Rc<Self>,
+        address: SocketAddr,
+        patience: Duration,
+        label: ListenLabel,
+    ) -> Result<SocketAddr, ExportError> {
+        let reactor = Reactor::current();
+        let end = reactor.now() + patience;
+        loop {
+            // Another user may have bound the address during a pause.
+            if let Some(listener) = self.listeners.borrow_mut().get_mut(&address) {
+                listener.users += 1;
+                return Ok(address);
+            }
+            match Listener::bind_tcp(&(self.platform)(), address) {
+                Ok(listener) => return Ok(self.add(listener, address)),
+                Err(error) if error.kind() == NetErrorKind::InUse && reactor.now() < end => {
+                    reactor.sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(label.explain(&error)),
+            }
         }
-        let listener = listen_tcp(&(self.platform)(), address, self.label).await?;
+    }
+
+    /// Accepts connections for a first user. Returns the address with its port.
+    fn add(self: &Rc<Self>, listener: Listener, address: SocketAddr) -> SocketAddr {
         let address = listener.local_address().unwrap_or(address);
         let stop = Stop::default();
         let (stopped, listeners) = (stop.clone(), self.clone());
@@ -86,11 +109,11 @@ impl<T: ConnectionServer> TcpListeners<T> {
         };
         Reactor::current().spawn(accept).detach();
         self.listeners.borrow_mut().insert(address, UsedListener { users: 1, stop });
-        Ok(address)
+        address
     }
 
-    /// Ends the use of an address by one export.
-    fn release(&self, address: SocketAddr) {
+    /// Ends the use of an address by one user.
+    pub(crate) fn release(&self, address: SocketAddr) {
         let mut listeners = self.listeners.borrow_mut();
         let Some(listener) = listeners.get_mut(&address) else { return };
         listener.users -= 1;
@@ -129,17 +152,20 @@ impl<T: ConnectionServer> TcpListeners<T> {
     }
 }
 
-/// Listens on addresses for one more export. Returns them with the ports in use.
+/// Listens on addresses for one more user. Returns them with the ports in use.
 ///
 /// # Errors
-/// As [`listen_tcp`]; no address is acquired then.
+/// As [`TcpListeners::acquire`]; no address is acquired then.
 pub(crate) async fn acquire_all<T: ConnectionServer>(
     listeners: &Handle<TcpListeners<T>>,
     addresses: &[SocketAddr],
+    label: ListenLabel,
 ) -> Result<Vec<SocketAddr>, ExportError> {
     let mut acquired = Vec::new();
     for address in addresses.iter().copied() {
-        let acquire = move |listeners: Rc<TcpListeners<T>>| async move { listeners.acquire(address).await };
+        let acquire = move |listeners: Rc<TcpListeners<T>>| async move {
+            listeners.acquire(address, RETRY_FOR, label).await
+        };
         match call_object(listeners, acquire).await? {
             Ok(address) => acquired.push(address),
             Err(error) => {
@@ -151,7 +177,7 @@ pub(crate) async fn acquire_all<T: ConnectionServer>(
     Ok(acquired)
 }
 
-/// Ends the use of addresses by one export.
+/// Ends the use of addresses by one user.
 pub(crate) async fn release_all<T: ConnectionServer>(
     listeners: &Handle<TcpListeners<T>>,
     addresses: &[SocketAddr],

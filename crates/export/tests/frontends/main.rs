@@ -16,7 +16,7 @@ use export::fuse::FuseFrontend;
 use export::iscsi::{IscsiConfig, IscsiFrontend, IscsiLimits};
 use export::nbd::client::{BlockingClient, Replies};
 use export::nbd::{Limits, NbdConfig, NbdFrontend};
-use export::nvme::{NvmeConfig, NvmeFrontend, NvmeLimits};
+use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{
     ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReservationRegistry,
@@ -208,7 +208,12 @@ fn cases(directory: &Path, context: &FrontendContext) -> Vec<Case> {
     let limits = IscsiLimits::default();
     let iscsi = IscsiConfig { listen: vec![free()], limits, reservations: reservations.clone() };
     let iscsi = block_on(IscsiFrontend::start(iscsi, context)).unwrap();
-    let nvme = NvmeConfig { listen: vec![free()], limits: NvmeLimits::default(), reservations };
+    let nvme = NvmeConfig {
+        listen: vec![free()],
+        discovery: NvmeDiscovery::ExportsOnly,
+        limits: NvmeLimits::default(),
+        reservations,
+    };
     let nvme = block_on(NvmeFrontend::start(nvme, context)).unwrap();
     let queues = |queues| ExportConfig { queues: Some(queues), ..ExportConfig::default() };
     let mut cases = vec![

@@ -5,6 +5,7 @@ mod atomic;
 mod authentication;
 mod commands;
 mod connections;
+mod discovery;
 mod hostile;
 mod initiator;
 mod reconnect;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use export::nvme::{DhChapSecrets, NvmeConfig, NvmeFrontend, NvmeLimits};
+use export::nvme::{DhChapSecrets, NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
 use export::{
-    ExportConfig, ExportName, Frontend, MemorySource, MemoryVolume, NetworkConfig, ReservationRegistry,
-    ReservationStore, RunningExport,
+    ExportConfig, ExportError, ExportName, Frontend, MemorySource, MemoryVolume, NetworkConfig,
+    ReservationRegistry, ReservationStore, RunningExport,
 };
 use reactor::Backend;
 
@@ -46,19 +46,23 @@ pub(crate) fn on_each_backend(test: impl Fn(&mut Target)) {
 }
 
 /// A free port of this host.
-fn any() -> SocketAddr {
+pub(crate) fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
+}
+
+/// The configuration of a frontend without a discovery service of its own.
+pub(crate) fn frontend_config(limits: NvmeLimits, store: Option<Arc<dyn ReservationStore>>) -> NvmeConfig {
+    let reservations = ReservationRegistry::new(store);
+    NvmeConfig { listen: Vec::new(), discovery: NvmeDiscovery::ExportsOnly, limits, reservations }
 }
 
 /// Serves a volume as namespace 1.
 fn serve(
     thread: &ReactorThread,
     source: &Arc<MemorySource>,
-    limits: NvmeLimits,
+    of_all: NvmeConfig,
     options: &ExportConfig,
-    store: Option<Arc<dyn ReservationStore>>,
 ) -> (NvmeFrontend<MemorySource>, Arc<dyn RunningExport>, SocketAddr) {
-    let of_all = NvmeConfig { listen: Vec::new(), limits, reservations: ReservationRegistry::new(store) };
     let frontend = block_on(NvmeFrontend::start(of_all, &thread.context())).unwrap();
     let name = ExportName::new("fast/vm01");
     let running = block_on(frontend.start(&name, options, source.clone())).unwrap();
@@ -96,26 +100,56 @@ impl Target {
         options: &ExportConfig,
         store: Option<Arc<dyn ReservationStore>>,
     ) -> Self {
+        Self::with_config(backend, frontend_config(limits, store), options)
+    }
+
+    /// Serves one namespace with this discovery service.
+    pub(crate) fn with_discovery(backend: Backend, discovery: NvmeDiscovery) -> Self {
+        let of_all = NvmeConfig { discovery, ..frontend_config(NvmeLimits::default(), None) };
+        Self::with_config(backend, of_all, &config(any(), 1, &[]))
+    }
+
+    fn with_config(backend: Backend, of_all: NvmeConfig, options: &ExportConfig) -> Self {
         let thread = ReactorThread::start(backend);
         let source = Arc::new(block_on(MemorySource::create(&thread.remote, SIZE, 512)).unwrap());
-        let (frontend, running, address) = serve(&thread, &source, limits, options, store);
+        let (frontend, running, address) = serve(&thread, &source, of_all, options);
         Self { thread, frontend, source, running, address }
     }
 
     /// Stops the frontend, and serves the same volume with a new one, as after a restart.
     pub(crate) fn restart(&mut self, store: Arc<dyn ReservationStore>) {
         block_on(self.frontend.shut_down());
-        let served =
-            serve(&self.thread, &self.source, NvmeLimits::default(), &config(any(), 1, &[]), Some(store));
+        let of_all = frontend_config(NvmeLimits::default(), Some(store));
+        let served = serve(&self.thread, &self.source, of_all, &config(any(), 1, &[]));
         (self.frontend, self.running, self.address) = served;
     }
 
     /// Serves another volume as a namespace of the same subsystem.
     pub(crate) fn add(&self, unit: u32, hosts: &[&str]) -> Arc<dyn RunningExport> {
-        let source = Arc::new(block_on(MemorySource::create(&self.thread.remote, SIZE, 512)).unwrap());
+        self.add_with(unit, &config(self.address, unit, hosts)).unwrap()
+    }
+
+    /// Serves another volume with these options.
+    pub(crate) fn add_with(
+        &self,
+        unit: u32,
+        config: &ExportConfig,
+    ) -> Result<Arc<dyn RunningExport>, ExportError> {
+        let source = self.memory();
         let name = ExportName::new(format!("fast/vm{unit}"));
-        let config = config(self.address, unit, hosts);
-        block_on(self.frontend.start(&name, &config, source)).unwrap()
+        block_on(self.frontend.start(&name, config, source))
+    }
+
+    /// A volume that is not served.
+    pub(crate) fn memory(&self) -> Arc<MemorySource> {
+        Arc::new(block_on(MemorySource::create(&self.thread.remote, SIZE, 512)).unwrap())
+    }
+
+    /// Waits until the reactor has begun the calls that were made before.
+    pub(crate) fn settle(&self) {
+        for _ in 0..2 {
+            block_on(self.thread.remote.call(async || ())).unwrap();
+        }
     }
 
     /// Calls a function with the volume of namespace 1.

@@ -121,7 +121,7 @@ Examples:
   # one, on that host, lists the disks that it may use
   gabion export create fast/vm03 --nvme-tcp --listen 10.0.0.1:4420 \\
       --host nqn.2014-08.org.nvmexpress:uuid:0d1c9fe6-4f3c-4a5b-9d7e-0f3c1b2a4d5e
-  nvme discover -t tcp -a 10.0.0.1 -s 4420
+  nvme discover -t tcp -a 10.0.0.1
 
   # The same for a host that authenticates itself, with 'nvme connect --dhchap-secret ...'
   nvme gen-dhchap-key --hmac=1 > /etc/gabion/db1.secret

@@ -86,6 +86,7 @@ impl DaemonHome {
             .env("GABION_VHOST_DIRECTORY", self.path("vhost"))
             .env("GABION_FUSE_DIRECTORY", self.path("fuse"))
             .env("GABION_UBLK_DIRECTORY", self.path("ublk"));
+        serve.env("GABION_NVME_DISCOVERY", "none");
         serve.env("GABION_DRIVE_WAIT", "0").env("GABION_LOG_FORMAT", "json").env("GABION_LOG_LEVEL", "debug");
         serve
     }

@@ -1,5 +1,5 @@
 //! NVMe/TCP with the initiator of Linux, in a guest that runs the daemon. A file system on the disk
-//! survives kills and restarts of the daemon.
+//! survives kills and restarts of the daemon; `nvme` discovers the disks.
 
 use super::gabion_guest::GabionGuest;
 use super::harness::DaemonHome;
@@ -112,4 +112,52 @@ fn the_host_authenticates_itself(guest: &mut GabionGuest<'_>) {
         guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
              load /dev/nvme0n1 '--bs=64k --size=8m --rw=read --verify_only=1' && disconnect");
     }
+}
+
+/// Shell functions for `nvme`.
+const DISCOVERY_FUNCTIONS: &str = r#"discover() { nvme discover -t tcp -a 127.0.0.1 -q "$1" -I ${1##*:} $2; }
+connect_all() { nvme connect-all -t tcp -a 127.0.0.1 -q $host -I ${host##*:}; }
+other=nqn.2014-08.org.nvmexpress:uuid:99999999-2222-3333-4444-555555555555
+names() { cat /sys/class/nvme/*/subsysnqn; }"#;
+
+#[test]
+fn a_linux_host_discovers_the_disks_that_it_may_use() {
+    if !test_support::has_program("nvme") {
+        return;
+    }
+    let (home, nvme) = (DaemonHome::new(), test_support::find_program("nvme").unwrap());
+    let Some(mut inside) = GabionGuest::start_with(&home, &["nvme_tcp"], "1536M", &[&nvme]) else { return };
+    inside.define(NVME_FUNCTIONS);
+    inside.define(DISCOVERY_FUNCTIONS);
+    let guest = &mut inside;
+    guest.sh("insmod /modules/nvme_tcp.ko && ifconfig lo 127.0.0.1 up && [ -c /dev/nvme-fabrics ] &&
+         mkdir /pool && mount -t tmpfs none /pool && serve 0 &&
+         gabion pool create fast --scheme 2+1 --files /pool --file-size 256M --count 3 > /tmp/made &&
+         gabion volume create fast/db --size 64M > /tmp/made &&
+         gabion volume create fast/web --size 64M > /tmp/made &&
+         gabion export create fast/db --nvme-tcp --listen 127.0.0.1 --subsystem $nqn --host $host > /tmp/made");
+    // At the usual port, which is open since the export exists.
+    let listed = guest.sh("discover $host");
+    assert!(listed.contains("subnqn:  nqn.2014-08.org.example:db"), "{listed}");
+    assert!(listed.contains("trsvcid: 4420") && listed.contains("trsvcid: 8009"), "{listed}");
+    let listed = guest.sh("discover $other");
+    assert!(listed.contains("trsvcid: 8009") && !listed.contains("example:db"), "{listed}");
+    guest.sh("connect_all");
+    guest.until("ls /sys/block | grep -c nvme || true", "1");
+    a_host_learns_of_another_disk(guest);
+    guest.sh("disconnect");
+    let log = guest.sh("cat /tmp/log");
+    assert!(!log.contains("panicked") && !log.contains("violation"), "{log}");
+}
+
+/// A persistent connection to the discovery service reports the change.
+fn a_host_learns_of_another_disk(guest: &mut GabionGuest<'_>) {
+    guest.sh("discover $host --persistent > /tmp/discovered && names | grep -q discovery &&
+         { uevent sh -c 'echo \"event: $NVME_AEN\" >> /tmp/events' & } &&
+         gabion export create fast/web --nvme-tcp --listen 127.0.0.1 --subsystem ${nqn%db}web --host $host > /tmp/made");
+    guest.until("cat /tmp/events", "event: 0x70f002");
+    // Connects the subsystem that is not connected yet.
+    guest.sh("connect_all || true");
+    guest.until("names", "example:web");
+    guest.until("ls /sys/block | grep -c nvme || true", "2");
 }

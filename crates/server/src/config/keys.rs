@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use export::nvme::{DISCOVERY_PORT, NvmeDiscovery};
 use jiff::SignedDuration;
 
 use super::{Config, LogFormat};
@@ -430,6 +431,30 @@ pub const KEYS: &[Key] = &[
         show: |config| match config.nvme_listen.as_slice() {
             [] => Shown::Unset("each export names its own addresses"),
             addresses => Shown::Texts(addresses.iter().map(ToString::to_string).collect()),
+        },
+    },
+    Key {
+        section: "nvme",
+        name: "discovery",
+        value: "ADDRESS:PORT|auto|none",
+        help: "TCP addresses, separated by commas, of the NVMe discovery service, which lists to a host the subsystems that it \
+               may use. With 'auto', it listens on port 8009 of the addresses of NVMe/TCP exports while these exist. Every \
+               address of an export serves discovery in any case.",
+        example: "10.0.0.1:8009",
+        set: |config, text| {
+            let discovery = match text {
+                "auto" => Ok(NvmeDiscovery::Port(DISCOVERY_PORT)),
+                "none" => Ok(NvmeDiscovery::ExportsOnly),
+                text => addresses(text).map(NvmeDiscovery::Addresses),
+            };
+            set(&mut config.nvme_discovery, discovery)
+        },
+        show: |config| match &config.nvme_discovery {
+            NvmeDiscovery::Port(_) => Shown::Text("auto".into()),
+            NvmeDiscovery::ExportsOnly => Shown::Text("none".into()),
+            NvmeDiscovery::Addresses(addresses) => {
+                Shown::Texts(addresses.iter().map(ToString::to_string).collect())
+            }
         },
     },
     Key {

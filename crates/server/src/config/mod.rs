@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use export::nvme::{DISCOVERY_PORT, NvmeDiscovery};
 use reactor::{Access, Backend};
 
 pub use error::ConfigError;
@@ -69,6 +70,8 @@ pub struct Config {
     pub nbd_listen: Vec<SocketAddr>,
     pub iscsi_listen: Vec<SocketAddr>,
     pub nvme_listen: Vec<SocketAddr>,
+    /// The addresses of the discovery service of NVMe/TCP.
+    pub nvme_discovery: NvmeDiscovery,
     pub vhost_directory: PathBuf,
     pub fuse_directory: PathBuf,
     /// The directory of links to the ublk devices.
@@ -120,6 +123,7 @@ impl Config {
             nbd_listen: Vec::new(),
             iscsi_listen: Vec::new(),
             nvme_listen: Vec::new(),
+            nvme_discovery: NvmeDiscovery::Port(DISCOVERY_PORT),
             pools: BTreeMap::new(),
         }
     }

@@ -54,6 +54,7 @@ impl Frontends {
         let reservations = ReservationRegistry::new(Some(Arc::new(StoredInState(state.clone()))));
         let nvme = NvmeConfig {
             listen: config.nvme_listen.clone(),
+            discovery: config.nvme_discovery.clone(),
             limits: nvme_limits(reactors.all().len()),
             reservations: reservations.clone(),
         };

@@ -34,7 +34,8 @@ pub(in crate::nvme) fn discovery_log(generation: u64, entries: &[DiscoveryEntry]
     data.u64(0, generation).u64(8, entries.len() as u64);
     for (number, entry) in (1..).zip(entries) {
         let start = number * ENTRY_BYTES;
-        let (ip, family) = (entry.address.ip().to_canonical(), if entry.address.is_ipv4() { 1 } else { 2 });
+        let ip = entry.address.ip().to_canonical();
+        let family = if ip.is_ipv4() { 1 } else { 2 };
         // TCP; the type of the subsystem; a secure channel is not required.
         data.u8(start, 3).u8(start + 1, family).u8(start + 2, if entry.is_discovery { 3 } else { 2 });
         data.u8(start + 3, 2);
