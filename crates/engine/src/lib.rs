@@ -66,6 +66,6 @@ pub use segments::FillHistogram;
 pub use shard::ShardCounters;
 pub use state_store::{PoolStateStore, RememberFuture};
 pub use tuning::Tuning;
-pub use volume::{AttachedVolume, Comparison, Extent, Volume};
+pub use volume::{AttachedVolume, Comparison, Execution, Extent, Volume};
 pub use volume_uid::VolumeUid;
 pub use write_waits::{WriteWait, WriteWaitCounts};

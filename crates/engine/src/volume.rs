@@ -5,6 +5,7 @@
 //! of up to [`Pool::atomic_write_bytes`] within one slice is atomic with respect to crashes, at any
 //! alignment; blocks that it covers partly count as whole.
 
+mod abortable;
 mod compare;
 mod copy;
 mod extents;
@@ -25,6 +26,7 @@ use crate::pool::{Catalogue, Pool, VolumeShared};
 use crate::shard::Shard;
 use crate::slices::SubRequest;
 use crate::volume_uid::VolumeUid;
+pub use abortable::Execution;
 pub use compare::Comparison;
 pub use extents::Extent;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reactor::Span;
 
-use crate::{AtomicLimits, Comparison, Extent, Volume, VolumeError, VolumeErrorKind};
+use crate::{AtomicLimits, Comparison, Execution, Extent, Volume, VolumeError, VolumeErrorKind};
 
 /// A volume that one client, or one queue of it, has open on the reactor that serves it.
 pub(crate) struct ExportedVolume<V> {
@@ -101,6 +101,28 @@ impl<V: Volume> Volume for ExportedVolume<V> {
 
     async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
         self.writable()?.write(offset, data).await
+    }
+
+    fn may_defer(&self) -> bool {
+        self.lease.volume.borrow().as_ref().is_some_and(|volume| volume.may_defer())
+    }
+
+    async fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        self.volume()?.read_unless(offset, into, abort).await
+    }
+
+    async fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        self.writable()?.write_unless(offset, data, abort).await
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {

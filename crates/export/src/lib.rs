@@ -43,4 +43,4 @@ pub use listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 pub use memory::{MemoryCounters, MemoryExports, MemoryFaults, MemorySource, MemoryVolume};
 pub use reservation::{ReservationRegistry, ReservationStore, StoredReservations};
 pub use stop::Stop;
-pub use volume::{AtomicLimits, Comparison, Extent, Volume, VolumeError, VolumeErrorKind};
+pub use volume::{AtomicLimits, Comparison, Execution, Extent, Volume, VolumeError, VolumeErrorKind};

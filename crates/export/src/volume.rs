@@ -44,6 +44,41 @@ pub trait Volume {
     /// or its new data then.
     fn write(&self, offset: u64, data: &Span) -> impl Future<Output = Result<(), VolumeError>>;
 
+    /// Returns true if reads and writes may wait before they begin, as for a rate limit.
+    fn may_defer(&self) -> bool {
+        false
+    }
+
+    /// As [`Volume::read`], but gives up if `abort` completes before the read begins. Without a
+    /// wait it begins at once.
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> impl Future<Output = Result<Execution, VolumeError>> {
+        drop(abort);
+        async move { self.read(offset, into).await.map(|()| Execution::Completed) }
+    }
+
+    /// As [`Volume::write`], but gives up if `abort` completes before the write begins. Without a
+    /// wait it begins at once.
+    ///
+    /// # Errors
+    /// As [`Volume::write`].
+    fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> impl Future<Output = Result<Execution, VolumeError>> {
+        drop(abort);
+        async move { self.write(offset, data).await.map(|()| Execution::Completed) }
+    }
+
     /// Makes every change durable that completed before the call, through any handle of the volume
     /// on any reactor.
     ///
@@ -160,6 +195,15 @@ impl AtomicLimits {
         let crosses = |boundary: u64| offset / boundary != (offset + length.saturating_sub(1)) / boundary;
         length <= self.bytes.into() && !self.boundary.is_some_and(crosses)
     }
+}
+
+/// The end of an operation that could be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// It has begun, and is complete.
+    Completed,
+    /// It was given up before it began, without an effect.
+    Aborted,
 }
 
 /// The result of [`Volume::compare_and_write`].

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use reactor::{Gate, Span};
 
+use crate::select::{Either, select};
 use crate::{VolumeError, VolumeErrorKind};
 
 /// Faults of a [`crate::MemoryVolume`], with one list per kind of operation. Discards and zeroing
@@ -14,6 +15,9 @@ pub struct MemoryFaults {
     reads: Faults,
     writes: Faults,
     flushes: Faults,
+    /// Reads and writes that can be given up wait here before they begin, as for a rate limit.
+    begins: Gate,
+    deferred: Cell<usize>,
     /// Memory that the data of held writes keeps, as address and size; once for each write.
     held_data: RefCell<Vec<(usize, usize)>>,
 }
@@ -67,6 +71,37 @@ impl MemoryFaults {
     /// Cancels one [`MemoryFaults::hold_writes`].
     pub fn release_writes(&self) {
         self.writes.gate.open();
+    }
+
+    /// Defers reads and writes that can be given up, before they begin, until an equal number of
+    /// [`MemoryFaults::admit`] calls.
+    pub fn defer(&self) {
+        self.begins.shut();
+    }
+
+    /// Cancels one [`MemoryFaults::defer`].
+    pub fn admit(&self) {
+        self.begins.open();
+    }
+
+    /// Returns the number of deferred operations.
+    pub fn deferred(&self) -> usize {
+        self.deferred.get()
+    }
+
+    pub(super) fn defers(&self) -> bool {
+        !self.begins.is_open()
+    }
+
+    /// Waits until an operation may begin. Returns false if `abort` completes before.
+    pub(super) async fn begins_unless(&self, abort: impl Future<Output = ()>) -> bool {
+        if !self.defers() {
+            return true;
+        }
+        self.deferred.set(self.deferred.get() + 1);
+        let is_given_up = matches!(select(abort, self.begins.pass()).await, Either::Left(()));
+        self.deferred.set(self.deferred.get() - 1);
+        !is_given_up
     }
 
     /// Returns the number of held reads.

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use reactor::{Buffer, Span};
 
-use crate::{AtomicLimits, Comparison, Extent, Stop, Volume, VolumeError, VolumeErrorKind};
+use crate::{AtomicLimits, Comparison, Execution, Extent, Stop, Volume, VolumeError, VolumeErrorKind};
 use chunks::Chunks;
 pub use exports::MemoryExports;
 pub use faults::MemoryFaults;
@@ -158,6 +158,34 @@ impl Volume for MemoryVolume {
 
     fn read_only(&self) -> bool {
         self.shared.read_only.get()
+    }
+
+    fn may_defer(&self) -> bool {
+        self.shared.faults.defers()
+    }
+
+    async fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        match self.shared.faults.begins_unless(abort).await {
+            true => self.read(offset, into).await.map(|()| Execution::Completed),
+            false => Ok(Execution::Aborted),
+        }
+    }
+
+    async fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        match self.shared.faults.begins_unless(abort).await {
+            true => self.write(offset, data).await.map(|()| Execution::Completed),
+            false => Ok(Execution::Aborted),
+        }
     }
 
     async fn read(&self, offset: u64, into: &Span) -> Result<(), VolumeError> {

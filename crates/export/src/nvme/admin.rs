@@ -6,12 +6,14 @@
 use std::rc::Rc;
 
 use super::controller::PropertyChange;
+use super::limits::ABORTS;
 use super::opcodes::FABRICS;
-use super::queue_control::NvmeEvent;
+use super::queue_control::{NvmeEvent, QueueControl};
 use super::request::{ReadyRequest, RequestData};
 use super::session::NvmeSession;
 use super::wire::{NvmeCommand, NvmeStatus};
 use crate::VolumeSource;
+use crate::context::call_object;
 use crate::transport::Charge;
 
 /// Opcodes.
@@ -68,6 +70,8 @@ impl<S: VolumeSource> NvmeSession<S> {
             && self.identity.subsystem.is_some();
         let answer = if command.opcode() == FABRICS {
             self.execute_fabrics(&command).await
+        } else if command.opcode() == admin_opcode::ABORT && self.identity.subsystem.is_some() {
+            self.abort(&command).await
         } else if sets_persistence {
             let set = self.set_persistence(command.namespace(), command.word(11) & 1 != 0).await;
             set.map(|()| AdminResult::Result(0))
@@ -136,7 +140,6 @@ impl<S: VolumeSource> NvmeSession<S> {
         command: &NvmeCommand,
         data: Option<RequestData>,
     ) -> Result<AdminResult, NvmeStatus> {
-        let is_discovery = self.identity.subsystem.is_none();
         match command.opcode() {
             admin_opcode::IDENTIFY => self.identify(command),
             admin_opcode::GET_LOG_PAGE => self.log_page(command),
@@ -147,20 +150,37 @@ impl<S: VolumeSource> NvmeSession<S> {
             admin_opcode::KEEP_ALIVE => DONE,
             admin_opcode::SET_FEATURES => self.set_feature(command, data),
             admin_opcode::GET_FEATURES => self.get_feature(command),
-            // Commands on a volume end soon anyway: only requests for events can be aborted.
-            admin_opcode::ABORT if !is_discovery => self.abort(command),
             _ => Err(NvmeStatus::INVALID_OPCODE),
         }
     }
 
-    fn abort(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
+    /// Aborts a request for an event, or an I/O command that has not begun. Others end by
+    /// themselves, which the result tells.
+    async fn abort(&self, command: &NvmeCommand) -> Result<AdminResult, NvmeStatus> {
+        /// The results for a command that was aborted, and for one that was not.
+        const ABORTED: u64 = 0;
+        const NOT_ABORTED: u64 = 1;
         let (queue, aborted) = (command.short(40), command.short(42));
-        if queue != 0 || !self.identity.control.events.abort(aborted) {
-            return Ok(AdminResult::Result(1));
+        if queue == 0 {
+            if !self.identity.control.events.abort(aborted) {
+                return Ok(AdminResult::Result(NOT_ABORTED));
+            }
+            self.complete(aborted, NvmeStatus::ABORTED, self.budget.empty_charge());
+            return Ok(AdminResult::Result(ABORTED));
         }
-        let charge = self.budget.empty_charge();
-        self.complete(aborted, NvmeStatus::ABORTED, charge);
-        DONE
+        let running = self.aborts.get();
+        if running >= ABORTS {
+            return Err(NvmeStatus::ABORT_LIMIT);
+        }
+        let Some(handle) = self.identity.controller.queue(queue) else {
+            return Ok(AdminResult::Result(NOT_ABORTED));
+        };
+        self.aborts.set(running + 1);
+        let abort = move |control: Rc<QueueControl>| async move { control.abort(aborted).await };
+        // The queue may have been closed meanwhile.
+        let is_aborted = call_object(&handle, abort).await.unwrap_or(false);
+        self.aborts.set(self.aborts.get() - 1);
+        Ok(AdminResult::Result(if is_aborted { ABORTED } else { NOT_ABORTED }))
     }
 
     fn set_feature(&self, command: &NvmeCommand, _: Option<RequestData>) -> Result<AdminResult, NvmeStatus> {

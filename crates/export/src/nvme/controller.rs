@@ -140,6 +140,11 @@ impl Controller {
         !queues.ended && queues.all.values().any(|queue| queue.is_same(control))
     }
 
+    /// The queue of this id.
+    pub(super) fn queue(&self, id: u16) -> Option<Handle<QueueControl>> {
+        self.queues().all.get(&id).cloned()
+    }
+
     /// The queues that are connected.
     pub(super) fn queue_handles(&self) -> Vec<Handle<QueueControl>> {
         self.queues().all.values().cloned().collect()
@@ -212,7 +217,7 @@ impl Controller {
         if event.mask().is_some_and(|mask| self.enabled_events() & mask == 0) {
             return;
         }
-        if let Some(admin) = self.queues().all.get(&0).cloned() {
+        if let Some(admin) = self.queue(0) {
             raise(&admin, event);
         }
     }

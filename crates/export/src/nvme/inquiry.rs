@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::admin::AdminResult;
 use super::controller::VERSION;
 use super::limits::{
-    CAPSULE_DATA, COPY_MAX, COPY_RANGES, EVENT_REQUESTS, KEEP_ALIVE_UNITS, NAMESPACES, QUEUE_ENTRIES,
+    ABORTS, CAPSULE_DATA, COPY_MAX, COPY_RANGES, EVENT_REQUESTS, KEEP_ALIVE_UNITS, NAMESPACES, QUEUE_ENTRIES,
     TRANSFER_MAX, TRANSFER_PAGES_LOG,
 };
 use super::queue_control::NvmeEvent;
@@ -80,6 +80,7 @@ impl<S: VolumeSource> NvmeSession<S> {
             transfer_pages_log: TRANSFER_PAGES_LOG,
             capsule_data: CAPSULE_DATA,
             queue_entries: QUEUE_ENTRIES,
+            aborts: ABORTS,
             event_requests: EVENT_REQUESTS,
             events: event.mask().unwrap_or(0),
             keep_alive_units: KEEP_ALIVE_UNITS,

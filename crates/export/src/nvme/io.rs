@@ -13,7 +13,7 @@ use super::request::{ReadyRequest, RequestData};
 use super::session::NvmeSession;
 use super::wire::{LogicalBlocks, NvmeCommand, NvmeStatus, u32_at, u64_at};
 use crate::transport::Charge;
-use crate::{Volume, VolumeError, VolumeErrorKind, VolumeSource};
+use crate::{Execution, Volume, VolumeError, VolumeErrorKind, VolumeSource};
 
 /// The bit of double word 12 that makes a write durable (force unit access).
 const DURABLE: u32 = 1 << 30;
@@ -123,6 +123,12 @@ impl<S: VolumeSource> NvmeSession<S> {
     async fn read_range(&self, command: &NvmeCommand) -> Result<Span, NvmeStatus> {
         let range = self.transfer_of(command, command.data().length() as usize)?;
         let data = Buffer::new(range.length as usize).span();
+        if range.volume.may_defer() {
+            // Boxed, to keep the future of other reads small.
+            let abort = self.identity.control.deferred.add(command.id());
+            let done = Box::pin(range.volume.read_unless(range.offset, &data, abort)).await;
+            return self.executed(command, done, true).map(|()| data);
+        }
         let done = range.volume.read(range.offset, &data).await;
         self.checked(command, done, true)?;
         Ok(data)
@@ -136,9 +142,16 @@ impl<S: VolumeSource> NvmeSession<S> {
     async fn write_range(&self, command: &NvmeCommand, data: Option<RequestData>) -> Result<(), NvmeStatus> {
         let data = data.ok_or(NvmeStatus::SGL_LENGTH)?;
         let range = self.transfer_of(command, data.payload.data.len())?;
-        let done = range.volume.write(range.offset, &data.payload.data).await;
+        if range.volume.may_defer() {
+            let abort = self.identity.control.deferred.add(command.id());
+            let write = range.volume.write_unless(range.offset, &data.payload.data, abort);
+            let done = Box::pin(write).await;
+            self.executed(command, done, false)?;
+        } else {
+            let done = range.volume.write(range.offset, &data.payload.data).await;
+            self.checked(command, done, false)?;
+        }
         drop(data);
-        self.checked(command, done, false)?;
         self.flush_if_durable(command, &range.volume).await
     }
 
@@ -216,6 +229,19 @@ impl<S: VolumeSource> NvmeSession<S> {
             self.checked(command, done, false)?;
         }
         Ok(())
+    }
+
+    /// The status for the result of an operation that could be given up.
+    fn executed(
+        &self,
+        command: &NvmeCommand,
+        done: Result<Execution, VolumeError>,
+        is_read: bool,
+    ) -> Result<(), NvmeStatus> {
+        match done {
+            Ok(Execution::Aborted) => Err(NvmeStatus::ABORTED),
+            done => self.checked(command, done.map(|_| ()), is_read),
+        }
     }
 
     /// The status for the result of a volume.

@@ -27,6 +27,8 @@ pub(super) const QUEUES: u16 = 128;
 pub(super) const CONTROLLERS: usize = 1024;
 /// The most asynchronous event requests of a controller.
 pub(super) const EVENT_REQUESTS: u8 = 4;
+/// The most commands of a controller that are being aborted, except requests for events.
+pub(super) const ABORTS: u8 = 4;
 /// The largest id of a namespace.
 pub(super) const NAMESPACES: u32 = 1024;
 

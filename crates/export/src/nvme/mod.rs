@@ -18,6 +18,7 @@ mod compare;
 mod connection;
 mod controller;
 mod copy;
+mod deferred;
 mod direct_replies;
 mod disconnect;
 mod discovery_listeners;

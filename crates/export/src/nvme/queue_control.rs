@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use reactor::{Handle, Notify, Reactor, Stream};
 
+use super::deferred::DeferredCommands;
 use super::limits::EVENT_REQUESTS;
 use crate::Stop;
 use crate::context::call_object;
@@ -124,6 +125,12 @@ impl EventQueue {
     }
 }
 
+/// Aborts commands of a session.
+pub(super) trait CommandAborter {
+    /// Aborts a command that was not passed to a volume. Returns false if there is none of this id.
+    fn abort(&self, command: u16) -> bool;
+}
+
 /// The controls of one connected queue, on its reactor.
 #[derive(Default)]
 pub(super) struct QueueControl {
@@ -133,6 +140,10 @@ pub(super) struct QueueControl {
     pub(super) reason: Cell<Option<&'static str>>,
     /// For the admin queue.
     pub(super) events: EventQueue,
+    /// The commands that the volume defers.
+    pub(super) deferred: Rc<DeferredCommands>,
+    /// Aborts commands of the session that were not passed to a volume.
+    aborter: RefCell<Option<Weak<dyn CommandAborter>>>,
     /// The connection.
     stream: Weak<Stream>,
     /// Held by each I/O command that has begun since the last [`QueueControl::commands_ended`].
@@ -150,6 +161,21 @@ impl QueueControl {
     /// The mark that a command holds while it is in execution.
     pub(super) fn running(&self) -> Rc<()> {
         self.running.borrow().clone()
+    }
+
+    /// Lets `aborter` abort commands that were not passed to a volume.
+    pub(super) fn abort_by(&self, aborter: Weak<dyn CommandAborter>) {
+        self.aborter.replace(Some(aborter));
+    }
+
+    /// Aborts a command that has not begun. Returns whether it was aborted; its response is queued
+    /// then.
+    pub(super) async fn abort(&self, command: u16) -> bool {
+        let aborter = self.aborter.borrow().as_ref().and_then(Weak::upgrade);
+        if aborter.is_some_and(|aborter| aborter.abort(command)) {
+            return true;
+        }
+        self.deferred.abort(command).await
     }
 
     /// True if no further command begins: the connection is being closed.

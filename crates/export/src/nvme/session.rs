@@ -23,6 +23,7 @@ use super::opcodes::scratch_of;
 use super::open_volumes::OpenVolumes;
 use super::pdu_reader::{HostPdu, PduReader};
 use super::pending::PendingCommand;
+use super::queue_control::CommandAborter;
 use super::queue_identity::QueueIdentity;
 use super::request::{ReadyRequest, RequestData};
 use super::shared::ServerShared;
@@ -49,6 +50,8 @@ pub(super) struct NvmeSession<S: VolumeSource> {
     pub(super) head: Cell<u16>,
     /// Commands without a response.
     pub(super) outstanding: Cell<u32>,
+    /// Abort commands in execution.
+    pub(super) aborts: Cell<u8>,
     /// Raised by a disconnect command, whose response is the last one.
     pub(super) disconnected: Stop,
     reactor: Reactor,
@@ -64,7 +67,7 @@ impl<S: VolumeSource> NvmeSession<S> {
     ) -> Rc<Self> {
         let (limits, requests) = (&shared.limits, 2 * identity.entries as usize);
         let head = (commands % identity.entries) as u16;
-        Rc::new(Self {
+        let session = Rc::new(Self {
             identity,
             encoder,
             volumes: OpenVolumes::new(shared.clone()),
@@ -75,9 +78,13 @@ impl<S: VolumeSource> NvmeSession<S> {
             fused: FusedOrder::default(),
             head: Cell::new(head),
             outstanding: Cell::new(0),
+            aborts: Cell::new(0),
             disconnected: Stop::default(),
             reactor: Reactor::current(),
-        })
+        });
+        let own: Rc<dyn CommandAborter> = session.clone();
+        session.identity.control.abort_by(Rc::downgrade(&own));
+        session
     }
 
     /// Serves commands until the host or `stop` ends the connection, then completes the requests in
@@ -349,6 +356,15 @@ impl<S: VolumeSource> NvmeSession<S> {
     /// task, and its response is batched with others.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         poll_then_spawn(&self.reactor, work);
+    }
+}
+
+impl<S: VolumeSource> CommandAborter for NvmeSession<S> {
+    fn abort(&self, command: u16) -> bool {
+        let Some(PendingCommand { charge, pair, .. }) = self.transfers.abort(command) else { return false };
+        self.fail_pair(pair.as_ref(), NvmeStatus::FAILED_FUSED);
+        self.complete(command, NvmeStatus::ABORTED, charge);
+        true
     }
 }
 

@@ -76,6 +76,13 @@ impl Transfers {
         self.queued.notify();
     }
 
+    /// Removes a request whose data was not requested from the host yet.
+    pub(super) fn abort(&self, command: u16) -> Option<PendingCommand> {
+        let mut waiting = self.waiting.borrow_mut();
+        let at = waiting.iter().position(|transfer| transfer.request.command.id() == command)?;
+        waiting.remove(at).map(|transfer| transfer.request)
+    }
+
     /// Waits for a request and memory for its data.
     pub(super) async fn grant(&self) -> GrantedTransfer {
         let QueuedTransfer { request, length, scratch } = loop {

@@ -1,6 +1,7 @@
 //! NVMe/TCP over volumes in memory: valid and hostile initiators.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
+mod aborts;
 mod atomic;
 mod authentication;
 mod commands;

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use super::harness::{DaemonHome, until};
-use super::initiator::{HOST, PLAIN, Queue, Sqe, u32_of};
+use super::initiator::{DISCOVERY, HOST, PLAIN, Queue, Sqe, u32_of};
 
 const SUBSYSTEM: &str = "nqn.2014-08.org.example:disk";
 
@@ -78,6 +78,64 @@ fn only_the_named_hosts_connect() {
     assert_eq!(other.connect(SUBSYSTEM, stranger, 0, 0xffff, 0).status, 0x184);
     let admin = Queue::admin(address, SUBSYSTEM, PLAIN);
     assert_eq!(admin.io(SUBSYSTEM, 1).write(0, &[1; 512]), 0);
+    drop(admin);
+    daemon.stop();
+}
+
+#[test]
+fn the_discovery_service_has_an_address_of_its_own() {
+    let home = DaemonHome::new();
+    let (address, discovery) = (free_address(), free_address());
+    let daemon = home.start_with(&["--nvme-discovery", &discovery.to_string()]);
+    let mut admin = Queue::admin(discovery, DISCOVERY, PLAIN);
+    let listed = |admin: &mut Queue| {
+        let log = admin.fetch(Sqe::new(2, 0).word(10, 0x70 | 767 << 16), 3072).unwrap();
+        (u32_of(&log, 8), log[2304..].starts_with(SUBSYSTEM.as_bytes()))
+    };
+    assert_eq!(listed(&mut admin), (1, false));
+    daemon.make_pool();
+    let (listen, subsystem) = (format!("--listen={address}"), format!("--subsystem={SUBSYSTEM}"));
+    daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &listen, &subsystem]);
+    assert_eq!(listed(&mut admin), (2, true));
+    drop(admin);
+    daemon.stop();
+}
+
+#[test]
+fn commands_behind_a_rate_limit_are_aborted() {
+    const COMMANDS: u64 = 120;
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start();
+    daemon.make_pool();
+    let (listen, subsystem) = (format!("--listen={address}"), format!("--subsystem={SUBSYSTEM}"));
+    daemon.ok(&["export", "create", "fast/vm01", "--nvme-tcp", &listen, &subsystem]);
+    let mut admin = Queue::admin(address, SUBSYSTEM, PLAIN);
+    let mut queue = admin.io(SUBSYSTEM, 1);
+    daemon.ok(&["volume", "set", "fast/vm01", "--iops", "10"]);
+    let write = |at: u64| Sqe::new(1, 1).blocks(8 * at, 8);
+    let sent: Vec<u16> = (0..COMMANDS).map(|at| queue.submit(write(at), &[7; 4096], 8192)).collect();
+    let is_aborted =
+        |admin: &mut Queue, id: u16| admin.run(Sqe::new(8, 0).word(10, 1 | u32::from(id) << 16)).result == 0;
+    // The last one waits for seconds, once it was received: another connection may be faster.
+    let last = *sent.last().unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while !is_aborted(&mut admin, last) {
+        assert!(std::time::Instant::now() < end, "the last command was not aborted");
+    }
+    let mut aborted = vec![last];
+    aborted.extend(sent.iter().rev().skip(1).copied().filter(|id| is_aborted(&mut admin, *id)));
+    for _ in &sent {
+        let done = queue.complete(&[]);
+        let expected = if aborted.contains(&done.id) { 0x07 } else { 0 };
+        assert_eq!(done.status, expected, "{done:?}");
+    }
+    daemon.ok(&["volume", "set", "fast/vm01", "--iops", "none"]);
+    // Aborted writes had no effect, and the others took place.
+    for (at, id) in (0..).zip(&sent) {
+        let expected = if aborted.contains(id) { [0; 4096] } else { [7; 4096] };
+        assert_eq!(queue.read(8 * at, 8).unwrap(), expected, "command {id}");
+    }
     drop(admin);
     daemon.stop();
 }

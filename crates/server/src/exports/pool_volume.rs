@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::AttachedVolume;
-use export::{AtomicLimits, Comparison, Extent, VolumeError, VolumeErrorKind, VolumeSource};
+use export::{AtomicLimits, Comparison, Execution, Extent, VolumeError, VolumeErrorKind, VolumeSource};
 use format::limits::{BLOCK_BYTES, SLICE};
 use reactor::{Remote, Span};
 
@@ -108,6 +108,34 @@ impl export::Volume for ReactorVolume {
         result.map_err(convert)
     }
 
+    fn may_defer(&self) -> bool {
+        self.attached.is_rate_limited()
+    }
+
+    async fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        let started = self.counters.begin(IoKind::Read);
+        let result = self.attached.read_unless(offset, into, abort).await;
+        started.end(done_bytes(&result, into), result.is_ok());
+        result.map(execution).map_err(convert)
+    }
+
+    async fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        let started = self.counters.begin(IoKind::Write);
+        let result = self.attached.write_unless(offset, data, abort).await;
+        started.end(done_bytes(&result, data), result.is_ok());
+        result.map(execution).map_err(convert)
+    }
+
     async fn flush(&self) -> Result<(), VolumeError> {
         let started = self.counters.begin(IoKind::Flush);
         let result = self.attached.flush().await;
@@ -158,6 +186,21 @@ impl export::Volume for ReactorVolume {
     async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, VolumeError> {
         let extents = self.attached.extents(offset, length).await.map_err(convert)?;
         Ok(extents.into_iter().map(|extent| Extent { length: extent.length, data: extent.data }).collect())
+    }
+}
+
+/// The bytes that an operation has transferred.
+fn done_bytes(result: &engine::Result<engine::Execution>, data: &Span) -> u64 {
+    match result {
+        Ok(engine::Execution::Aborted) => 0,
+        _ => data.len() as u64,
+    }
+}
+
+fn execution(execution: engine::Execution) -> Execution {
+    match execution {
+        engine::Execution::Completed => Execution::Completed,
+        engine::Execution::Aborted => Execution::Aborted,
     }
 }
 

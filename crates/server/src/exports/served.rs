@@ -1,6 +1,6 @@
 //! A volume as frontends open and use it, wherever its data is: in a pool or a cluster.
 
-use export::{AtomicLimits, Comparison, Extent, VolumeError, VolumeErrorKind, VolumeSource};
+use export::{AtomicLimits, Comparison, Execution, Extent, VolumeError, VolumeErrorKind, VolumeSource};
 use reactor::{Remote, Span};
 
 use super::pool_volume::{PoolVolume, ReactorVolume};
@@ -96,6 +96,28 @@ impl export::Volume for ServedVolume {
 
     async fn write(&self, offset: u64, data: &Span) -> Result<(), VolumeError> {
         on_volume!(self, volume => volume.write(offset, data).await)
+    }
+
+    fn may_defer(&self) -> bool {
+        on_volume!(self, volume => volume.may_defer())
+    }
+
+    async fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        on_volume!(self, volume => volume.read_unless(offset, into, abort).await)
+    }
+
+    async fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution, VolumeError> {
+        on_volume!(self, volume => volume.write_unless(offset, data, abort).await)
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {

@@ -21,6 +21,8 @@ pub(in crate::nvme) struct ControllerProperties<'a> {
     /// The most bytes of data in the capsule of an I/O command.
     pub(in crate::nvme) capsule_data: u32,
     pub(in crate::nvme) queue_entries: u16,
+    /// The most commands that are being aborted.
+    pub(in crate::nvme) aborts: u8,
     /// The most asynchronous event requests.
     pub(in crate::nvme) event_requests: u8,
     /// Asynchronous events that the host can enable.
@@ -43,7 +45,7 @@ impl ControllerProperties<'_> {
         // A host identifier of 128 bits, and a keep alive timer that every command restarts.
         data.u32(96, 1 | 1 << 6);
         data.u8(111, if self.is_discovery { 2 } else { 1 });
-        data.u8(259, self.event_requests - 1);
+        data.u8(258, self.aborts - 1).u8(259, self.event_requests - 1);
         // Log pages can be read from an offset, and the effects of commands have a page.
         data.u8(261, 1 << 1 | 1 << 2);
         data.u16(320, self.keep_alive_units);

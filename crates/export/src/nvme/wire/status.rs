@@ -30,6 +30,7 @@ impl NvmeStatus {
     pub(in crate::nvme) const CAPACITY: Self = Self(0x81 | FINAL);
     pub(in crate::nvme) const NOT_READY: Self = Self(0x82);
     pub(in crate::nvme) const RESERVATION_CONFLICT: Self = Self(0x83 | FINAL);
+    pub(in crate::nvme) const ABORT_LIMIT: Self = Self(0x103);
     pub(in crate::nvme) const EVENT_LIMIT: Self = Self(0x105 | FINAL);
     pub(in crate::nvme) const INVALID_LOG: Self = Self(0x109 | FINAL);
     pub(in crate::nvme) const FEATURE_NOT_SAVEABLE: Self = Self(0x10d | FINAL);

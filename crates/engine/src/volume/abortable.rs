@@ -1,0 +1,85 @@
+//! Reads and writes that can be given up while they wait for the volume's rate limits.
+//!
+//! Always true: an operation that was given up has had no effect; one that has begun is completed.
+
+use std::future::Future;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use reactor::Span;
+
+use super::{AttachedVolume, is_aligned};
+use crate::error::Result;
+
+/// The end of an operation that could be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// It has begun, and is complete.
+    Completed,
+    /// It was given up before it began.
+    Aborted,
+}
+
+impl AttachedVolume {
+    /// Returns true if the volume has rate limits, for which operations may wait before they begin.
+    pub fn is_rate_limited(&self) -> bool {
+        self.shared.rate_limiter.is_limited()
+    }
+
+    /// As [`Self::read`], but gives up if `abort` completes before the rate limits admit the
+    /// operation.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_unless(
+        &self,
+        offset: u64,
+        into: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution> {
+        self.check(offset, into.len() as u64)?;
+        if self.is_given_up(into.len() as u64, abort).await {
+            return Ok(Execution::Aborted);
+        }
+        // As after every wait for the limits.
+        self.check(offset, into.len() as u64)?;
+        match is_aligned(offset, into.len()) {
+            true => self.read_aligned(offset, into).await?,
+            false => self.read_unaligned(offset, into).await?,
+        }
+        Ok(Execution::Completed)
+    }
+
+    /// As [`Self::write`], but gives up if `abort` completes before the rate limits admit the
+    /// operation.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn write_unless(
+        &self,
+        offset: u64,
+        data: &Span,
+        abort: impl Future<Output = ()>,
+    ) -> Result<Execution> {
+        self.check_write(offset, data.len() as u64)?;
+        if self.is_given_up(data.len() as u64, abort).await {
+            return Ok(Execution::Aborted);
+        }
+        self.check_write(offset, data.len() as u64)?;
+        match is_aligned(offset, data.len()) {
+            true => self.write_aligned(offset, data).await?,
+            false => self.write_unaligned(offset, data).await?,
+        }
+        Ok(Execution::Completed)
+    }
+
+    /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An operation that
+    /// is given up has used its part of the rate: the waiting times of later ones are fixed.
+    async fn is_given_up(&self, bytes: u64, abort: impl Future<Output = ()>) -> bool {
+        if !self.is_rate_limited() {
+            return false;
+        }
+        let admitted = pin!(self.wait_for_limits(bytes));
+        matches!(select(pin!(abort), admitted).await, Either::Left(_))
+    }
+}
