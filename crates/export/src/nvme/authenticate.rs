@@ -5,7 +5,7 @@
 
 use reactor::Stream;
 
-use super::authentication::{AuthenticationExchange, DhChapKeys};
+use super::authentication::{AuthenticationExchange, DhChapKeys, compute};
 use super::direct_replies::{send, send_head};
 use super::disconnect::QueueCloseReason;
 use super::limits::{ADMIN_CAPSULE_DATA, AUTHENTICATION_COMMANDS};
@@ -69,6 +69,9 @@ impl QueueAuthentication<'_> {
                 let status = check_send(&command, &data);
                 if status == NvmeStatus::SUCCESS {
                     exchange.receive(&data);
+                    while let Some(task) = exchange.task() {
+                        exchange.resume(compute(task).await);
+                    }
                 }
                 self.respond(&command, status, &[]).await
             }

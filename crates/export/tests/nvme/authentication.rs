@@ -2,8 +2,9 @@
 
 use export::nvme::{DhChapSecrets, NvmeLimits};
 use export::{ExportErrorKind, ExportName, Frontend};
+use num_bigint::BigUint;
 use reactor::Backend;
-use ring::hmac;
+use ring::{digest, hmac};
 
 use crate::initiator::{HOST, PLAIN, Queue, Sqe, Wire, u16_of, u32_of};
 use crate::target::{SUBSYSTEM, Target, block_on, config};
@@ -34,18 +35,50 @@ fn transformed(key: &[u8], hash: u8, owner: &str) -> Vec<u8> {
     hmac::sign(&key, format!("{owner}NVMe-over-Fabrics").as_bytes()).as_ref().to_vec()
 }
 
+/// The groups of RFC 7919: identifier, bits, and the number that makes the prime.
+const GROUPS: [(u8, u32, u64); 5] = [
+    (1, 2048, 560_316),
+    (2, 3072, 2_625_351),
+    (3, 4096, 5_736_041),
+    (4, 6144, 15_705_020),
+    (5, 8192, 10_965_728),
+];
+
+/// The prime of a group: 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1.
+fn prime(bits: u32, shift: u64) -> BigUint {
+    let one = BigUint::from(1u8);
+    let (mut sum, mut term) = (BigUint::default(), &one << (bits - 130 + 64));
+    for divisor in 1u32.. {
+        if term == BigUint::default() {
+            break;
+        }
+        sum += &term;
+        term /= divisor;
+    }
+    let middle = ((sum >> 64u32) + shift) << 64u32;
+    (&one << bits) - (&one << (bits - 64)) + middle - one
+}
+
+/// A number with leading zeros.
+fn padded(number: &BigUint, bits: u32) -> Vec<u8> {
+    let bytes = number.to_bytes_be();
+    [vec![0; bits as usize / 8 - bytes.len()], bytes].concat()
+}
+
 /// A host that authenticates itself, and perhaps the subsystem.
 struct ChapHost {
     key: Vec<u8>,
     controller_key: Option<Vec<u8>>,
     hash: (u8, usize),
+    /// The only group that the host supports; 0 for none.
+    group: u8,
 }
 
 impl ChapHost {
     /// A host with the right keys.
     fn right(hash: (u8, usize), is_mutual: bool) -> Self {
         let controller_key = is_mutual.then(|| transformed(&CONTROLLER_KEY, 3, SUBSYSTEM));
-        Self { key: HOST_KEY.to_vec(), controller_key, hash }
+        Self { key: HOST_KEY.to_vec(), controller_key, hash, group: 0 }
     }
 
     /// Authenticates. Fails with the explanation of the controller.
@@ -54,31 +87,58 @@ impl ChapHost {
         let mut negotiation = vec![0; 72];
         (negotiation[4], negotiation[7], negotiation[8]) = (7, 1, 1);
         (negotiation[10], negotiation[11], negotiation[12]) = (1, 1, number);
+        negotiation[42] = self.group;
         send(queue, &negotiation);
         let challenge = fetch(queue)?;
         assert_eq!((challenge[1], challenge[6], challenge[8]), (1, length as u8, number));
-        assert_eq!((u16_of(&challenge, 4), challenge[9], u16_of(&challenge, 10)), (7, 0, 0));
+        assert_eq!((u16_of(&challenge, 4), challenge[9]), (7, self.group));
+        let value_length = usize::from(u16_of(&challenge, 10));
+        let (value, exchange_key) = self.exchange(&challenge[16 + length..16 + length + value_length]);
         let sequence = u32_of(&challenge, 12);
         assert_ne!(sequence, 0);
-        let response =
-            self.sign(&self.key, &challenge[16..16 + length], sequence, "HostHost", [HOST, SUBSYSTEM]);
+        // A challenge is combined with the key of the exchange.
+        let combined = |challenge: &[u8]| match &exchange_key {
+            Some(key) => hmac::sign(&hmac::Key::new(algorithm(number), key), challenge).as_ref().to_vec(),
+            None => challenge.to_vec(),
+        };
+        let drawn = combined(&challenge[16..16 + length]);
+        let response = self.sign(&self.key, &drawn, sequence, "HostHost", [HOST, SUBSYSTEM]);
         let mut reply = vec![1, 2, 0, 0, 7, 0, length as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        reply[10..12].copy_from_slice(&(value.len() as u16).to_le_bytes());
         reply.extend_from_slice(&response);
         let own = vec![0x77; length];
         if self.controller_key.is_some() {
             (reply[8], reply[12]) = (1, 99);
             reply.extend_from_slice(&own);
+        } else {
+            reply.extend(vec![0; length]);
         }
+        reply.extend_from_slice(&value);
         send(queue, &reply);
         let success = fetch(queue)?;
         assert_eq!((success[0], success[1], success[6]), (1, 3, length as u8));
         if let Some(key) = &self.controller_key {
             assert_eq!(success[8], 1);
-            let expected = self.sign(key, &own, 99, "Controller", [SUBSYSTEM, HOST]);
+            let expected = self.sign(key, &combined(&own), 99, "Controller", [SUBSYSTEM, HOST]);
             assert_eq!(success[16..16 + length], expected);
             send(queue, &[1, 4, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         }
         Ok(())
+    }
+
+    /// The host's value of a Diffie-Hellman exchange, and the key: the digest of the secret.
+    fn exchange(&self, value: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+        let Some((_, bits, shift)) = GROUPS.into_iter().find(|(number, ..)| *number == self.group) else {
+            assert!(value.is_empty());
+            return (Vec::new(), None);
+        };
+        assert_eq!(value.len(), bits as usize / 8);
+        let prime = prime(bits, shift);
+        let exponent = BigUint::from_bytes_be(&[0x9d; 40]);
+        let own = BigUint::from(2u8).modpow(&exponent, &prime);
+        let secret = padded(&BigUint::from_bytes_be(value).modpow(&exponent, &prime), bits);
+        let function = [&digest::SHA256, &digest::SHA384, &digest::SHA512][usize::from(self.hash.0) - 1];
+        (padded(&own, bits), Some(digest::digest(function, &secret).as_ref().to_vec()))
     }
 
     fn sign(&self, key: &[u8], challenge: &[u8], sequence: u32, role: &str, names: [&str; 2]) -> Vec<u8> {
@@ -100,7 +160,7 @@ fn send(queue: &mut Queue, message: &[u8]) {
 
 /// Fetches a message; fails with the explanation of a failure.
 fn fetch(queue: &mut Queue) -> Result<Vec<u8>, u8> {
-    let message = queue.fetch(command(6, 512), 512).unwrap();
+    let message = queue.fetch(command(6, 2048), 2048).unwrap();
     if message[..2] == [0, 0xf0] { Err(message[7]) } else { Ok(message) }
 }
 
@@ -139,6 +199,31 @@ fn hosts_authenticate_themselves_on_each_queue() {
                 assert_eq!(queue.read(0, 8).unwrap(), [hash.0; 4096]);
             }
         }
+    }
+}
+
+#[test]
+fn hosts_authenticate_themselves_with_each_group() {
+    for (backend, is_mutual) in [(Backend::Uring, true), (Backend::Threads, false)] {
+        let target = target(backend, secrets(is_mutual));
+        for (at, (group, ..)) in GROUPS.into_iter().enumerate() {
+            let host = ChapHost { group, ..ChapHost::right(HASHES[at % 3], is_mutual) };
+            let mut admin = connected(&target, PLAIN, 0, 0xffff);
+            host.authenticate(&mut admin).unwrap();
+            admin.enable();
+            let mut queue = connected(&target, PLAIN, 1, admin.controller);
+            host.authenticate(&mut queue).unwrap();
+            assert_eq!(queue.write(0, &[group; 4096]), 0);
+            assert_eq!(queue.read(0, 8).unwrap(), [group; 4096]);
+        }
+        // The secret is needed with a group too.
+        let wrong = ChapHost { key: vec![0x12; 32], group: 1, ..ChapHost::right(HASHES[0], false) };
+        let mut queue = connected(&target, PLAIN, 0, 0xffff);
+        assert_eq!(wrong.authenticate(&mut queue), Err(1));
+        assert_eq!(queue.read_to_end(), 0);
+        let unknown = ChapHost { group: 9, ..ChapHost::right(HASHES[0], false) };
+        let mut queue = connected(&target, PLAIN, 0, 0xffff);
+        assert_eq!(unknown.authenticate(&mut queue), Err(5));
     }
 }
 

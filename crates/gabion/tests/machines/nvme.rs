@@ -107,8 +107,9 @@ fn the_host_authenticates_itself(guest: &mut GabionGuest<'_>) {
     for right in
         [format!(",dhchap_secret={host}"), format!(",dhchap_secret={host},dhchap_ctrl_secret={controller}")]
     {
-        guest.sh(&format!("connect 127.0.0.1 {right}"));
+        guest.sh(&format!("dmesg -c > /tmp/before; connect 127.0.0.1 {right}"));
         guest.until("[ ! -b /dev/nvme0n1 ] || echo found", "found");
+        guest.sh("dmesg | grep 'authenticated with hash .* dhgroup ffdhe3072'");
         guest.sh("load /dev/nvme0n1 '--bs=64k --size=8m --rw=randwrite' &&
              load /dev/nvme0n1 '--bs=64k --size=8m --rw=read --verify_only=1' && disconnect");
     }

@@ -3,8 +3,10 @@
 //! Always true: an exchange succeeds only after a right response to a challenge that it has drawn;
 //! after a failure it cannot succeed. Must not know connections.
 
+use ring::digest::{self, SHA256, SHA384, SHA512};
 use ring::hmac::{self, HMAC_SHA256, HMAC_SHA384, HMAC_SHA512};
 
+use super::group::{DhGroup, DhKeyPair};
 use super::secret::DhChapKeys;
 use crate::nvme::wire::{AuthenticationFailure, ControllerMessage, HostMessage};
 
@@ -30,21 +32,71 @@ impl ExchangeHash {
             _ => HMAC_SHA512,
         }
     }
+
+    /// The key of the exchange, from the secret of its group.
+    fn digest(self, secret: &[u8]) -> Vec<u8> {
+        let function = match self.number {
+            1 => &SHA256,
+            2 => &SHA384,
+            _ => &SHA512,
+        };
+        digest::digest(function, secret).as_ref().to_vec()
+    }
 }
 
-/// The next message.
-#[derive(Debug)]
+/// A computation with numbers of thousands of bits, which an exchange waits for.
+pub(in crate::nvme) enum DhTask {
+    /// The key pair of a group.
+    Generate(DhGroup),
+    /// The secret of a key pair and the value of the host.
+    Derive(DhKeyPair, Vec<u8>),
+}
+
+/// The result of a [`DhTask`].
+pub(in crate::nvme) enum DhResult {
+    /// A key pair; none if the system has no random numbers.
+    Generated(Option<DhKeyPair>),
+    /// A secret; none if the value of the host is invalid.
+    Derived(Option<Vec<u8>>),
+}
+
+impl DhTask {
+    /// Computes the result, which takes milliseconds.
+    pub(in crate::nvme) fn run(self) -> DhResult {
+        match self {
+            Self::Generate(group) => DhResult::Generated(group.generate()),
+            Self::Derive(pair, value) => DhResult::Derived(pair.shared_secret(&value)),
+        }
+    }
+}
+
+/// A challenge that was sent, and the response to it.
+struct ChallengeState {
+    hash: ExchangeHash,
+    sequence: u32,
+    challenge: Vec<u8>,
+}
+
+/// The content of a reply.
+struct ReplyState {
+    response: Vec<u8>,
+    /// The challenge of the host and its number.
+    own: Option<Vec<u8>>,
+    own_sequence: u32,
+}
+
+/// The next message or computation.
 enum ExchangeStep {
-    /// The host proposes hash functions.
+    /// The host proposes hash functions and groups.
     Negotiate,
+    /// The key pair of the challenge is computed.
+    Generate(ExchangeHash, DhGroup),
     /// The host fetches the challenge.
-    Challenge(ExchangeHash),
+    Challenge(ExchangeHash, Option<DhKeyPair>),
     /// The host responds to the challenge.
-    Reply {
-        hash: ExchangeHash,
-        sequence: u32,
-        challenge: Vec<u8>,
-    },
+    Reply(ChallengeState, Option<DhKeyPair>),
+    /// The secret of a group is computed. The task was taken if there is none.
+    Derive(ChallengeState, ReplyState, Option<(DhKeyPair, Vec<u8>)>),
     /// The host fetches the result, and the response to its own challenge.
     Success {
         hash: ExchangeHash,
@@ -96,18 +148,22 @@ impl<'a> AuthenticationExchange<'a> {
         match (step, message) {
             (ExchangeStep::Negotiate, HostMessage::Negotiate { hashes, groups, secure_channel }) => {
                 self.transaction = transaction;
-                choose_hash(&hashes, &groups, secure_channel).map(ExchangeStep::Challenge)
+                let hash = choose_hash(&hashes, secure_channel)?;
+                Ok(match choose_group(&groups)? {
+                    Some(group) => ExchangeStep::Generate(hash, group),
+                    None => ExchangeStep::Challenge(hash, None),
+                })
             }
             (
-                ExchangeStep::Reply { hash, sequence, challenge },
-                HostMessage::Reply { response, challenge: own, sequence: own_sequence },
+                ExchangeStep::Reply(sent, pair),
+                HostMessage::Reply { response, challenge: own, sequence: own_sequence, value },
             ) => {
-                let message = self.message(&challenge, sequence, b"HostHost", [self.host, self.subsystem]);
-                let key = hmac::Key::new(hash.algorithm(), &self.keys.host);
-                // Compares in constant time.
-                hmac::verify(&key, &message, &response).map_err(|_| AuthenticationFailure::Failed)?;
-                let response = own.map(|own| self.respond(hash, &own, own_sequence)).transpose()?;
-                Ok(ExchangeStep::Success { hash, response })
+                let reply = ReplyState { response, own, own_sequence };
+                match (pair, value) {
+                    (None, None) => self.verify(&sent, &reply, None),
+                    (Some(pair), Some(value)) => Ok(ExchangeStep::Derive(sent, reply, Some((pair, value)))),
+                    _ => Err(AuthenticationFailure::Payload),
+                }
             }
             (ExchangeStep::Confirm, HostMessage::Confirm) => Ok(ExchangeStep::Ended(true)),
             (_, HostMessage::Failure) => Ok(ExchangeStep::Ended(false)),
@@ -116,17 +172,68 @@ impl<'a> AuthenticationExchange<'a> {
         }
     }
 
+    /// Verifies the response of the host. `secret`: that of the group.
+    fn verify(
+        &self,
+        sent: &ChallengeState,
+        reply: &ReplyState,
+        secret: Option<&[u8]>,
+    ) -> Result<ExchangeStep, AuthenticationFailure> {
+        let hash = sent.hash;
+        let key = secret.map(|secret| hash.digest(secret));
+        let challenge = augmented(hash, &sent.challenge, key.as_deref());
+        let message = self.message(&challenge, sent.sequence, b"HostHost", [self.host, self.subsystem]);
+        // Compares in constant time.
+        hmac::verify(&hmac::Key::new(hash.algorithm(), &self.keys.host), &message, &reply.response)
+            .map_err(|_| AuthenticationFailure::Failed)?;
+        let own = reply.own.as_ref().map(|own| augmented(hash, own, key.as_deref()));
+        let response = own.map(|own| self.respond(hash, &own, reply.own_sequence)).transpose()?;
+        Ok(ExchangeStep::Success { hash, response })
+    }
+
+    /// Takes the computation that the exchange waits for, if it does. Its result goes to
+    /// [`Self::resume`].
+    pub(in crate::nvme) fn task(&mut self) -> Option<DhTask> {
+        match &mut self.step {
+            ExchangeStep::Generate(_, group) => Some(DhTask::Generate(*group)),
+            ExchangeStep::Derive(_, _, task) => task.take().map(|(pair, value)| DhTask::Derive(pair, value)),
+            _ => None,
+        }
+    }
+
+    /// Continues with the result of a computation; none if it could not be computed.
+    pub(in crate::nvme) fn resume(&mut self, result: Option<DhResult>) {
+        let step = std::mem::replace(&mut self.step, ExchangeStep::Ended(false));
+        let next = match (step, result) {
+            (ExchangeStep::Generate(hash, _), Some(DhResult::Generated(Some(pair)))) => {
+                Ok(ExchangeStep::Challenge(hash, Some(pair)))
+            }
+            (ExchangeStep::Derive(sent, reply, _), Some(DhResult::Derived(Some(secret)))) => {
+                self.verify(&sent, &reply, Some(&secret))
+            }
+            (ExchangeStep::Derive(..), Some(DhResult::Derived(None))) => Err(AuthenticationFailure::Payload),
+            _ => Err(AuthenticationFailure::Failed),
+        };
+        self.step = next.unwrap_or_else(ExchangeStep::Failure);
+    }
+
     /// The message that the host fetches.
     pub(in crate::nvme) fn send(&mut self) -> Vec<u8> {
         let step = std::mem::replace(&mut self.step, ExchangeStep::Ended(false));
         let (message, next) = match step {
-            ExchangeStep::Challenge(hash) => match draw(hash.bytes) {
+            ExchangeStep::Challenge(hash, pair) => match draw(hash.bytes) {
                 Some((challenge, sequence)) => {
-                    let number = hash.number;
-                    let message =
-                        ControllerMessage::Challenge { hash: number, sequence, challenge: &challenge }
-                            .encode(self.transaction);
-                    (message, ExchangeStep::Reply { hash, sequence, challenge })
+                    let group = pair.as_ref().map_or(NULL_GROUP, |pair| pair.group().number);
+                    let value = pair.as_ref().map_or(&[][..], |pair| &pair.value);
+                    let message = ControllerMessage::Challenge {
+                        hash: hash.number,
+                        group,
+                        sequence,
+                        challenge: &challenge,
+                        value,
+                    };
+                    let message = message.encode(self.transaction);
+                    (message, ExchangeStep::Reply(ChallengeState { hash, sequence, challenge }, pair))
                 }
                 None => (self.failure(AuthenticationFailure::Failed), ExchangeStep::Ended(false)),
             },
@@ -171,19 +278,29 @@ impl<'a> AuthenticationExchange<'a> {
     }
 }
 
-fn choose_hash(
-    hashes: &[u8],
-    groups: &[u8],
-    secure_channel: u8,
-) -> Result<ExchangeHash, AuthenticationFailure> {
+fn choose_hash(hashes: &[u8], secure_channel: u8) -> Result<ExchangeHash, AuthenticationFailure> {
     if secure_channel != 0 {
         return Err(AuthenticationFailure::SecureChannel);
     }
     let hash = ExchangeHash::ALL.into_iter().find(|hash| hashes.contains(&hash.number));
-    let hash = hash.ok_or(AuthenticationFailure::Hash)?;
-    match groups.contains(&NULL_GROUP) {
-        true => Ok(hash),
-        false => Err(AuthenticationFailure::Group),
+    hash.ok_or(AuthenticationFailure::Hash)
+}
+
+/// Chooses a group; none for the one without an exchange, which is the last choice.
+fn choose_group(groups: &[u8]) -> Result<Option<DhGroup>, AuthenticationFailure> {
+    let group = DhGroup::ALL.into_iter().find(|group| groups.contains(&group.number));
+    match group {
+        None if !groups.contains(&NULL_GROUP) => Err(AuthenticationFailure::Group),
+        group => Ok(group),
+    }
+}
+
+/// The challenge that a response is computed for: combined with the key of the exchange, if there
+/// is one.
+fn augmented(hash: ExchangeHash, challenge: &[u8], key: Option<&[u8]>) -> Vec<u8> {
+    match key {
+        Some(key) => hmac::sign(&hmac::Key::new(hash.algorithm(), key), challenge).as_ref().to_vec(),
+        None => challenge.to_vec(),
     }
 }
 

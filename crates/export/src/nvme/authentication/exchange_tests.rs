@@ -18,11 +18,19 @@ fn negotiation(hashes: &[u8], groups: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Runs the computations that an exchange waits for.
+fn compute(exchange: &mut AuthenticationExchange<'_>) {
+    while let Some(task) = exchange.task() {
+        exchange.resume(Some(task.run()));
+    }
+}
+
 /// The type, the identifier and the explanation of the answer to a first message.
 fn explanation(first: &[u8]) -> (u8, u8, u8) {
     let keys = keys();
     let mut exchange = AuthenticationExchange::new(&keys, "nqn.host", "nqn.subsystem");
     exchange.receive(first);
+    compute(&mut exchange);
     assert_eq!(exchange.result(), None);
     let answer = exchange.send();
     (answer[0], answer[1], answer[7])
@@ -33,7 +41,7 @@ fn the_failure_of_a_negotiation_is_explained() {
     let (kind, identifier, _) = explanation(&negotiation(&[1, 2, 3], &[0, 1]));
     assert_eq!((kind, identifier), (1, 1), "a challenge");
     assert_eq!(explanation(&negotiation(&[4], &[0])), (0, 0xf0, 4));
-    assert_eq!(explanation(&negotiation(&[1], &[1, 2, 3])), (0, 0xf0, 5));
+    assert_eq!(explanation(&negotiation(&[1], &[6, 0x10])), (0, 0xf0, 5));
     assert_eq!(explanation(&negotiation(&[], &[])), (0, 0xf0, 4));
     let mut other_protocol = negotiation(&[1], &[0]);
     other_protocol[8] = 2;
@@ -46,6 +54,68 @@ fn the_failure_of_a_negotiation_is_explained() {
     assert_eq!(explanation(&truncated), (0, 0xf0, 6));
     assert_eq!(explanation(&[1, 4, 0, 0, 9, 0]), (0, 0xf0, 7));
     assert_eq!(explanation(&[]), (0, 0xf0, 6));
+}
+
+#[test]
+fn the_best_group_of_a_host_is_chosen() {
+    let challenge = |groups: &[u8]| {
+        let keys = keys();
+        let mut exchange = AuthenticationExchange::new(&keys, "nqn.host", "nqn.subsystem");
+        exchange.receive(&negotiation(&[1], groups));
+        compute(&mut exchange);
+        let challenge = exchange.send();
+        (challenge[9], usize::from(challenge[10]) | usize::from(challenge[11]) << 8, challenge.len() - 48)
+    };
+    for (groups, number, length) in [
+        (&[0, 1, 2, 3, 4, 5][..], 2, 384),
+        (&[5, 4, 3, 1, 0], 3, 512),
+        (&[5, 4], 4, 768),
+        (&[0, 5, 1], 5, 1024),
+        (&[0, 1], 1, 256),
+        (&[9, 0], 0, 0),
+    ] {
+        assert_eq!(challenge(groups), (number, length, length), "{groups:?}");
+    }
+}
+
+#[test]
+fn a_computation_that_fails_ends_the_exchange() {
+    let keys = keys();
+    let mut exchange = AuthenticationExchange::new(&keys, "nqn.host", "nqn.subsystem");
+    exchange.receive(&negotiation(&[1], &[1]));
+    assert!(exchange.task().is_some());
+    exchange.resume(None);
+    let answer = exchange.send();
+    assert_eq!((answer[1], answer[7], exchange.result()), (0xf0, 1, Some(false)));
+}
+
+#[test]
+fn values_of_a_group_are_required_and_checked() {
+    // With and without a value, and with invalid ones.
+    for (groups, value, expected) in [
+        (&[0][..], vec![2; 256], 6),
+        (&[1], Vec::new(), 6),
+        (&[1], vec![2; 255], 6),
+        (&[1], vec![0; 256], 6),
+        (&[1], vec![0xff; 256], 6),
+        (&[1], vec![2; 1025], 6),
+        // A valid one, and a wrong response.
+        (&[1], vec![2; 256], 1),
+    ] {
+        let keys = keys();
+        let mut exchange = AuthenticationExchange::new(&keys, "nqn.host", "nqn.subsystem");
+        exchange.receive(&negotiation(&[1], groups));
+        compute(&mut exchange);
+        exchange.send();
+        let mut reply = vec![1, 2, 0, 0, 9, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        reply[10..12].copy_from_slice(&(value.len() as u16).to_le_bytes());
+        reply.extend([0; 64]);
+        reply.extend(&value);
+        exchange.receive(&reply);
+        compute(&mut exchange);
+        let answer = exchange.send();
+        assert_eq!((answer[1], answer[7]), (0xf0, expected), "{groups:?} {}", value.len());
+    }
 }
 
 #[test]
@@ -70,16 +140,19 @@ proptest! {
             ]), prop::collection::vec(any::<u8>(), 0..160))),
             0..12,
         ),
+        group in 0..2u8,
     ) {
         let keys = keys();
         let mut exchange = AuthenticationExchange::new(&keys, "nqn.host", "nqn.subsystem");
-        exchange.receive(&negotiation(&[1, 2, 3], &[0]));
+        exchange.receive(&negotiation(&[1, 2, 3], &[group]));
+        compute(&mut exchange);
         exchange.send();
         for step in steps {
             match step {
                 None => drop(exchange.send()),
                 Some((kind, rest)) => exchange.receive(&[&kind[..], &[0, 0, 9, 0], &rest].concat()),
             }
+            compute(&mut exchange);
             prop_assert_ne!(exchange.result(), Some(true));
         }
     }

@@ -9,6 +9,8 @@ const IDENTIFIERS: usize = 30;
 /// Bytes of a message before its descriptors or values.
 const NEGOTIATION: usize = 8;
 const VALUES: usize = 16;
+/// A length that no value of a Diffie-Hellman exchange has: the longest one is of 8192 bits.
+const VALUE_LONG: usize = 1025;
 
 /// The identifier of DH-HMAC-CHAP.
 const DH_CHAP: u8 = 1;
@@ -47,8 +49,18 @@ pub(in crate::nvme) enum AuthenticationFailure {
 /// A message of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::nvme) enum HostMessage {
-    Negotiate { hashes: Vec<u8>, groups: Vec<u8>, secure_channel: u8 },
-    Reply { response: Vec<u8>, challenge: Option<Vec<u8>>, sequence: u32 },
+    Negotiate {
+        hashes: Vec<u8>,
+        groups: Vec<u8>,
+        secure_channel: u8,
+    },
+    Reply {
+        response: Vec<u8>,
+        challenge: Option<Vec<u8>>,
+        sequence: u32,
+        /// The value of a Diffie-Hellman exchange.
+        value: Option<Vec<u8>>,
+    },
     Confirm,
     Failure,
 }
@@ -92,19 +104,21 @@ fn negotiation(bytes: &[u8]) -> Result<HostMessage, AuthenticationFailure> {
 }
 
 fn reply(bytes: &[u8]) -> Result<HostMessage, AuthenticationFailure> {
-    let (length, has_challenge, exchange) =
-        (usize::from(u8_at(bytes, 6)), u8_at(bytes, 8) & 1 == 1, u16_at(bytes, 10));
-    let value = |at: usize| {
-        let value = bytes.get(at..at + length).map(<[u8]>::to_vec);
-        value.ok_or(AuthenticationFailure::Payload)
+    let (length, has_challenge, value_length) =
+        (usize::from(u8_at(bytes, 6)), u8_at(bytes, 8) & 1 == 1, usize::from(u16_at(bytes, 10)));
+    let part = |at: usize, length: usize| {
+        let part = bytes.get(at..at + length).map(<[u8]>::to_vec);
+        part.ok_or(AuthenticationFailure::Payload)
     };
-    if exchange != 0 {
-        // The NULL group has no value.
-        return Err(AuthenticationFailure::Payload);
-    }
-    let response = value(VALUES)?;
-    let challenge = if has_challenge { Some(value(VALUES + length)?) } else { None };
-    Ok(HostMessage::Reply { response, challenge, sequence: u32_at(bytes, 12) })
+    let response = part(VALUES, length)?;
+    let challenge = if has_challenge { Some(part(VALUES + length, length)?) } else { None };
+    // After the place of the challenge, even if there is none. The NULL group has no value.
+    let value = match value_length {
+        0 => None,
+        VALUE_LONG.. => return Err(AuthenticationFailure::Payload),
+        _ => Some(part(VALUES + 2 * length, value_length)?),
+    };
+    Ok(HostMessage::Reply { response, challenge, sequence: u32_at(bytes, 12), value })
 }
 
 /// A message of the controller.
@@ -112,8 +126,11 @@ fn reply(bytes: &[u8]) -> Result<HostMessage, AuthenticationFailure> {
 pub(in crate::nvme) enum ControllerMessage<'a> {
     Challenge {
         hash: u8,
+        group: u8,
         sequence: u32,
         challenge: &'a [u8],
+        /// The value of a Diffie-Hellman exchange; empty for none.
+        value: &'a [u8],
     },
     /// With the response to a challenge of the host.
     Success {
@@ -126,10 +143,11 @@ pub(in crate::nvme) enum ControllerMessage<'a> {
 impl ControllerMessage<'_> {
     pub(in crate::nvme) fn encode(&self, transaction: u16) -> Vec<u8> {
         match self {
-            Self::Challenge { hash, sequence, challenge } => {
-                let mut message = FieldWriter::new(VALUES + challenge.len());
+            Self::Challenge { hash, group, sequence, challenge, value } => {
+                let mut message = FieldWriter::new(VALUES + challenge.len() + value.len());
                 message.put(0, message::CHALLENGE).u16(4, transaction).u8(6, challenge.len() as u8);
-                message.u8(8, *hash).u32(12, *sequence).put(VALUES, challenge);
+                message.u8(8, *hash).u8(9, *group).u16(10, value.len() as u16).u32(12, *sequence);
+                message.put(VALUES, challenge).put(VALUES + challenge.len(), value);
                 message.finish()
             }
             Self::Success { hash_bytes, response } => {

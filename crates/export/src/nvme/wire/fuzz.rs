@@ -63,11 +63,12 @@ fn check_request(bytes: &[u8]) {
 }
 
 fn check_authentication(bytes: &[u8]) {
-    let Ok((transaction, message)) = within(1024, || HostMessage::decode(bytes)) else { return };
+    let Ok((transaction, message)) = within(2048, || HostMessage::decode(bytes)) else { return };
     assert_eq!(transaction, u16_at(bytes, 4));
     match message {
         HostMessage::Negotiate { hashes, groups, .. } => assert!(hashes.len().max(groups.len()) <= 30),
-        HostMessage::Reply { response, challenge, .. } => {
+        HostMessage::Reply { response, challenge, value, .. } => {
+            assert!(value.is_none_or(|value| (1..=1024).contains(&value.len())));
             assert!(challenge.is_none_or(|challenge| challenge.len() == response.len()));
         }
         HostMessage::Confirm | HostMessage::Failure => {}
