@@ -7,8 +7,8 @@ use super::harness::{Daemon, DaemonHome, until};
 
 const TARGET: &str = "iqn.2014-08.org.example:disk";
 
-/// Suites of iscsi-test-cu. The others test optional commands that the target does not have. The
-/// last test of `GetLBAStatus` assumes that physical blocks have the size of logical blocks.
+/// Suites of iscsi-test-cu. The last test of `GetLBAStatus` assumes that physical blocks have the
+/// size of logical blocks.
 const SUITES: [&str; 42] = [
     "ALL.CompareAndWrite",
     "ALL.GetLBAStatus.Simple",
@@ -54,6 +54,20 @@ const SUITES: [&str; 42] = [
     "ALL.iSCSIdatasn",
 ];
 
+/// Suites that are not run, and the reason.
+const EXCLUDED: [(&str, &str); 10] = [
+    ("ALL.ExtendedCopy", "EXTENDED COPY is not supported"),
+    ("ALL.MultipathIO", "it needs a second path"),
+    ("ALL.NoMedia", "the medium of a volume cannot be removed"),
+    ("ALL.OrWrite", "ORWRITE is not supported"),
+    ("ALL.ReadDefectData10", "volumes have no list of defects"),
+    ("ALL.ReadDefectData12", "volumes have no list of defects"),
+    ("ALL.ReadOnly", "it needs a read-only unit"),
+    ("ALL.ReceiveCopyResults", "EXTENDED COPY is not supported"),
+    ("ALL.Sanitize", "SANITIZE is not supported"),
+    ("ALL.WriteAtomic16", "WRITE ATOMIC is not supported"),
+];
+
 /// An address that no process uses now.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
@@ -71,6 +85,19 @@ fn libiscsi(program: &str, arguments: &[&str]) -> (bool, String) {
     let output = Command::new(program).args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn every_suite_of_libiscsi_is_run_or_excluded_for_a_reason() {
+    let (success, list) = libiscsi("iscsi-test-cu", &["-l"]);
+    let suites = list.lines().map(str::trim).filter(|line| line.split('.').count() == 2);
+    let all: Vec<&str> = suites.filter(|suite| suite.starts_with("ALL.")).collect();
+    assert!(success && all.len() >= SUITES.len(), "{list}");
+    for suite in all {
+        let is_run = SUITES.iter().any(|run| *run == suite || run.starts_with(&format!("{suite}.")));
+        let reason = EXCLUDED.iter().find(|(excluded, _)| *excluded == suite);
+        assert!(is_run != reason.is_some(), "{suite}: {reason:?}");
+    }
 }
 
 #[test]
