@@ -73,8 +73,8 @@ impl AttachedVolume {
         Ok(Execution::Completed)
     }
 
-    /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An operation that
-    /// is given up has used its part of the rate: the waiting times of later ones are fixed.
+    /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An operation
+    /// that is given up has used its part of the rate: the waiting times of later ones are fixed.
     async fn is_given_up(&self, bytes: u64, abort: impl Future<Output = ()>) -> bool {
         if !self.is_rate_limited() {
             return false;

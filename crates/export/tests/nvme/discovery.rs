@@ -27,6 +27,7 @@ fn log(admin: &mut Queue) -> (u32, Vec<Entry>) {
     let entry = |number: u32| {
         let entry = admin.fetch(page(1024, (number + 1) * 1024), 1024).unwrap();
         assert_eq!((entry[0], entry[1]), (3, 1), "TCP, IPv4");
+        assert_eq!(entry[3], 4, "no secure channel, and flow control can be disabled");
         assert_eq!(u16_of(&entry, 6), 0xffff, "any controller");
         assert_eq!(u16_of(&entry, 10), if entry[2] == 3 { 2 } else { 0 }, "persistent connections");
         let address = format!("{}:{}", text(&entry[512..]), text(&entry[32..64]).trim());

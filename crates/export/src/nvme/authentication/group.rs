@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
 
-/// A group: the prime is p = 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1, the generator is 2.
+/// A group: the prime is p = 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1, and the generator
+/// is 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvme) struct DhGroup {
     /// The identifier in messages.
@@ -116,8 +117,8 @@ impl DhKeyPair {
         self.group
     }
 
-    /// The secret that both sides share, as long as the prime. `None` for a value that is not one of
-    /// 2 to p - 2, or has another length than the prime.
+    /// The secret that both sides share, as long as the prime. `None` for a value that is not one
+    /// of 2 to p - 2, or has another length than the prime.
     pub(in crate::nvme) fn shared_secret(&self, other: &[u8]) -> Option<Vec<u8>> {
         let bits = self.group.bits;
         if other.len() != bits as usize / 8 {

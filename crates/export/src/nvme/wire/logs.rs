@@ -36,9 +36,10 @@ pub(in crate::nvme) fn discovery_log(generation: u64, entries: &[DiscoveryEntry]
         let start = number * ENTRY_BYTES;
         let ip = entry.address.ip().to_canonical();
         let family = if ip.is_ipv4() { 1 } else { 2 };
-        // TCP; the type of the subsystem; a secure channel is not required.
+        // TCP; the type of the subsystem. Flow control can be disabled. Nothing is specified about
+        // a secure channel: hosts with libnvme 1.3 ask for TLS if it is "not required".
         data.u8(start, 3).u8(start + 1, family).u8(start + 2, if entry.is_discovery { 3 } else { 2 });
-        data.u8(start + 3, 2);
+        data.u8(start + 3, 1 << 2);
         // Any controller; the entries of its admin queue.
         data.u16(start + 4, number as u16).u16(start + 6, 0xffff).u16(start + 8, 32);
         // Changes are reported to the discovery controller.
