@@ -80,7 +80,7 @@ fn hash(receiver: &Receiver<Md5Message>, uploads: &AtomicUsize) {
     let mut group = Vec::new();
     while let Ok(first) = receiver.recv() {
         let mut is_needed = false;
-        // The messages that arrived during the last group, so that their pieces are hashed together.
+        // The messages that arrived during the last group: their pieces are hashed together.
         for message in std::iter::once(first).chain(receiver.try_iter()) {
             match message {
                 Md5Message::Piece(piece) => group.push(piece),

@@ -60,7 +60,13 @@ fn failures_of_calls_have_the_messages_of_the_program() {
     assert!(matches!(absent, KubectlError::Start { .. }), "{absent}");
     let failed = place("false").call(&["get", "pods"], "", &stop).unwrap_err();
     assert!(failed.to_string().starts_with("kubectl get: it ended with"), "{failed}");
-    let interrupted = place("yes").call(&["get"], "", &AtomicBool::new(true));
+    let directory = tempfile::tempdir().unwrap();
+    let endless = directory.path().join("kubectl");
+    // Another process writes the program: a test that forks meanwhile would keep it open here.
+    let write = "printf '#!/bin/sh\\nexec sleep 600\\n' >\"$0\" && chmod +x \"$0\"";
+    let written = std::process::Command::new("sh").arg("-c").arg(write).arg(&endless).status();
+    assert!(written.unwrap().success());
+    let interrupted = place(endless.to_str().unwrap()).call(&["get"], "", &AtomicBool::new(true));
     assert!(matches!(interrupted, Err(KubectlError::Interrupted)), "{interrupted:?}");
     let called = place("echo").call(&["get", "pods"], "", &stop).unwrap();
     assert_eq!(String::from_utf8(called).unwrap(), "--namespace=x get pods\n");

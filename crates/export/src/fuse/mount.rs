@@ -156,8 +156,8 @@ fn clear(place: &Path) -> Result<(), MountError> {
     Err(MountError::new(MountErrorKind::Failed, message))
 }
 
-/// Returns true if the daemon of the mount at a place died. The kernel must ask the daemon: it keeps
-/// attributes for a while, also those of a file that nobody serves any more.
+/// Returns true if the daemon of the mount at a place died. The kernel must ask the daemon: it
+/// keeps attributes for a while, also those of a file that nobody serves any more.
 fn is_dead(place: &Path) -> bool {
     let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     let found = rustix::fs::statx(rustix::fs::CWD, place, flags, StatxFlags::BASIC_STATS);

@@ -194,7 +194,7 @@ fn kills_at_random_moments_lose_and_leak_nothing() {
     assert_eq!(daemon.ok(&["export", "list", "--quiet"]).trim(), "");
     assert_eq!(mounts_below(&home.path("")), Vec::<String>::new());
     assert_eq!(loops_below(&home.path("")), Vec::<String>::new());
-    // Those of the killed daemons: other tests have none while their daemon runs.
+    // Loop devices of the killed daemons: other tests have none while their daemon runs.
     let mut lost = Vec::new();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
