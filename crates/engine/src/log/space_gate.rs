@@ -3,8 +3,7 @@
 //! A write class that finds no free segment waits for a checkpoint, which releases freed segments,
 //! for the cleaner, or for the cleaners of the other shards; it is refused when none of them can
 //! gain space. Always true: a class that the next checkpoint depends on never waits for one; a
-//! class that gains no space is refused after a bounded number of attempts, and the requests after
-//! it have fewer, until one of them is written.
+//! class that gains no space is refused after a bounded number of attempts.
 //!
 //! Plain state and pure transitions: the log performs the returned steps. Must not know segments,
 //! requests, tasks.
@@ -16,10 +15,6 @@ use crate::error::Error;
 /// Number of failed attempts to get space, each followed by a checkpoint or cleaning, after which
 /// requests are refused.
 const ATTEMPTS_MAX: u32 = 64;
-/// The same number for a class that was refused after [`ATTEMPTS_MAX`] attempts: enough for the
-/// cleaner, the other shards and a checkpoint to find space freed since then, and cheap for a full
-/// pool that refuses request after request.
-const ATTEMPTS_AFTER_REFUSAL: u32 = 4;
 
 /// The access of a write class to space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,31 +56,13 @@ enum PeerSpace {
     Exhausted,
 }
 
-/// The attempts of a write class to get space.
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempts {
-    /// Failed attempts since the class's last record or refusal.
-    failed: u32,
-    /// Requests were refused after the last attempt, and none was written since.
-    was_refused: bool,
-}
-
-impl Attempts {
-    /// Counts a failed attempt; returns true if it was one too many.
-    fn fail(&mut self) -> bool {
-        self.failed += 1;
-        let exceeded = self.failed > if self.was_refused { ATTEMPTS_AFTER_REFUSAL } else { ATTEMPTS_MAX };
-        self.was_refused |= exceeded;
-        exceeded
-    }
-}
-
 /// Decides which write classes wait for space. See the module documentation.
 #[derive(Default)]
 pub(super) struct SpaceGate {
     /// Never [`SpaceState::Refuse`].
     states: PerClass<SpaceState>,
-    attempts: PerClass<Attempts>,
+    /// Failed attempts to get space since the class's last record.
+    attempts: PerClass<u32>,
     /// The cleaner gains nothing: waiting requests are refused unless other shards gain space.
     cleaner_exhausted: bool,
     peers: PeerSpace,
@@ -117,7 +94,7 @@ impl SpaceGate {
 
     /// Returns true if a write class has found no space since its last record.
     pub(super) fn is_urgent(&self) -> bool {
-        self.attempts.iter().any(|attempts| attempts.failed > 0)
+        self.attempts.iter().any(|attempts| *attempts > 0)
     }
 
     /// Returns the error of the last checkpoint, if it failed and no space was freed since.
@@ -201,13 +178,13 @@ impl SpaceGate {
             return self.wait(write_class, SpaceState::AskOtherShards);
         }
         let attempts = self.attempts.of_mut(write_class);
-        if attempts.fail() {
-            // Headers and checkpoints use up all that cleaning gains.
-            return GateStep::of(SpaceState::Refuse);
-        }
-        if attempts.failed == 1 {
+        *attempts += 1;
+        match *attempts {
             // The cleaner has to look again for this request before its verdict counts.
-            self.cleaner_exhausted = false;
+            1 => self.cleaner_exhausted = false,
+            // Headers and checkpoints use up all that cleaning gains.
+            attempts if attempts > ATTEMPTS_MAX => return GateStep::of(SpaceState::Refuse),
+            _ => {}
         }
         let step = if is_freeing {
             self.needs_checkpoint(write_class)
@@ -250,14 +227,9 @@ impl SpaceGate {
         self.retry();
     }
 
-    /// A record of a class was written.
+    /// A record of a class was written, or its requests were refused.
     pub(super) fn class_was_served(&mut self, write_class: WriteClass) {
-        *self.attempts.of_mut(write_class) = Attempts::default();
-    }
-
-    /// The waiting requests of a class were refused.
-    pub(super) fn class_was_refused(&mut self, write_class: WriteClass) {
-        self.attempts.of_mut(write_class).failed = 0;
+        *self.attempts.of_mut(write_class) = 0;
     }
 
     /// A checkpoint has ended. Every class retries.
