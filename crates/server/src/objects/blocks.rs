@@ -211,6 +211,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ranges_are_read_as_whole_blocks() {
+        assert_eq!(whole_blocks(0, 4096).unwrap(), (0, 4096, 0..4096));
+        assert_eq!(whole_blocks(4095, 2).unwrap(), (0, 8192, 4095..4097));
+        assert_eq!(whole_blocks(8192 + 1, 1 << 20).unwrap(), (8192, (1 << 20) + 4096, 1..(1 << 20) + 1));
+    }
+
+    #[test]
     fn a_write_without_a_result_is_an_error() {
         let wait = |results: Vec<io::Result<()>>, begun| {
             let (sender, receiver) = channel();
