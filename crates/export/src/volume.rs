@@ -49,7 +49,7 @@ pub trait Volume {
         false
     }
 
-    /// As [`Volume::read`], but gives up if `abort` completes before the read begins. Without a
+    /// As [`Volume::read`], but aborted if `abort` completes before the read begins. Without a
     /// wait it begins at once.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ pub trait Volume {
         async move { self.read(offset, into).await.map(|()| Execution::Completed) }
     }
 
-    /// As [`Volume::write`], but gives up if `abort` completes before the write begins. Without a
+    /// As [`Volume::write`], but aborted if `abort` completes before the write begins. Without a
     /// wait it begins at once.
     ///
     /// # Errors
@@ -197,12 +197,12 @@ impl AtomicLimits {
     }
 }
 
-/// The end of an operation that could be given up.
+/// The outcome of an operation that could be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// It has begun, and is complete.
     Completed,
-    /// It was given up before it began, without an effect.
+    /// It was aborted before it began, without an effect.
     Aborted,
 }
 

@@ -147,9 +147,9 @@ fn writes_to_a_deleted_volume_never_appear() {
     }
 }
 
-/// Operations that are given up behind a rate limit have no effect; the others are complete.
+/// Operations that are aborted behind a rate limit have no effect; the others are complete.
 #[test]
-fn an_operation_that_is_given_up_has_no_effect() {
+fn an_aborted_operation_has_no_effect() {
     let machine = machine(&Setup::small("2+1", 3), 62);
     with_pool(&machine, async |pool| {
         pool.create_volume("v", 1 << 20, 4096, 0).await.unwrap();
@@ -157,11 +157,11 @@ fn an_operation_that_is_given_up_has_no_effect() {
         pool.set_qos_limits("v", limits).await.unwrap();
         let volume = Rc::new(pool.open_volume("v").await.unwrap().attach());
         assert!(volume.is_rate_limited());
-        let given_up = || Reactor::current().sleep(Duration::from_millis(20));
+        let abort = || Reactor::current().sleep(Duration::from_millis(20));
         let write = |block| {
-            let (volume, given_up) = (volume.clone(), given_up());
+            let (volume, abort) = (volume.clone(), abort());
             Reactor::current().spawn(async move {
-                volume.write_unless(block * BLOCK, &block_of(9, block).span(), given_up).await.unwrap()
+                volume.write_unless(block * BLOCK, &block_of(9, block).span(), abort).await.unwrap()
             })
         };
         let mut writes = Vec::new();
@@ -170,16 +170,16 @@ fn an_operation_that_is_given_up_has_no_effect() {
         }
         assert!(writes.contains(&Execution::Completed) && writes.contains(&Execution::Aborted));
         let buffer = block_of(5, 5);
-        // The rate is used up by the writes, also by those that were given up.
-        let read = volume.read_unless(0, &buffer.span(), given_up()).await.unwrap();
+        // The rate is used up by the writes, also by the aborted ones.
+        let read = volume.read_unless(0, &buffer.span(), abort()).await.unwrap();
         assert_eq!(read, Execution::Aborted);
-        assert!(buffer.as_slice() == content(5, 5, 4096), "a read that was given up has data");
+        assert!(buffer.as_slice() == content(5, 5, 4096), "an aborted read has data");
         pool.set_qos_limits("v", QosLimits::default()).await.unwrap();
         assert!(!volume.is_rate_limited());
         for (block, write) in (0..).zip(writes) {
             let buffer = block_of(5, 5);
-            let (offset, given_up) = (block * BLOCK, std::future::ready(()));
-            let read = volume.read_unless(offset, &buffer.span(), given_up).await.unwrap();
+            let (offset, abort) = (block * BLOCK, std::future::ready(()));
+            let read = volume.read_unless(offset, &buffer.span(), abort).await.unwrap();
             assert_eq!(read, Execution::Completed, "nothing delays it");
             let expected = match write {
                 Execution::Completed => content(9, block, 4096),

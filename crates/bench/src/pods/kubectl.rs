@@ -14,8 +14,8 @@ use super::objects::{LABEL, PodPlan};
 /// Time limit for the start of all pods: their volumes are made, and their image is pulled.
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Pause between two looks at the pods.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause between two polls of the pods.
+const PODS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The program `kubectl`, and the place in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,12 +119,12 @@ impl Kubectl {
             if ready.len() == wanted {
                 return Ok(in_order(ready));
             }
-            let failed = pods.iter().any(|pod| phase(pod) == "Failed");
+            let failed = pods.iter().any(|pod| phase(pod) == "Failed" || has_no_image(pod));
             if failed || started.elapsed() > START_TIMEOUT {
                 let reason = pods.iter().find_map(waiting_reason).unwrap_or("no pod is scheduled".into());
                 return Err(KubectlError::NotReady { ready: ready.len(), wanted, reason });
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(PODS_POLL_INTERVAL);
         }
     }
 
@@ -184,6 +184,12 @@ fn ready_pod(pod: &Value) -> Option<(u32, String)> {
 fn in_order(mut pods: Vec<(u32, String)>) -> Vec<String> {
     pods.sort_unstable();
     pods.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Returns true if the cluster cannot get the image of a pod, which it tries without end.
+fn has_no_image(pod: &Value) -> bool {
+    let reason = pod.pointer("/status/containerStatuses/0/state/waiting/reason").and_then(Value::as_str);
+    matches!(reason, Some("ImagePullBackOff" | "InvalidImageName"))
 }
 
 /// Returns the reason why a pod is not ready; `None` if it is.

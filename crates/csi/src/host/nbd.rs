@@ -41,9 +41,9 @@ const SOCKET_FD: u16 = 1;
 const REQUEST_SECONDS: u64 = 10;
 /// Seconds for which requests wait for another connection: a year.
 const RECONNECT_SECONDS: u64 = 365 * 24 * 3600;
-/// Pause between two looks at a disk that the kernel is removing.
+/// Pause between two polls of a disk that the kernel is removing.
 const POLL_PAUSE: Duration = Duration::from_millis(10);
-/// Number of these looks.
+/// Number of these polls.
 const POLLS: u32 = 1000;
 
 /// The kernel's client.

@@ -16,9 +16,9 @@ use super::nvme_secrets::NvmeSecrets;
 
 /// Device by which the kernel connects to targets.
 const FABRICS: &str = "/dev/nvme-fabrics";
-/// Pause between two looks at a state that the kernel changes by itself.
+/// Pause between two polls of a state that the kernel changes.
 const POLL_PAUSE: Duration = Duration::from_millis(10);
-/// Number of these looks.
+/// Number of these polls.
 const POLLS: u32 = 1000;
 /// `errno` of the kernel for a connection that exists.
 const EALREADY: i32 = 114;
@@ -141,8 +141,8 @@ impl NvmeHost {
         Err(HostError::at(&self.fabrics, "connect")(missing))
     }
 
-    /// Makes the secrets of connections readable for the administrator only; the kernel shows them
-    /// to every user, containers included.
+    /// Makes the secrets of connections readable for root only; the kernel shows them to every
+    /// user. Root of a container without a user namespace still reads them.
     fn hide_secrets(&self, nqn: &str) {
         for controller in self.controllers(nqn) {
             for name in ["dhchap_secret", "dhchap_ctrl_secret"] {

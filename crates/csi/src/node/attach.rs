@@ -61,7 +61,9 @@ impl NodeContext {
             let is_of_volume = export.pool == name.pool && export.volume == name.volume;
             is_of_volume
                 && match export.protocol {
-                    Protocol::Ublk | Protocol::Nbd | Protocol::Fuse => true,
+                    Protocol::Ublk | Protocol::Fuse => true,
+                    // Clients of another program use an export that is no disk here.
+                    Protocol::Nbd => export.connections == 0 || !self.devices_of(export).is_empty(),
                     Protocol::NvmeTcp => export.network.target.as_ref() == Some(&disk),
                     Protocol::VhostUser | Protocol::Iscsi => false,
                 }

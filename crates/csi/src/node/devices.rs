@@ -41,11 +41,16 @@ fn target(export: &Export) -> &str {
 /// Returns the export that the kernel's NBD client can reach.
 pub(super) fn nbd_export(export: &Export) -> Result<NbdExport, Status> {
     address(export)?;
-    export.uris.iter().find_map(|uri| NbdExport::of(uri)).ok_or_else(|| {
+    on_unix_socket(export).ok_or_else(|| {
         Status::failed_precondition(
             "the daemon does not serve NBD on a Unix socket; set 'socket' in section 'nbd' of its configuration",
         )
     })
+}
+
+/// Returns the export on a Unix socket, whatever its state.
+fn on_unix_socket(export: &Export) -> Option<NbdExport> {
+    export.uris.iter().find_map(|uri| NbdExport::of(uri))
 }
 
 impl NodeContext {
@@ -73,7 +78,7 @@ impl NodeContext {
         match export.protocol {
             Protocol::Fuse => address.map_or_else(Vec::new, loops::of_file),
             Protocol::Nbd => {
-                nbd_export(export).ok().and_then(|export| self.nbd.device(&export)).into_iter().collect()
+                on_unix_socket(export).and_then(|export| self.nbd.device(&export)).into_iter().collect()
             }
             Protocol::NvmeTcp => self.nvme.device(target(export)).into_iter().collect(),
             _ => Vec::new(),

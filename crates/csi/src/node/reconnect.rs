@@ -1,5 +1,5 @@
 //! Connections of NBD disks after a restart of the daemon. The kernel keeps the requests of a disk
-//! without a connection, but does not connect by itself.
+//! without a connection, and waits for another one.
 //!
 //! Always true: a disk gets another connection only when the daemon has ended the earlier one, with
 //! all of its requests. An earlier write could otherwise be executed after a later one.
@@ -11,7 +11,7 @@ use api::types::{Export, ExportState, Protocol};
 use super::context::NodeContext;
 use super::devices::nbd_export;
 
-/// Pause between two looks at the disks.
+/// Pause between two polls of the disks.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl NodeContext {

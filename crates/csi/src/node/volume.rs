@@ -55,15 +55,21 @@ impl NodeContext {
         let Some(device) = number.path() else {
             return Err(Status::internal(format!("volume '{name}' has lost its device")));
         };
+        let mut reason = "it did not grow";
         if self.attach == AttachMode::NvmeTcp {
             self.nvme.update_size(&disk_name(&name, &self.node_id), volume.size).await?;
         } else if let Some(export) = self.export_of(&name).await? {
             self.update_size(&export, &device, &volume).await?;
+            if export.protocol == Protocol::Ublk {
+                reason = "the kernel cannot grow ublk devices before Linux 6.16";
+            }
+        } else {
+            reason = "its export does not exist";
         }
         if device::size(&device)? < volume.size {
             return Err(Status::failed_precondition(format!(
-                "the kernel cannot grow {}, a ublk device, before Linux 6.16: delete the pods that use volume \
-                 '{name}', so that it is attached again with its new size",
+                "device {} of volume '{name}' is smaller than the volume: {reason}; delete the pods that use the \
+                 volume, so that it is attached again with its new size",
                 device.display()
             )));
         }

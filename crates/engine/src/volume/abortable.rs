@@ -1,6 +1,6 @@
-//! Reads and writes that can be given up while they wait for the volume's rate limits.
+//! Reads and writes that can be aborted while they wait for the volume's rate limits.
 //!
-//! Always true: an operation that was given up has had no effect; one that has begun is completed.
+//! Always true: an aborted operation has had no effect; one that has begun is completed.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,12 +11,12 @@ use reactor::Span;
 use super::{AttachedVolume, is_aligned};
 use crate::error::Result;
 
-/// The end of an operation that could be given up.
+/// The outcome of an operation that could be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// It has begun, and is complete.
     Completed,
-    /// It was given up before it began.
+    /// It was aborted before it began.
     Aborted,
 }
 
@@ -26,7 +26,7 @@ impl AttachedVolume {
         self.shared.rate_limiter.is_limited()
     }
 
-    /// As [`Self::read`], but gives up if `abort` completes before the rate limits admit the
+    /// As [`Self::read`], but aborted if `abort` completes before the rate limits admit the
     /// operation.
     ///
     /// # Errors
@@ -38,10 +38,10 @@ impl AttachedVolume {
         abort: impl Future<Output = ()>,
     ) -> Result<Execution> {
         self.check(offset, into.len() as u64)?;
-        if self.is_given_up(into.len() as u64, abort).await {
+        if self.is_aborted(into.len() as u64, abort).await {
             return Ok(Execution::Aborted);
         }
-        // As after every wait for the limits.
+        // The volume may have been shrunk or deleted in the meantime (F5).
         self.check(offset, into.len() as u64)?;
         match is_aligned(offset, into.len()) {
             true => self.read_aligned(offset, into).await?,
@@ -50,7 +50,7 @@ impl AttachedVolume {
         Ok(Execution::Completed)
     }
 
-    /// As [`Self::write`], but gives up if `abort` completes before the rate limits admit the
+    /// As [`Self::write`], but aborted if `abort` completes before the rate limits admit the
     /// operation.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl AttachedVolume {
         abort: impl Future<Output = ()>,
     ) -> Result<Execution> {
         self.check_write(offset, data.len() as u64)?;
-        if self.is_given_up(data.len() as u64, abort).await {
+        if self.is_aborted(data.len() as u64, abort).await {
             return Ok(Execution::Aborted);
         }
         self.check_write(offset, data.len() as u64)?;
@@ -73,9 +73,9 @@ impl AttachedVolume {
         Ok(Execution::Completed)
     }
 
-    /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An operation
-    /// that is given up has used its part of the rate: the waiting times of later ones are fixed.
-    async fn is_given_up(&self, bytes: u64, abort: impl Future<Output = ()>) -> bool {
+    /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An aborted
+    /// operation has used its part of the rate: the waiting times of later ones are fixed.
+    async fn is_aborted(&self, bytes: u64, abort: impl Future<Output = ()>) -> bool {
         if !self.is_rate_limited() {
             return false;
         }

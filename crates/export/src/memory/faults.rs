@@ -15,7 +15,7 @@ pub struct MemoryFaults {
     reads: Faults,
     writes: Faults,
     flushes: Faults,
-    /// Reads and writes that can be given up wait here before they begin, as for a rate limit.
+    /// Reads and writes that can be aborted wait here before they begin, as for a rate limit.
     begins: Gate,
     deferred: Cell<usize>,
     /// Memory that the data of held writes keeps, as address and size; once for each write.
@@ -73,7 +73,7 @@ impl MemoryFaults {
         self.writes.gate.open();
     }
 
-    /// Defers reads and writes that can be given up, before they begin, until an equal number of
+    /// Defers reads and writes that can be aborted, before they begin, until an equal number of
     /// [`MemoryFaults::admit`] calls.
     pub fn defer(&self) {
         self.begins.shut();

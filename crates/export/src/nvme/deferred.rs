@@ -1,7 +1,7 @@
 //! The commands of a queue that the volume defers, as for a rate limit: they can be aborted until
 //! they begin.
 //!
-//! Always true: a command is reported as aborted only if it was given up before it began.
+//! Always true: a command is reported as aborted only if it has not begun.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ struct AbortState {
     /// Raised to give the command up.
     requested: Stop,
     is_given_up: Cell<bool>,
-    /// Raised when the command has begun or was given up.
+    /// Raised when the command has begun or was aborted.
     decided: Stop,
 }
 
-/// A command that waits: a future that completes when the command is to be given up. It is dropped
+/// A command that waits: a future that completes when the command is to be aborted. It is dropped
 /// when the command begins.
 pub(super) struct AbortRequest {
     commands: Rc<DeferredCommands>,
@@ -45,7 +45,7 @@ impl DeferredCommands {
         AbortRequest { commands: self.clone(), id, state, requested }
     }
 
-    /// Gives a command up if it has not begun. Returns whether it was given up; its response is
+    /// Aborts a command if it has not begun. Returns whether it was aborted; its response is
     /// queued then.
     pub(super) async fn abort(&self, id: u16) -> bool {
         let Some(state) = self.all.borrow().get(&id).cloned() else { return false };

@@ -1,7 +1,9 @@
 //! The listeners of the discovery service at addresses of its own.
 //!
-//! Every address of an export serves discovery too. Always true: an address that cannot be listened
-//! on for exports fails none of them; it is reported once, and retried while an export uses it.
+//! Every address of an export serves discovery too. Always true: an address that cannot be
+//! listened on for exports fails none of them; it is reported once, and retried while an export
+//! uses it. Limit: an export that names the port of discovery itself can find it taken by a
+//! listener for all addresses.
 //!
 //! Must not know messages.
 
@@ -82,7 +84,12 @@ impl<T: ConnectionServer> DiscoveryListeners<T> {
 
     async fn for_each(&self, addresses: &[SocketAddr], change: fn(&Rc<PortListeners<T>>, SocketAddr)) {
         let Some((port, handle)) = &self.of_exports else { return };
-        let mut own: Vec<_> = addresses.iter().map(|address| SocketAddr::new(address.ip(), *port)).collect();
+        // The scope of a link-local address stays.
+        let at_port = |mut address: SocketAddr| {
+            address.set_port(*port);
+            address
+        };
+        let mut own: Vec<_> = addresses.iter().copied().map(at_port).collect();
         own.sort_unstable();
         own.dedup();
         let change_all = move |listeners: Rc<PortListeners<T>>| async move {
@@ -149,7 +156,8 @@ impl<T: ConnectionServer> PortListeners<T> {
                 Ok(_) => return is_listening.set(true),
                 Err(error) if !is_reported && !self.is_covered(address) => {
                     is_reported = true;
-                    tracing::warn!(%address, %error, "discovery is not served at this address; retrying");
+                    let hint = error.hint_text();
+                    tracing::warn!(%address, %error, hint, "discovery is not served at this address; retrying");
                 }
                 Err(_) => {}
             }

@@ -231,7 +231,7 @@ impl<S: VolumeSource> NvmeSession<S> {
         Ok(())
     }
 
-    /// The status for the result of an operation that could be given up.
+    /// The status for the result of an operation that could be aborted.
     fn executed(
         &self,
         command: &NvmeCommand,

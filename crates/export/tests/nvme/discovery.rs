@@ -239,7 +239,7 @@ fn the_port_of_discovery_is_open_while_there_are_exports() {
         let request = request_event(&mut admin);
         block_on(second.stop(StopMode::Orderly)).unwrap();
         until("the port is closed", || TcpStream::connect(discovery).is_err());
-        // A connection of before is served.
+        // An earlier connection is still served.
         assert!(is_change(&admin.complete(&[]), request));
         assert_eq!(log(&mut admin).1, [itself_at(discovery)]);
         let _third = target.add(1, &[]);

@@ -101,7 +101,8 @@ fn a_loop_device_fails_with_its_daemon(guest: &mut GabionGuest<'_>) {
          cluster remove loop && cluster delete loop && clean");
 }
 
-/// The driver is killed together with the daemon. Writes go on when both have been started again.
+/// The driver is killed together with the daemon. Writes continue when both have been started
+/// again.
 /// The creation of a file may wait for the device, too, so the shell must not do it itself.
 fn requests_wait_for_the_next_daemon(guest: &mut GabionGuest<'_>, name: &str) {
     guest.sh(&format!(

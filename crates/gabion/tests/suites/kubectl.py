@@ -32,9 +32,15 @@ def pod(job):
     labels = job["spec"]["template"]["metadata"]["labels"]
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     if job["spec"]["template"]["spec"]["containers"][0]["image"] == "absent":
-        waiting = {"reason": "ErrImagePull", "message": "there is no image 'absent'"}
-        status = {"phase": "Failed", "containerStatuses": [{"state": {"waiting": waiting}}]}
+        # A cluster tries again without end, so that the pod never fails.
+        waiting = {"reason": "ImagePullBackOff", "message": "there is no image 'absent'"}
+        status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
     return {"metadata": {"name": job["metadata"]["name"] + "-abcde", "labels": labels}, "status": status}
+
+
+def is_selected(item):
+    label, value = arguments[2].removeprefix("--selector=").split("=")
+    return item["metadata"]["labels"].get(label) == value
 
 
 if arguments[0] == "create":
@@ -42,12 +48,11 @@ if arguments[0] == "create":
     claims = [item["spec"] for item in items if item["kind"] == "PersistentVolumeClaim"]
     if any(claim["storageClassName"] == "refused" for claim in claims):
         sys.exit("Error from server (Forbidden): claims are refused")
-    store(items)
+    store(load() + items)
 elif arguments[0] == "get":
-    label = arguments[2].removeprefix("--selector=").split("=")
-    jobs = [item for item in load() if item["kind"] == "Job"]
+    jobs = [item for item in load() if item["kind"] == "Job" and is_selected(item)]
     # Not in the order of their instances.
-    pods = [pod(job) for job in reversed(jobs) if job["metadata"]["labels"][label[0]] == label[1]]
+    pods = [pod(job) for job in reversed(jobs)]
     print(json.dumps({"items": pods}))
 elif arguments[0] == "exec":
     name, script = arguments[2], arguments[-1]
@@ -58,6 +63,6 @@ elif arguments[0] == "exec":
     sys.exit(ended.returncode)
 elif arguments[0] == "delete":
     kind = {"jobs": "Job", "persistentvolumeclaims": "PersistentVolumeClaim"}[arguments[1]]
-    store([item for item in load() if item["kind"] != kind])
+    store([item for item in load() if item["kind"] != kind or not is_selected(item)])
 else:
     sys.exit(f"unknown command {arguments}")
