@@ -1,6 +1,7 @@
 //! Initiators that violate the protocol, stall, or never read.
 
 use std::io::Write;
+use std::process::Command;
 use std::time::Duration;
 
 use export::iscsi::IscsiLimits;
@@ -229,6 +230,19 @@ fn short_limits() -> TargetOptions {
     TargetOptions { limits, ..TargetOptions::default() }
 }
 
+/// Runs the body of a test in a process of its own, where no other test uses memory. `name` is the
+/// path of the test in this program.
+fn in_own_process(name: &str, body: impl FnOnce()) {
+    const MARK: &str = "GABION_TEST_IN_OWN_PROCESS";
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name]).env(MARK, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 /// The memory of this process, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -250,40 +264,42 @@ fn flood(session: &mut Session, mut message: impl FnMut(&mut Session) -> Vec<u8>
 
 #[test]
 fn floods_without_a_reader_use_bounded_memory() {
-    for backend in [Backend::Uring, Backend::Threads] {
-        let target = Target::start(backend, &short_limits());
-        let mut bystander = Bystander::new(&target);
-        let floods: [fn(&mut Session) -> Vec<u8>; 6] = [
-            // Pings with data, rejected messages, text, logouts of another connection, task
-            // management, and reads.
-            |session| session.encode(Bhs::new(0x40, 0x80).word(16, 1).word(20, NO_TAG), &[0; 4096]),
-            |session| session.encode(Bhs::new(0x50, 0x80).word(16, 1), &[]),
-            |session| {
-                let header = Bhs::new(0x44, 0x80).word(16, 1).word(20, NO_TAG);
-                session.encode(header, b"SendTargets=\0")
-            },
-            |session| session.encode(Bhs::new(0x46, 0x81).word(16, 1).put(20, &[0, 9]), &[]),
-            |session| session.encode(Bhs::new(0x42, 0x81).word(16, 1).word(20, 9), &[]),
-            |session| {
-                let (_, header) = session.command_header(0, &block_16(0x88, 0, 2048), Data::In(1 << 20));
-                session.encode(header, &[])
-            },
-        ];
-        for (number, message) in floods.into_iter().enumerate() {
-            let mut session = Session::new(target.address, PLAIN);
-            let before = resident();
-            flood(&mut session, message);
-            let grown = resident().saturating_sub(before);
-            assert!(grown < 64 << 20, "flood {number}: {grown} bytes");
-            bystander.look();
+    in_own_process("hostile::floods_without_a_reader_use_bounded_memory", || {
+        for backend in [Backend::Uring, Backend::Threads] {
+            let target = Target::start(backend, &short_limits());
+            let mut bystander = Bystander::new(&target);
+            let floods: [fn(&mut Session) -> Vec<u8>; 6] = [
+                // Pings with data, rejected messages, text, logouts of another connection, task
+                // management, and reads.
+                |session| session.encode(Bhs::new(0x40, 0x80).word(16, 1).word(20, NO_TAG), &[0; 4096]),
+                |session| session.encode(Bhs::new(0x50, 0x80).word(16, 1), &[]),
+                |session| {
+                    let header = Bhs::new(0x44, 0x80).word(16, 1).word(20, NO_TAG);
+                    session.encode(header, b"SendTargets=\0")
+                },
+                |session| session.encode(Bhs::new(0x46, 0x81).word(16, 1).put(20, &[0, 9]), &[]),
+                |session| session.encode(Bhs::new(0x42, 0x81).word(16, 1).word(20, 9), &[]),
+                |session| {
+                    let (_, header) = session.command_header(0, &block_16(0x88, 0, 2048), Data::In(1 << 20));
+                    session.encode(header, &[])
+                },
+            ];
+            for (number, message) in floods.into_iter().enumerate() {
+                let mut session = Session::new(target.address, PLAIN);
+                let before = resident();
+                flood(&mut session, message);
+                let grown = resident().saturating_sub(before);
+                assert!(grown < 64 << 20, "flood {number}: {grown} bytes");
+                bystander.look();
+            }
         }
-    }
+    });
 }
 
 /// An initiator may send data for tags that the target never assigned, without end.
 #[test]
 fn a_flood_of_data_without_a_command_is_discarded() {
-    on_each_backend(|target| {
+    let flood = |target: &Target| {
         let mut bystander = Bystander::new(target);
         let mut session = Session::new(target.address, PLAIN);
         let before = resident();
@@ -294,7 +310,8 @@ fn a_flood_of_data_without_a_command_is_discarded() {
         assert!(resident().saturating_sub(before) < 64 << 20);
         assert_eq!(session.read(0, 64).good(), [0; 32 << 10]);
         bystander.look();
-    });
+    };
+    in_own_process("hostile::a_flood_of_data_without_a_command_is_discarded", || on_each_backend(flood));
 }
 
 #[test]
