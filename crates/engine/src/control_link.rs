@@ -58,6 +58,10 @@ pub(crate) trait ControlServices: Send + Sync {
     /// Allocates a zone for one column of a segment, on none of the drives `avoid`.
     fn allocate_one(&self, avoid: Vec<DriveIndex>) -> ServiceFuture<'_, Result<ZoneGrant>>;
 
+    /// Returns the number of zones of each drive that new segments can take: none on drives that
+    /// are offline or draining.
+    fn allocatable_zones(&self) -> ServiceFuture<'_, Result<Vec<u32>>>;
+
     /// Counts bad reads. A failed or closed pool ignores this.
     fn record_bad_reads(&self, reads: Vec<BadRead>) -> ServiceFuture<'_, ()>;
 
@@ -121,6 +125,11 @@ impl ControlLink {
     /// See [`ControlServices::allocate_one`].
     pub(crate) async fn allocate_one(&self, avoid: Vec<DriveIndex>) -> Result<ZoneGrant> {
         self.control.allocate_one(avoid).await
+    }
+
+    /// See [`ControlServices::allocatable_zones`].
+    pub(crate) async fn allocatable_zones(&self) -> Result<Vec<u32>> {
+        self.control.allocatable_zones().await
     }
 
     /// See [`ControlServices::record_bad_reads`].

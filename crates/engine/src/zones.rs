@@ -473,6 +473,11 @@ impl Zones {
         self.drives.iter().map(DriveZones::free).collect()
     }
 
+    /// Free zones of each drive that new segments can take.
+    pub(crate) fn allocatable_by_drive(&self) -> Vec<u32> {
+        (0..self.drives.len()).map(|drive| self.free_zones(drive)).collect()
+    }
+
     fn is_online(&self, drive: usize) -> bool {
         self.drives.get(drive).is_some_and(|drive| drive.online)
     }
@@ -485,6 +490,27 @@ impl Zones {
     fn free_zones(&self, drive: usize) -> u32 {
         self.drives.get(drive).filter(|drive| drive.online).map_or(0, DriveZones::free)
     }
+}
+
+/// The unit of [`segment_parts_that_fit`]: this many parts are a segment.
+pub(crate) const SEGMENT_PARTS: u64 = 1 << 16;
+
+/// Number of segments of `width` columns that fit drives with these numbers of free zones, at most
+/// one column of a segment per drive, with a fraction: the part of a segment that another zone
+/// comes closer to. In units of 1/[`SEGMENT_PARTS`].
+///
+/// However many drives are left out, the others hold the remaining columns of each segment. This
+/// is the linear relaxation of [`segments_that_fit`].
+pub(crate) fn segment_parts_that_fit(free_counts: &[u32], width: u64) -> u64 {
+    let mut counts = free_counts.to_vec();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let mut rest: u64 = counts.iter().map(|free| u64::from(*free)).sum();
+    let mut fewest = u64::MAX;
+    for (columns, largest) in (1..=width).rev().zip(counts.into_iter().chain(std::iter::repeat(0))) {
+        fewest = fewest.min(rest * SEGMENT_PARTS / columns);
+        rest -= u64::from(largest);
+    }
+    fewest
 }
 
 /// Maximum number of segments of `width` columns that fit drives with these numbers of free zones.

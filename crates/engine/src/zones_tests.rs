@@ -256,3 +256,19 @@ fn freed_zones_are_reused_first_and_discarded_later() {
     assert!(!zones.age_backed());
     assert_eq!(zones.totals(), (100, 96));
 }
+
+#[test]
+fn the_fraction_of_a_segment_is_below_the_next_whole_one() {
+    for seed in 0..2_000u64 {
+        let number = |index: u64, max: u64| splitmix64(seed << 16 | index) % max;
+        let drives = 1 + number(0, 8);
+        let counts: Vec<u32> = (1..=drives).map(|drive| number(drive, 12) as u32).collect();
+        let width = 1 + number(99, 8);
+        let whole = segments_that_fit(counts.iter().copied(), width as u32);
+        let parts = segment_parts_that_fit(&counts, width);
+        assert_eq!(parts / SEGMENT_PARTS, u64::from(whole), "{counts:?} {width}");
+    }
+    assert_eq!(segment_parts_that_fit(&[3, 3, 3, 3], 3), 4 * SEGMENT_PARTS);
+    assert_eq!(segment_parts_that_fit(&[4, 3, 3, 3], 3), 4 * SEGMENT_PARTS + SEGMENT_PARTS / 3);
+    assert_eq!(segment_parts_that_fit(&[9, 1], 2), SEGMENT_PARTS);
+}

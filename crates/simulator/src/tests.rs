@@ -24,9 +24,19 @@ const OFFLOAD_REGRESSIONS: [u64; 3] = [6_638, 14_086, 18_723];
 /// Seeds that have failed with all operations: a full degraded pool refused a deletion or did not
 /// free a deleted volume, blocks that damage made immovable, checkpoints of a full host that failed
 /// because of each other or of the cleaner, walks that evicted each other's map nodes, checkpoints
-/// that used up the gain of cleaning.
-const REGRESSIONS: [u64; 7] =
-    [3_200_011_442, 3_200_016_371, 3_200_018_761, 3_400_003_564, 3_400_004_040, 3_400_004_396, 3_400_014_919];
+/// that used up the gain of cleaning, 64 checkpoints for each refused write of a full pool, a full
+/// drive beside one with free zones.
+const REGRESSIONS: [u64; 9] = [
+    3_200_011_442,
+    3_200_016_371,
+    3_200_018_761,
+    3_400_003_564,
+    3_400_004_040,
+    3_400_004_396,
+    3_400_014_919,
+    3_600_005_534,
+    3_700_005_661,
+];
 
 /// Regression seeds from before [`OperationSet::Extended`]. With the basic set they keep the runs
 /// that failed.

@@ -228,6 +228,11 @@ impl Control {
         }
     }
 
+    /// Returns the number of zones of each drive that new segments can take.
+    fn allocatable_zones(&self) -> Vec<u32> {
+        self.state.borrow().zones.allocatable_by_drive()
+    }
+
     /// Cleans in every shard except one, on behalf of that one. Returns true if space was freed.
     async fn clean_others(&self, except: usize) -> bool {
         let shards = self.shards.borrow().clone();

@@ -65,6 +65,12 @@ impl ControlServices for Handle<Control> {
         Box::pin(async move { self.call(allocate).await? })
     }
 
+    fn allocatable_zones(&self) -> ServiceFuture<'_, Result<Vec<u32>>> {
+        Box::pin(
+            async move { Ok(self.call(move |control| async move { control.allocatable_zones() }).await?) },
+        )
+    }
+
     fn record_bad_reads(&self, reads: Vec<BadRead>) -> ServiceFuture<'_, ()> {
         let record = move |control: Rc<Control>| async move { control.record_bad_reads(&reads).await };
         Box::pin(async move {

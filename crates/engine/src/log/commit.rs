@@ -195,7 +195,7 @@ impl Log {
 
     /// Answers all queued requests of a write class with an error.
     fn refuse_all(&self, write_class: WriteClass, error: &Error) {
-        self.space_gate.borrow_mut().class_was_served(write_class);
+        self.space_gate.borrow_mut().class_was_refused(write_class);
         let next = self.appender.records.borrow().next();
         let refused = self.queue.borrow_mut().take_refused(write_class, next);
         let count = refused.iter().filter(|request| request.reply.is_some()).count();

@@ -3,7 +3,8 @@
 //! A write class that finds no free segment waits for a checkpoint, which releases freed segments,
 //! for the cleaner, or for the cleaners of the other shards; it is refused when none of them can
 //! gain space. Always true: a class that the next checkpoint depends on never waits for one; a
-//! class that gains no space is refused after a bounded number of attempts.
+//! class that gains no space is refused after a bounded number of attempts, and writes and trims
+//! after it have fewer, until one of them is written.
 //!
 //! Plain state and pure transitions: the log performs the returned steps. Must not know segments,
 //! requests, tasks.
@@ -15,6 +16,18 @@ use crate::error::Error;
 /// Number of failed attempts to get space, each followed by a checkpoint or cleaning, after which
 /// requests are refused.
 const ATTEMPTS_MAX: u32 = 64;
+/// The same number for user data and trims after a refusal: enough for the cleaner, the other
+/// shards and a checkpoint to find space freed since then, and cheap for a full pool that refuses
+/// request after request. Deletions and the catalogue always have all attempts: they are few.
+const ATTEMPTS_AFTER_REFUSAL: u32 = 4;
+
+/// Returns the number of attempts of a class of which requests were refused before.
+fn attempts_after_refusal(write_class: WriteClass) -> u32 {
+    match write_class {
+        WriteClass::User | WriteClass::Trim => ATTEMPTS_AFTER_REFUSAL,
+        WriteClass::Cold | WriteClass::Freeing | WriteClass::Checkpoint => ATTEMPTS_MAX,
+    }
+}
 
 /// The access of a write class to space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,13 +69,32 @@ enum PeerSpace {
     Exhausted,
 }
 
+/// The attempts of a write class to get space.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempts {
+    /// Failed attempts since the class's last record or refusal.
+    failed: u32,
+    /// Requests were refused after the last attempt, and none was written since.
+    was_refused: bool,
+}
+
+impl Attempts {
+    /// Counts a failed attempt; returns true if it was one too many.
+    fn fail(&mut self, write_class: WriteClass) -> bool {
+        self.failed += 1;
+        let max = if self.was_refused { attempts_after_refusal(write_class) } else { ATTEMPTS_MAX };
+        let exceeded = self.failed > max;
+        self.was_refused |= exceeded;
+        exceeded
+    }
+}
+
 /// Decides which write classes wait for space. See the module documentation.
 #[derive(Default)]
 pub(super) struct SpaceGate {
     /// Never [`SpaceState::Refuse`].
     states: PerClass<SpaceState>,
-    /// Failed attempts to get space since the class's last record.
-    attempts: PerClass<u32>,
+    attempts: PerClass<Attempts>,
     /// The cleaner gains nothing: waiting requests are refused unless other shards gain space.
     cleaner_exhausted: bool,
     peers: PeerSpace,
@@ -94,7 +126,7 @@ impl SpaceGate {
 
     /// Returns true if a write class has found no space since its last record.
     pub(super) fn is_urgent(&self) -> bool {
-        self.attempts.iter().any(|attempts| *attempts > 0)
+        self.attempts.iter().any(|attempts| attempts.failed > 0)
     }
 
     /// Returns the error of the last checkpoint, if it failed and no space was freed since.
@@ -178,13 +210,13 @@ impl SpaceGate {
             return self.wait(write_class, SpaceState::AskOtherShards);
         }
         let attempts = self.attempts.of_mut(write_class);
-        *attempts += 1;
-        match *attempts {
-            // The cleaner has to look again for this request before its verdict counts.
-            1 => self.cleaner_exhausted = false,
+        if attempts.fail(write_class) {
             // Headers and checkpoints use up all that cleaning gains.
-            attempts if attempts > ATTEMPTS_MAX => return GateStep::of(SpaceState::Refuse),
-            _ => {}
+            return GateStep::of(SpaceState::Refuse);
+        }
+        if attempts.failed == 1 {
+            // The cleaner has to look again for this request before its verdict counts.
+            self.cleaner_exhausted = false;
         }
         let step = if is_freeing {
             self.needs_checkpoint(write_class)
@@ -227,9 +259,14 @@ impl SpaceGate {
         self.retry();
     }
 
-    /// A record of a class was written, or its requests were refused.
+    /// A record of a class was written.
     pub(super) fn class_was_served(&mut self, write_class: WriteClass) {
-        *self.attempts.of_mut(write_class) = 0;
+        *self.attempts.of_mut(write_class) = Attempts::default();
+    }
+
+    /// The waiting requests of a class were refused.
+    pub(super) fn class_was_refused(&mut self, write_class: WriteClass) {
+        self.attempts.of_mut(write_class).failed = 0;
     }
 
     /// A checkpoint has ended. Every class retries.

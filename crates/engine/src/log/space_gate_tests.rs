@@ -27,7 +27,7 @@ fn a_class_waits_for_the_cleaner_then_the_peers_then_is_refused() {
     assert_eq!((step.decision, step.ask_peers), (SpaceState::AskOtherShards, false));
     gate.peers_answered(false);
     assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::Refuse);
-    gate.class_was_served(WriteClass::User);
+    gate.class_was_refused(WriteClass::User);
     assert!(!gate.is_urgent());
 }
 
@@ -58,17 +58,44 @@ fn moved_data_of_a_compaction_never_waits_for_the_checkpoint() {
     assert_eq!(gate.needs_checkpoint(WriteClass::Cold).decision, SpaceState::WaitForCheckpoint);
 }
 
+/// Attempts that gain nothing, each followed by a checkpoint, until the class is refused.
+fn attempts_until_refused(gate: &mut SpaceGate, class: WriteClass) -> Option<u32> {
+    let refused = (0..1000).find(|_| {
+        let step = gate.no_free_segment(class, || true);
+        gate.checkpoint_ended(None);
+        step.decision == SpaceState::Refuse
+    });
+    gate.class_was_refused(class);
+    refused
+}
+
 #[test]
-fn attempts_without_a_record_are_bounded() {
+fn attempts_without_a_record_are_bounded_and_fewer_after_a_refusal() {
     for class in [WriteClass::User, WriteClass::Trim, WriteClass::Freeing] {
         let mut gate = SpaceGate::default();
-        let refused = (1..=1000).find(|_| {
-            let step = gate.no_free_segment(class, || true);
-            gate.checkpoint_ended(None);
-            step.decision == SpaceState::Refuse
-        });
-        assert_eq!(refused, Some(ATTEMPTS_MAX + 1));
+        assert_eq!(attempts_until_refused(&mut gate, class), Some(ATTEMPTS_MAX));
+        for _ in 0..3 {
+            let few = if class == WriteClass::Freeing { ATTEMPTS_MAX } else { ATTEMPTS_AFTER_REFUSAL };
+            assert_eq!(attempts_until_refused(&mut gate, class), Some(few));
+            assert!(!gate.is_urgent());
+        }
+        gate.class_was_served(class);
+        assert_eq!(attempts_until_refused(&mut gate, class), Some(ATTEMPTS_MAX));
     }
+}
+
+#[test]
+fn a_refusal_by_the_cleaner_and_the_peers_leaves_the_next_request_all_attempts() {
+    let mut gate = SpaceGate::default();
+    let mut decisions = Vec::new();
+    for answer in [SpaceGate::cleaning_ended, SpaceGate::peers_answered] {
+        decisions.push(gate.no_free_segment(WriteClass::User, || false).decision);
+        answer(&mut gate, false);
+    }
+    assert_eq!(decisions, [SpaceState::WaitForCleaner, SpaceState::AskOtherShards]);
+    assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::Refuse);
+    gate.class_was_refused(WriteClass::User);
+    assert_eq!(attempts_until_refused(&mut gate, WriteClass::User), Some(ATTEMPTS_MAX));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +132,8 @@ proptest! {
     #[test]
     fn random_histories_keep_the_promises(events in events()) {
         let mut gate = SpaceGate::default();
-        let (mut asked, mut ended, mut since_served) = (false, false, [0u32; 5]);
+        let (mut asked, mut ended, mut attempts) = (false, false, [0u32; 5]);
+        let mut attempts_max = [ATTEMPTS_MAX; 5];
         for event in events {
             match event {
                 Event::NoSegment(class, freeing) => {
@@ -122,30 +150,34 @@ proptest! {
                             prop_assert!(!ended);
                             prop_assert_eq!(gate.state_of(ALL[class]), wait);
                             let counted = wait != SpaceState::AskOtherShards || step.wake_cleaner;
-                            since_served[class] += u32::from(counted);
-                            prop_assert!(since_served[class] <= ATTEMPTS_MAX);
+                            attempts[class] += u32::from(counted);
+                            prop_assert!(attempts[class] <= attempts_max[class]);
                             prop_assert!(wait == SpaceState::WaitForCheckpoint || cleanable);
                         }
                         SpaceState::Refuse => {
-                            since_served[class] += 1;
+                            attempts[class] += u32::from(!ended);
                             let exhausted = before.0 && before.1 == PeerSpace::Exhausted;
-                            let reason = ended || before.2 || !cleanable || exhausted
-                                || since_served[class] > ATTEMPTS_MAX;
+                            let exceeded = attempts[class] > attempts_max[class];
+                            let reason = ended || before.2 || !cleanable || exhausted || exceeded;
                             prop_assert!(reason, "refused without a reason");
-                            gate.class_was_served(ALL[class]);
-                            since_served[class] = 0;
+                            gate.class_was_refused(ALL[class]);
+                            attempts[class] = 0;
+                            if exceeded {
+                                attempts_max[class] = attempts_after_refusal(ALL[class]);
+                            }
                         }
                     }
                 }
                 Event::NeedsCheckpoint(class) => {
                     if gate.needs_checkpoint(ALL[class]).decision == SpaceState::Refuse {
-                        gate.class_was_served(ALL[class]);
-                        since_served[class] = 0;
+                        gate.class_was_refused(ALL[class]);
+                        attempts[class] = 0;
                     }
                 }
                 Event::Served(class) => {
                     gate.class_was_served(ALL[class]);
-                    since_served[class] = 0;
+                    attempts[class] = 0;
+                    attempts_max[class] = ATTEMPTS_MAX;
                 }
                 Event::PeersAnswered(gained) if asked => {
                     asked = false;

@@ -13,6 +13,7 @@ mod cleaner;
 
 mod active_layers;
 mod compact;
+mod compaction_plan;
 mod drives_behind;
 mod extents;
 mod headers;
