@@ -12,6 +12,7 @@ mod calls;
 mod capability;
 mod controller;
 mod daemon;
+mod exports;
 mod host;
 mod identity;
 mod listener;

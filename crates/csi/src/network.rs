@@ -155,6 +155,7 @@ mod tests {
             protocol: Protocol::NvmeTcp,
             read_only: false,
             shared: false,
+            owner: None,
             state: ExportState::Active,
             reason: None,
             uris: uris.iter().map(|uri| (*uri).to_owned()).collect(),

@@ -143,6 +143,9 @@ pub(crate) struct ExportRecord {
     /// The options of a network disk.
     #[serde(default)]
     pub(crate) network: NetworkOptions,
+    /// The program that manages the export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
 }
 
 /// Returns the number of exports from releases with only one export per volume.

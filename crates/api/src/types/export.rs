@@ -66,6 +66,9 @@ pub struct Export {
     pub read_only: bool,
     /// True if other exports of the volume may write as well.
     pub shared: bool,
+    /// Name of the program that manages the export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// State of the export.
     pub state: ExportState,
     /// Reason why it is not active.
@@ -171,6 +174,11 @@ pub struct CreateExport {
     /// Options of a network disk (NVMe/TCP, iSCSI).
     #[serde(default)]
     pub network: NetworkOptions,
+    /// Name of the program that manages the export, 1 to 64 printable ASCII characters. Others need
+    /// `force` to delete it.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    pub owner: Option<String>,
 }
 
 /// The export of a volume to delete.
@@ -185,7 +193,11 @@ pub struct DeleteExportQuery {
     #[serde(default)]
     #[param(inline)]
     pub protocol: Option<Protocol>,
-    /// Delete the export although this host uses it: I/O of its users fails from then on.
+    /// Name of the program that manages the export, if it has one.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Delete the export although this host uses it, or another program manages it: I/O of its
+    /// users fails from then on.
     #[serde(default)]
     pub force: bool,
 }

@@ -6,11 +6,12 @@
 
 use api::ErrorKind;
 use api::VolumeName;
-use api::types::{CreateExport, DeleteExportQuery, Export, NetworkOptions, Protocol};
+use api::types::{CreateExport, Export, NetworkOptions, Protocol};
 use tonic::Status;
 
 use super::context::ControllerContext;
 use crate::capability::VolumeUse;
+use crate::exports::{OWNER, deletion_of};
 use crate::names;
 use crate::network::{NetworkDisk, NodeIdentity, disk_name, is_disk, node_of};
 use crate::proto::csi::{
@@ -93,6 +94,7 @@ impl ControllerContext {
                     queues: None,
                     reactors: Vec::new(),
                     network,
+                    owner: Some(OWNER.to_owned()),
                 };
                 self.daemon.client.create_export(&request).await.map_err(of_daemon)?
             }
@@ -114,8 +116,7 @@ impl ControllerContext {
             if !is_disk(&export) || !is_of_node {
                 continue;
             }
-            let query = DeleteExportQuery { id: Some(export.id), ..DeleteExportQuery::default() };
-            match self.daemon.client.delete_export(&name, &query).await {
+            match self.daemon.client.delete_export(&name, &deletion_of(&export)).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(of_daemon(error)),
                 _ => {}
             }
@@ -157,6 +158,7 @@ mod tests {
             protocol: Protocol::NvmeTcp,
             read_only,
             shared,
+            owner: None,
             state: ExportState::Active,
             reason: None,
             uris: vec!["nvme+tcp://10.0.0.1:4420/nqn.x".into()],

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use api::types::{CreateExport, DeleteExportQuery, DhChapOptions, Export, NetworkOptions, Protocol, Volume};
+use api::types::{CreateExport, DhChapOptions, Export, NetworkOptions, Protocol, Volume};
 use api::{ErrorKind, VolumeName};
 use tonic::Status;
 
 use super::context::NodeContext;
 use super::devices::LOCAL_ADDRESS;
 use crate::capability::VolumeUse;
+use crate::exports::{OWNER, deletion_of};
 use crate::host::device::DeviceNumber;
 use crate::host::mounts;
 use crate::host::nvme::NvmeLogin;
@@ -59,14 +60,10 @@ impl NodeContext {
         let disk = disk_name(name, &self.node_id);
         let is_own = |export: &Export| {
             let is_of_volume = export.pool == name.pool && export.volume == name.volume;
+            // An administrator's export has no owner, and a network disk may be another node's.
             is_of_volume
-                && match export.protocol {
-                    Protocol::Ublk | Protocol::Fuse => true,
-                    // Clients of another program use an export that is no disk here.
-                    Protocol::Nbd => export.connections == 0 || !self.devices_of(export).is_empty(),
-                    Protocol::NvmeTcp => export.network.target.as_ref() == Some(&disk),
-                    Protocol::VhostUser | Protocol::Iscsi => false,
-                }
+                && export.owner.as_deref() == Some(OWNER)
+                && (export.protocol != Protocol::NvmeTcp || export.network.target.as_ref() == Some(&disk))
         };
         Ok(exports.into_iter().find(is_own))
     }
@@ -135,6 +132,7 @@ impl NodeContext {
             queues: None,
             reactors: Vec::new(),
             network,
+            owner: Some(OWNER.to_owned()),
         };
         // Exports of different protocols can coexist if they are read-only or shared, so the daemon
         // does not refuse a second one.
@@ -178,7 +176,7 @@ impl NodeContext {
 
     /// Deletes an export, after the kernel has closed it.
     async fn delete_export(&self, name: &VolumeName, export: &Export) -> Result<(), Status> {
-        let query = DeleteExportQuery { id: Some(export.id.clone()), ..DeleteExportQuery::default() };
+        let query = deletion_of(export);
         let mut attempts = 0;
         loop {
             attempts += 1;

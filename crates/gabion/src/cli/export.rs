@@ -30,7 +30,11 @@ pub(crate) enum ExportCommand {
         /// or iscsi
         #[arg(long, value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "id")]
         protocol: Option<Protocol>,
-        /// Delete the export even if this host uses it. Data that is not written back is lost
+        /// Name of the program that manages the export, if it has one
+        #[arg(long, value_name = "NAME")]
+        owner: Option<String>,
+        /// Delete the export even if this host uses it or another program manages it. Data that is
+        /// not written back is lost
         #[arg(long)]
         force: bool,
     },
@@ -161,6 +165,10 @@ pub(crate) struct CreateExportArgs {
     /// live migration)
     #[arg(long)]
     pub(crate) shared: bool,
+    /// Name of the program that manages the export, which 'gabion export list' shows: others need
+    /// --force to delete it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     /// Number of queues, 1 to 64 [default: 64 for --vhost-user, one per reactor thread for --ublk]
     #[arg(long, value_name = "N", conflicts_with_all = ["nbd", "fuse", "network"])]
     pub(crate) queues: Option<u16>,

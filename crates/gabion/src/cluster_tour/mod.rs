@@ -135,6 +135,7 @@ async fn serve_volume(client: &Client, cluster: &str) -> Result<()> {
             queues: None,
             reactors: Vec::new(),
             network: NetworkOptions::default(),
+            owner: None,
         };
         client.create_export(&request).await?;
     }

@@ -34,6 +34,7 @@ impl CommandContext {
             queues: None,
             reactors,
             network: NetworkOptions::default(),
+            owner: None,
         };
         Ok(self.client.create_export(&request).await?)
     }

@@ -19,8 +19,8 @@ pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<
     match command {
         ExportCommand::Create(arguments) => create(ctx, *arguments).await,
         ExportCommand::List => list(ctx).await,
-        ExportCommand::Delete { name, id, protocol, force } => {
-            ctx.client.delete_export(&name, &DeleteExportQuery { id, protocol, force }).await?;
+        ExportCommand::Delete { name, id, protocol, owner, force } => {
+            ctx.client.delete_export(&name, &DeleteExportQuery { id, protocol, owner, force }).await?;
             ctx.done(&None::<()>, |_| format!("export of {name} deleted"))?;
             Ok(ExitReason::Success)
         }
@@ -31,7 +31,7 @@ async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<Exi
     let protocol = protocol_of(&arguments);
     let (chap, dhchap) = (chap_of(&arguments)?, dhchap_of(&arguments)?);
     let CreateExportArgs { name, read_only, shared, queues, reactors, listen, .. } = arguments;
-    let CreateExportArgs { subsystem, namespace, target, lun, host, .. } = arguments;
+    let CreateExportArgs { subsystem, namespace, target, lun, host, owner, .. } = arguments;
     let VolumeName { pool, volume } = name;
     let network = NetworkOptions {
         listen: listen.into_iter().map(|address| address.complete(protocol)).collect(),
@@ -41,7 +41,8 @@ async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<Exi
         chap,
         dhchap,
     };
-    let request = CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network };
+    let request =
+        CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network, owner };
     let created = ctx.client.create_export(&request).await?;
     ctx.done(&created, output::created_export)?;
     Ok(ExitReason::Success)

@@ -50,7 +50,9 @@ pub(crate) fn exports(exports: &[Export]) -> String {
 
 fn access(export: &Export) -> String {
     let access = if export.read_only { "read-only" } else { "read-write" };
-    if export.shared { format!("{access}, shared") } else { access.to_owned() }
+    let shared = if export.shared { ", shared" } else { "" };
+    let owner = export.owner.as_ref().map_or_else(String::new, |owner| format!(", managed by {owner}"));
+    format!("{access}{shared}{owner}")
 }
 
 #[cfg(test)]

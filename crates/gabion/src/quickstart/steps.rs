@@ -220,6 +220,7 @@ async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
         queues: None,
         reactors: Vec::new(),
         network: NetworkOptions::default(),
+        owner: None,
     };
     client.create_export(&request).await?;
     Ok(())

@@ -128,6 +128,7 @@ impl RunningCluster {
             queues: None,
             reactors: Vec::new(),
             network: NetworkOptions::default(),
+            owner: None,
         };
         self.runtime.block_on(self.client.create_volume(cluster, &CreateVolume::new(name, bytes)))?;
         self.volumes.push(name.to_owned());

@@ -249,6 +249,7 @@ impl Gabion {
                 queues: None,
                 reactors: Vec::new(),
                 network: NetworkOptions::default(),
+                owner: None,
             };
             let export = client.create_export(&export).await?;
             extents.push(TargetExtent { target: target(&export, directory)?, bytes: size });

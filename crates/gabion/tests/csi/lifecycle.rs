@@ -192,6 +192,33 @@ fn data_is_never_formatted() {
     assert_eq!(daemon.ok(&["volume", "list", "fast", "--snapshots", "--quiet"]).trim(), "");
 }
 
+/// The driver neither uses nor deletes an export that it did not make, and others do not delete
+/// those of the driver.
+#[test]
+fn exports_belong_to_those_who_made_them() {
+    if !is_possible() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let (_clean, daemon, mut driver) = start(&home);
+    let (at, of) = (home.path("one"), mounted("xfs"));
+    let id = driver.create(volume("pvc-1", GIB, &of));
+    daemon.ok(&["export", "create", &id, "--fuse"]);
+    let refused = driver.runtime.block_on(driver.node.node_stage_volume(stage(&id, &at, &of))).unwrap_err();
+    assert!(refused.message().contains("is exported already"), "{refused:?}");
+    driver.runtime.block_on(driver.node.node_unstage_volume(unstage(&id, &at))).unwrap();
+    assert_eq!(daemon.json(&["export", "list"]).as_array().unwrap().len(), 1);
+    daemon.ok(&["export", "delete", &id]);
+    driver.mount(&id, &at, &of);
+    assert_eq!(daemon.json(&["export", "list"])[0]["owner"], "gabion csi");
+    assert!(daemon.ok(&["export", "list"]).contains("managed by gabion csi"));
+    let refused = daemon.refused(&["export", "delete", &id]);
+    assert!(refused.contains("is managed by gabion csi"), "{refused}");
+    driver.unmount(&id, &at);
+    assert_eq!(daemon.json(&["export", "list"]).as_array().unwrap().len(), 0);
+    delete(&mut driver, &id);
+}
+
 #[test]
 fn limits_and_access_modes_are_applied() {
     if !is_possible() {

@@ -10,6 +10,7 @@ host=nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
 connect() {
   echo -n "transport=tcp,traddr=$1,trsvcid=4420,nqn=$nqn,hostnqn=$host,hostid=${host##*:},reconnect_delay=1$2" > /dev/nvme-fabrics
 }
+second_address() { ifconfig lo:1 127.0.0.2 netmask 255.255.255.255 up; }
 live() { cat /sys/class/nvme/*/state 2> /dev/null | grep -c live || true; }
 written() { read -r _ _ _ _ _ _ sectors _ < /sys/block/nvme0n1/stat; echo "$sectors"; }
 disconnect() { for each in /sys/class/nvme/*/delete_controller; do echo 1 > $each; done; }"#;
@@ -25,7 +26,8 @@ fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
     let Some(mut inside) = GabionGuest::start(&home, &["nvme_tcp"], "1536M") else { return };
     inside.define(NVME_FUNCTIONS);
     let guest = &mut inside;
-    guest.sh("insmod /modules/nvme_tcp.ko && ifconfig lo 127.0.0.1 up && [ -c /dev/nvme-fabrics ] &&
+    guest.sh("insmod /modules/nvme_tcp.ko && [ -c /dev/nvme-fabrics ] &&
+         ifconfig lo 127.0.0.1 netmask 255.255.255.255 up && second_address &&
          mkdir /pool && mount -t tmpfs none /pool && serve 0 &&
          gabion pool create fast --scheme 2+1 --files /pool --file-size 256M --count 3 > /tmp/made &&
          gabion volume create fast/db --size 192M > /tmp/made");
@@ -34,6 +36,7 @@ fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
          load /mnt/first '--bs=4k --size=4m --rw=randwrite' &&
          load /mnt/long '--bs=1m --size=16m --rw=write'");
     the_daemon_is_killed_under_load(guest);
+    an_address_is_lost_under_load(guest);
     a_path_fails_over(guest);
     the_disk_grows(guest);
     guest.sh("echo 3 > /proc/sys/vm/drop_caches; umount /mnt && mount /dev/nvme0n1 /mnt &&
@@ -71,6 +74,17 @@ fn the_daemon_is_killed_under_load(guest: &mut GabionGuest<'_>) {
          until [ $(written) -gt $((before + 2000)) ]; do usleep 10000; done
          kill -9 $(cat /tmp/pid) && kill -0 $load && echo precious > /mnt/precious && { sync -f /mnt & } && sync=$! &&
          serve 1 && wait $load && wait $sync && [ $(cat /mnt/precious) = precious ]");
+    guest.until("live", "2");
+}
+
+/// Both paths carry requests. Those in flight to the lost address are repeated by the other path,
+/// after the keep alive timer of 5 s; the path returns with the address.
+fn an_address_is_lost_under_load(guest: &mut GabionGuest<'_>) {
+    guest.sh("echo round-robin > /sys/class/nvme-subsystem/nvme-subsys0/iopolicy &&
+         before=$(written); load /mnt/cut '--bs=4k --size=6m --rw=randwrite --rate=1m' & load=$!
+         until [ $(written) -gt $((before + 2000)) ]; do usleep 10000; done
+         ifconfig lo:1 down && wait $load && [ $(live) = 1 ] &&
+         load /mnt/cut '--bs=4k --size=6m --rw=read --verify_only=1' && second_address");
     guest.until("live", "2");
 }
 

@@ -24,7 +24,7 @@ export interface Volume {
 export interface Qos { iops: number | null; bandwidth: number | null; burst_ms: number; weight: number; thick: boolean }
 export interface Export {
   id: string; pool: string; volume: string; protocol: string; read_only: boolean; state: string; reason: string | null;
-  uris: string[]; connections: number;
+  uris: string[]; connections: number; owner?: string;
 }
 export interface ExportIo {
   pool: string; volume: string; id: string; read_operations: number; write_operations: number; read_bytes: number;

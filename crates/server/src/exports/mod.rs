@@ -6,6 +6,7 @@
 
 mod frontends;
 mod io_counters;
+mod owner;
 mod pool_volume;
 mod rbd_volume;
 mod reservations;
@@ -32,6 +33,7 @@ use api::types::{
 };
 use frontends::Frontends;
 pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
+use owner::{check_manager, check_owner};
 use pool_volume::PoolVolume;
 pub(crate) use pool_volume::ReactorVolume;
 use rbd_volume::RbdSource;
@@ -105,6 +107,7 @@ impl Exports {
             protocol,
             read_only,
             shared: entry.shared,
+            owner: entry.owner.clone(),
             state,
             reason,
             uris,
@@ -122,7 +125,9 @@ impl Exports {
     /// When the pool is not open or has no such volume; `Busy` beside an export that excludes this
     /// one; when the frontend refuses.
     pub(crate) async fn create(&self, request: CreateExport) -> Result<Export> {
-        let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network } = request;
+        let CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network, owner } =
+            request;
+        check_owner(owner.as_deref())?;
         if volume == OBJECTS_VOLUME {
             let message = format!("volume '{pool}/{volume}' holds the objects of the pool");
             return Err(Error::new(ErrorKind::Invalid, message).hint("S3 serves it: 'gabion s3 status'"));
@@ -139,13 +144,13 @@ impl Exports {
         let key = new_key(&others, &pool, &volume, protocol);
         let config = self.frontends.get(protocol).complete(config, &source);
         let running = self.start_one(&key, &config, source).await?;
-        let record = to_state(&key, &config, shared);
+        let entry = ExportEntry { config, shared, owner, running: Ok(running.clone()), counters };
+        let record = to_state(&key, &entry);
         if let Err(error) = self.state.update(|state| state.exports.push(record)) {
             stop(&key, &*running, StopMode::Forced).await;
             self.frontends.get(protocol).release(&key.name()).await;
             return Err(error);
         }
-        let entry = ExportEntry { config, shared, running: Ok(running), counters };
         let export = self.describe(&key, &entry);
         tracing::info!(export = %key.name(), id = key.id(), read_only, shared, "volume exported");
         self.table.insert(key, entry);
@@ -211,12 +216,15 @@ impl Exports {
     pub(crate) async fn delete(&self, pool: &str, volume: &str, request: &DeleteExportQuery) -> Result<()> {
         let _changing = self.changing.lock().await;
         let (key, entry) = self.select(pool, volume, request)?;
+        if !request.force {
+            check_manager(&key, entry.owner.as_deref(), request.owner.as_deref())?;
+        }
         self.state.check_writable()?;
         if let Ok(running) = &entry.running {
             let mode = if request.force { StopMode::Forced } else { StopMode::Orderly };
             running.stop(mode).await.map_err(convert)?;
         }
-        let record = to_state(&key, &entry.config, entry.shared);
+        let record = to_state(&key, &entry);
         if let Err(error) = self.state.update(|state| state.exports.retain(|export| *export != record)) {
             let opened = self.open_again(&key, &entry).await;
             self.start_again(&key, &entry, opened).await;
@@ -398,20 +406,20 @@ async fn stop(key: &ExportKey, running: &dyn RunningExport, mode: StopMode) {
 }
 
 /// An export as the state file has it.
-fn to_state(key: &ExportKey, config: &ExportConfig, shared: bool) -> ExportRecord {
+fn to_state(key: &ExportKey, entry: &ExportEntry) -> ExportRecord {
     let ExportKey { pool, volume, protocol, number } = key.clone();
-    let ExportConfig { read_only, queues, reactors, network } = config.clone();
-    let network = to_options(network);
-    ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network }
+    let ExportConfig { read_only, queues, reactors, network } = entry.config.clone();
+    let (shared, owner, network) = (entry.shared, entry.owner.clone(), to_options(network));
+    ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network, owner }
 }
 
 /// An export of the state file, which waits for its pool.
 fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
-    let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network } =
+    let ExportRecord { pool, volume, protocol, number, read_only, shared, queues, reactors, network, owner } =
         export;
     let config = ExportConfig { read_only, queues, reactors, network: from_options(network) };
     let key = ExportKey { pool, volume, protocol, number };
-    (key, ExportEntry { config, shared, running: Err(waiting()), counters: Arc::default() })
+    (key, ExportEntry { config, shared, owner, running: Err(waiting()), counters: Arc::default() })
 }
 
 /// The options of a network disk as the API and the state file have them.

@@ -49,6 +49,8 @@ pub(super) struct ExportEntry {
     pub(super) config: ExportConfig,
     /// Other exports of the volume may write as well.
     pub(super) shared: bool,
+    /// The program that manages the export: only this one deletes it without force.
+    pub(super) owner: Option<String>,
     /// The running export, or why it does not run.
     pub(super) running: Result<Arc<dyn RunningExport>>,
     /// Counters of its requests, over all times that it runs.
@@ -172,6 +174,7 @@ mod tests {
                 ExportEntry {
                     config,
                     shared: *shared,
+                    owner: None,
                     running: Err(Error::new(ErrorKind::NotOpen, "closed")),
                     counters: Arc::default(),
                 },

@@ -16,7 +16,7 @@ use crate::services::Services;
 use crate::unix_time::unix_time;
 
 /// Fields of bodies that are recorded.
-const SHOWN: [&str; 34] = [
+const SHOWN: [&str; 35] = [
     "name",
     "pool",
     "volume",
@@ -40,6 +40,7 @@ const SHOWN: [&str; 34] = [
     "protocol",
     "read_only",
     "shared",
+    "owner",
     "bandwidth",
     "iops",
     "weight",

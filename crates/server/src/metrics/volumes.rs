@@ -148,6 +148,7 @@ mod tests {
             protocol: Protocol::Nbd,
             read_only: false,
             shared: false,
+            owner: None,
             state: ExportState::Active,
             reason: None,
             uris: Vec::new(),

@@ -22,7 +22,7 @@ export function Exports() {
           const rate = rates.value.get(ioKey(one));
           return (
             <tr key={ioKey(one)}>
-              <th scope="row">{one.pool}/{one.volume}</th><td>{one.id}{one.read_only && <small>read-only</small>}</td>
+              <th scope="row">{one.pool}/{one.volume}</th><td>{one.id}{one.read_only && <small>read-only</small>}{one.owner && <small>managed by {one.owner}</small>}</td>
               <td><Badge state={one.state} />{one.reason && <small>{one.reason}</small>}</td><td class="number">{one.connections}</td>
               <td class="number">{count(rate?.reads ?? 0)}</td><td class="number">{count(rate?.writes ?? 0)}</td>
               <td class="number">{latency(rate?.readLatency)}</td><td class="number">{latency(rate?.writeLatency)}</td>
