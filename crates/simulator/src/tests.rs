@@ -25,8 +25,8 @@ const OFFLOAD_REGRESSIONS: [u64; 3] = [6_638, 14_086, 18_723];
 /// free a deleted volume, blocks that damage made immovable, checkpoints of a full host that failed
 /// because of each other or of the cleaner, walks that evicted each other's map nodes, checkpoints
 /// that used up the gain of cleaning, 64 checkpoints for each refused write of a full pool, a full
-/// drive beside one with free zones.
-const REGRESSIONS: [u64; 9] = [
+/// drive beside one with free zones, a scrub that rewrote more map nodes than a checkpoint can store.
+const REGRESSIONS: [u64; 10] = [
     3_200_011_442,
     3_200_016_371,
     3_200_018_761,
@@ -36,6 +36,7 @@ const REGRESSIONS: [u64; 9] = [
     3_400_014_919,
     3_600_005_534,
     3_700_005_661,
+    3_800_003_814,
 ];
 
 /// Regression seeds from before [`OperationSet::Extended`]. With the basic set they keep the runs

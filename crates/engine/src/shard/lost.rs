@@ -213,8 +213,12 @@ impl LostBlocks {
     }
 
     /// Makes the next checkpoint store a map node again whose stored copy is lost, if it is in
-    /// memory.
+    /// memory. Without space for that, the node stays in memory, and the next scrub finds it again.
     async fn rewrite_lost_node(&self, shard: &Shard, node: MissingNode, address: Address) {
+        if let Err(error) = self.wait_for_checkpoint_space(shard).await {
+            tracing::warn!(shard = %shard.identity.shard, %address, %error, "a map node with a lost copy is only in memory");
+            return;
+        }
         match shard.walk(|map| map.rewrite_node(node, address)).await {
             Ok(true) => shard.log.checkpoints.request(),
             Ok(false) => {}
@@ -227,6 +231,19 @@ impl LostBlocks {
                 (first..first + LEAF_BLOCKS).for_each(|block| self.note(shard, node.layer, block, address));
             }
         }
+    }
+
+    /// Waits until the next checkpoint can store another node. The checkpoint reserve is not used:
+    /// nodes that are stored elsewhere seldom free a segment, so that no checkpoint could be made
+    /// in the end (S4).
+    async fn wait_for_checkpoint_space(&self, shard: &Shard) -> Result<()> {
+        if shard.ledger.map.borrow().is_over_budget() {
+            shard.checkpointer.wait_for_map(shard).await?;
+        }
+        if shard.log.pacer.space.only_checkpoint_reserve_left() {
+            return Err(Error::new(ErrorKind::NoSpace, "the rest of the pool is reserved for checkpoints"));
+        }
+        Ok(())
     }
 
     /// Returns true if a layer's block lives at `address`, or if that cannot be determined.

@@ -32,6 +32,7 @@ fn a_file_system_on_an_nvme_disk_survives_kills_of_the_daemon() {
          gabion pool create fast --scheme 2+1 --files /pool --file-size 256M --count 3 > /tmp/made &&
          gabion volume create fast/db --size 192M > /tmp/made");
     a_disk_is_connected(guest);
+    an_idle_disk_stays_connected(guest);
     guest.sh("mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt &&
          load /mnt/first '--bs=4k --size=4m --rw=randwrite' &&
          load /mnt/long '--bs=1m --size=16m --rw=write'");
@@ -66,6 +67,21 @@ fn a_disk_is_connected(guest: &mut GabionGuest<'_>) {
          [ $(cat queue/max_hw_sectors_kb) = 1024 ]",
     );
     assert_eq!(facts.lines().collect::<Vec<_>>(), ["393216", "0", "1", "512", "4096"]);
+}
+
+/// Keep alive messages are the only ones for 12 s, or for `GABION_NVME_IDLE_SECONDS`: longer than
+/// two keep alive intervals of the host. A host that connects again gets another controller.
+fn an_idle_disk_stays_connected(guest: &mut GabionGuest<'_>) {
+    const CONTROLLERS: &str = "cat /sys/class/nvme/*/cntlid";
+    let before = guest.sh(CONTROLLERS);
+    assert_eq!(before.lines().count(), 2, "{before}");
+    let seconds = std::env::var("GABION_NVME_IDLE_SECONDS").map_or(12, |text| text.parse::<u64>().unwrap());
+    for _ in 0..seconds.div_ceil(12) {
+        guest.sh("sleep 12");
+    }
+    assert_eq!(guest.sh(CONTROLLERS), before);
+    guest.sh("[ $(live) = 2 ] && ! dmesg | grep -i 'nvme.*\\(keep\\|reconnect\\|timeout\\)' &&
+         dd if=/dev/nvme0n1 of=/dev/null bs=4k count=1 iflag=direct");
 }
 
 fn the_daemon_is_killed_under_load(guest: &mut GabionGuest<'_>) {
