@@ -16,6 +16,7 @@ use crate::bad_reads::BadRead;
 use crate::error::Result;
 use crate::scrub::ScrubFindings;
 use crate::segments::AllocPriority;
+use crate::zones::FreeSpace;
 
 /// The future of a service.
 pub(crate) type ServiceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -58,9 +59,8 @@ pub(crate) trait ControlServices: Send + Sync {
     /// Allocates a zone for one column of a segment, on none of the drives `avoid`.
     fn allocate_one(&self, avoid: Vec<DriveIndex>) -> ServiceFuture<'_, Result<ZoneGrant>>;
 
-    /// Returns the number of zones of each drive that new segments can take: none on drives that
-    /// are offline or draining.
-    fn allocatable_zones(&self) -> ServiceFuture<'_, Result<Vec<u32>>>;
+    /// Returns the free zones that new segments can take.
+    fn free_space(&self) -> ServiceFuture<'_, Result<FreeSpace>>;
 
     /// Counts bad reads. A failed or closed pool ignores this.
     fn record_bad_reads(&self, reads: Vec<BadRead>) -> ServiceFuture<'_, ()>;
@@ -127,9 +127,9 @@ impl ControlLink {
         self.control.allocate_one(avoid).await
     }
 
-    /// See [`ControlServices::allocatable_zones`].
-    pub(crate) async fn allocatable_zones(&self) -> Result<Vec<u32>> {
-        self.control.allocatable_zones().await
+    /// See [`ControlServices::free_space`].
+    pub(crate) async fn free_space(&self) -> Result<FreeSpace> {
+        self.control.free_space().await
     }
 
     /// See [`ControlServices::record_bad_reads`].

@@ -473,9 +473,18 @@ impl Zones {
         self.drives.iter().map(DriveZones::free).collect()
     }
 
-    /// Free zones of each drive that new segments can take.
-    pub(crate) fn allocatable_by_drive(&self) -> Vec<u32> {
-        (0..self.drives.len()).map(|drive| self.free_zones(drive)).collect()
+    /// Returns the free zones that new segments of `scheme` can take.
+    pub(crate) fn free_space(&self, scheme: Scheme) -> FreeSpace {
+        let drives = self.drives.iter().map(|drive| DriveSpace {
+            free: drive.free(),
+            online: drive.online,
+            lost: drive.lost,
+        });
+        FreeSpace {
+            drives: drives.collect(),
+            columns: self.columns(scheme),
+            columns_with_holes: (self.holes > 0).then(|| self.min_columns(scheme, self.holes)),
+        }
     }
 
     fn is_online(&self, drive: usize) -> bool {
@@ -492,22 +501,62 @@ impl Zones {
     }
 }
 
-/// The unit of [`segment_parts_that_fit`]: this many parts are a segment.
+/// The unit of fractions of a segment: this many parts are a segment.
 pub(crate) const SEGMENT_PARTS: u64 = 1 << 16;
 
+/// The free zones that new segments can take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FreeSpace {
+    drives: Vec<DriveSpace>,
+    /// Columns of a segment without holes.
+    columns: u32,
+    /// Minimum number of columns of a segment, if drives count as lost.
+    columns_with_holes: Option<u32>,
+}
+
+/// The free zones of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DriveSpace {
+    free: u32,
+    online: bool,
+    lost: bool,
+}
+
+impl FreeSpace {
+    /// Returns the number of segments that can be opened once `freed` further zones of each drive
+    /// are free, in units of 1/[`SEGMENT_PARTS`]. The fraction shows how close the drives come to
+    /// another segment. Its whole part is that of [`Zones::available`].
+    pub(crate) fn parts_with(&self, freed: &[u32]) -> u64 {
+        let usable = |(index, drive): (usize, &DriveSpace)| {
+            let free = drive.free + freed.get(index).copied().unwrap_or(0);
+            drive.online.then_some((free, drive.lost))
+        };
+        let drives: Vec<(u32, bool)> = self.drives.iter().enumerate().filter_map(usable).collect();
+        let counts: Vec<u32> = drives.iter().map(|(free, _)| *free).collect();
+        let whole = segment_parts_that_fit(counts, self.columns);
+        // Segments with holes take a zone of every drive that does not count as lost, while enough
+        // of these have some.
+        let with_holes = self.columns_with_holes.and_then(|columns| {
+            let mut counts: Vec<u32> =
+                drives.iter().filter(|(_, lost)| !lost).map(|(free, _)| *free).collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            counts.get(columns.saturating_sub(1) as usize).copied()
+        });
+        whole.max(u64::from(with_holes.unwrap_or(0)) * SEGMENT_PARTS)
+    }
+}
+
 /// Number of segments of `width` columns that fit drives with these numbers of free zones, at most
-/// one column of a segment per drive, with a fraction: the part of a segment that another zone
-/// comes closer to. In units of 1/[`SEGMENT_PARTS`].
+/// one column of a segment per drive, in units of 1/[`SEGMENT_PARTS`].
 ///
 /// However many drives are left out, the others hold the remaining columns of each segment. This
 /// is the linear relaxation of [`segments_that_fit`].
-pub(crate) fn segment_parts_that_fit(free_counts: &[u32], width: u64) -> u64 {
-    let mut counts = free_counts.to_vec();
-    counts.sort_unstable_by(|a, b| b.cmp(a));
-    let mut rest: u64 = counts.iter().map(|free| u64::from(*free)).sum();
+fn segment_parts_that_fit(mut free_counts: Vec<u32>, width: u32) -> u64 {
+    free_counts.sort_unstable_by(|a, b| b.cmp(a));
+    let mut rest: u64 = free_counts.iter().map(|free| u64::from(*free)).sum();
     let mut fewest = u64::MAX;
-    for (columns, largest) in (1..=width).rev().zip(counts.into_iter().chain(std::iter::repeat(0))) {
-        fewest = fewest.min(rest * SEGMENT_PARTS / columns);
+    for (columns, largest) in (1..=width).rev().zip(free_counts.into_iter().chain(std::iter::repeat(0))) {
+        fewest = fewest.min(rest * SEGMENT_PARTS / u64::from(columns));
         rest -= u64::from(largest);
     }
     fewest

@@ -259,16 +259,21 @@ fn freed_zones_are_reused_first_and_discarded_later() {
 
 #[test]
 fn the_fraction_of_a_segment_is_below_the_next_whole_one() {
-    for seed in 0..2_000u64 {
+    for seed in 0..4_000u64 {
         let number = |index: u64, max: u64| splitmix64(seed << 16 | index) % max;
-        let drives = 1 + number(0, 8);
-        let counts: Vec<u32> = (1..=drives).map(|drive| number(drive, 12) as u32).collect();
-        let width = 1 + number(99, 8);
-        let whole = segments_that_fit(counts.iter().copied(), width as u32);
-        let parts = segment_parts_that_fit(&counts, width);
-        assert_eq!(parts / SEGMENT_PARTS, u64::from(whole), "{counts:?} {width}");
+        let drives = 3 + number(0, 5);
+        let mut zones =
+            Zones::new((1..=drives).map(|drive| (number(drive, 12) as u32, number(50 + drive, 8) > 0)));
+        zones.allow_holes((1..=drives).map(|drive| number(90 + drive, 4) == 0));
+        let scheme = scheme(["2+1", "1+1", "3+0", "1+2"][number(99, 4) as usize]);
+        let space = zones.free_space(scheme);
+        let parts = space.parts_with(&[]);
+        assert_eq!(parts / SEGMENT_PARTS, u64::from(zones.available(scheme)), "{space:?}");
+        // More free zones never mean fewer segments.
+        let freed: Vec<u32> = (0..drives).map(|drive| number(200 + drive, 3) as u32).collect();
+        assert!(space.parts_with(&freed) >= parts, "{space:?} {freed:?}");
     }
-    assert_eq!(segment_parts_that_fit(&[3, 3, 3, 3], 3), 4 * SEGMENT_PARTS);
-    assert_eq!(segment_parts_that_fit(&[4, 3, 3, 3], 3), 4 * SEGMENT_PARTS + SEGMENT_PARTS / 3);
-    assert_eq!(segment_parts_that_fit(&[9, 1], 2), SEGMENT_PARTS);
+    assert_eq!(segment_parts_that_fit(vec![3, 3, 3, 3], 3), 4 * SEGMENT_PARTS);
+    assert_eq!(segment_parts_that_fit(vec![4, 3, 3, 3], 3), 4 * SEGMENT_PARTS + SEGMENT_PARTS / 3);
+    assert_eq!(segment_parts_that_fit(vec![9, 1], 2), SEGMENT_PARTS);
 }

@@ -39,7 +39,7 @@ use crate::segments::AllocPriority;
 use crate::shard::Shard;
 use crate::space::{Reserve, Space};
 use crate::state_store::PoolStateStore;
-use crate::zones::{AllocatedZones, Zones};
+use crate::zones::{AllocatedZones, FreeSpace, Zones};
 use members::JoiningDrive;
 
 /// The control of a pool.
@@ -228,9 +228,9 @@ impl Control {
         }
     }
 
-    /// Returns the number of zones of each drive that new segments can take.
-    fn allocatable_zones(&self) -> Vec<u32> {
-        self.state.borrow().zones.allocatable_by_drive()
+    /// Returns the free zones that new segments can take.
+    fn free_space(&self) -> FreeSpace {
+        self.state.borrow().zones.free_space(self.geometry.scheme)
     }
 
     /// Cleans in every shard except one, on behalf of that one. Returns true if space was freed.

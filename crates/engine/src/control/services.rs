@@ -14,6 +14,7 @@ use crate::control_link::{ControlServices, ServiceFuture, ZoneGrant};
 use crate::error::Result;
 use crate::scrub::ScrubFindings;
 use crate::segments::AllocPriority;
+use crate::zones::FreeSpace;
 
 impl ControlServices for Handle<Control> {
     fn allocate(
@@ -65,10 +66,8 @@ impl ControlServices for Handle<Control> {
         Box::pin(async move { self.call(allocate).await? })
     }
 
-    fn allocatable_zones(&self) -> ServiceFuture<'_, Result<Vec<u32>>> {
-        Box::pin(
-            async move { Ok(self.call(move |control| async move { control.allocatable_zones() }).await?) },
-        )
+    fn free_space(&self) -> ServiceFuture<'_, Result<FreeSpace>> {
+        Box::pin(async move { Ok(self.call(move |control| async move { control.free_space() }).await?) })
     }
 
     fn record_bad_reads(&self, reads: Vec<BadRead>) -> ServiceFuture<'_, ()> {

@@ -93,6 +93,11 @@ impl<T> PerClass<T> {
         self.0.iter()
     }
 
+    /// Iterates over all values, which can be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut()
+    }
+
     /// Iterates over all values.
     pub(super) fn into_iter(self) -> impl Iterator<Item = T> {
         self.0.into_iter()

@@ -16,18 +16,12 @@ use crate::error::Error;
 /// Number of failed attempts to get space, each followed by a checkpoint or cleaning, after which
 /// requests are refused.
 const ATTEMPTS_MAX: u32 = 64;
-/// The same number for user data and trims after a refusal: enough for the cleaner, the other
-/// shards and a checkpoint to find space freed since then, and cheap for a full pool that refuses
-/// request after request. Deletions and the catalogue always have all attempts: they are few.
-const ATTEMPTS_AFTER_REFUSAL: u32 = 4;
-
-/// Returns the number of attempts of a class of which requests were refused before.
-fn attempts_after_refusal(write_class: WriteClass) -> u32 {
-    match write_class {
-        WriteClass::User | WriteClass::Trim => ATTEMPTS_AFTER_REFUSAL,
-        WriteClass::Cold | WriteClass::Freeing | WriteClass::Checkpoint => ATTEMPTS_MAX,
-    }
-}
+/// Number of rounds after which user data and trims are refused if requests of the class were
+/// refused before. A round ends with a checkpoint, or with the answer of the cleaner or of the
+/// other shards that they gain nothing. Enough to find space that was freed since then, and cheap
+/// for a full pool that refuses request after request. Deletions and the catalogue have no such
+/// limit: they are few.
+const ROUNDS_AFTER_REFUSAL: u32 = 4;
 
 /// The access of a write class to space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +68,9 @@ enum PeerSpace {
 struct Attempts {
     /// Failed attempts since the class's last record or refusal.
     failed: u32,
+    /// Rounds that ended since then. Space that other shards free begins an attempt and ends no
+    /// round.
+    rounds: u32,
     /// Requests were refused after the last attempt, and none was written since.
     was_refused: bool,
 }
@@ -82,8 +79,8 @@ impl Attempts {
     /// Counts a failed attempt; returns true if it was one too many.
     fn fail(&mut self, write_class: WriteClass) -> bool {
         self.failed += 1;
-        let max = if self.was_refused { attempts_after_refusal(write_class) } else { ATTEMPTS_MAX };
-        let exceeded = self.failed > max;
+        let is_limited = self.was_refused && matches!(write_class, WriteClass::User | WriteClass::Trim);
+        let exceeded = self.failed > ATTEMPTS_MAX || is_limited && self.rounds >= ROUNDS_AFTER_REFUSAL;
         self.was_refused |= exceeded;
         exceeded
     }
@@ -256,6 +253,7 @@ impl SpaceGate {
     pub(super) fn peers_answered(&mut self, gained: bool) {
         self.peers = if gained { PeerSpace::NotAsked } else { PeerSpace::Exhausted };
         self.cleaner_exhausted = !gained;
+        self.end_round();
         self.retry();
     }
 
@@ -266,12 +264,20 @@ impl SpaceGate {
 
     /// The waiting requests of a class were refused.
     pub(super) fn class_was_refused(&mut self, write_class: WriteClass) {
-        self.attempts.of_mut(write_class).failed = 0;
+        let attempts = self.attempts.of_mut(write_class);
+        *attempts = Attempts { was_refused: attempts.was_refused, ..Attempts::default() };
+    }
+
+    /// Ends a round of the classes that have failed attempts.
+    fn end_round(&mut self) {
+        let failing = self.attempts.iter_mut().filter(|attempts| attempts.failed > 0);
+        failing.for_each(|attempts| attempts.rounds += 1);
     }
 
     /// A checkpoint has ended. Every class retries.
     pub(super) fn checkpoint_ended(&mut self, failure: Option<Error>) {
         self.checkpoint_failure = failure;
+        self.end_round();
         self.retry();
     }
 
@@ -287,6 +293,7 @@ impl SpaceGate {
     pub(super) fn cleaning_ended(&mut self, gained: bool) {
         self.cleaner_exhausted = !gained;
         if !gained {
+            self.end_round();
             self.retry();
         }
     }

@@ -75,7 +75,7 @@ fn attempts_without_a_record_are_bounded_and_fewer_after_a_refusal() {
         let mut gate = SpaceGate::default();
         assert_eq!(attempts_until_refused(&mut gate, class), Some(ATTEMPTS_MAX));
         for _ in 0..3 {
-            let few = if class == WriteClass::Freeing { ATTEMPTS_MAX } else { ATTEMPTS_AFTER_REFUSAL };
+            let few = if class == WriteClass::Freeing { ATTEMPTS_MAX } else { ROUNDS_AFTER_REFUSAL };
             assert_eq!(attempts_until_refused(&mut gate, class), Some(few));
             assert!(!gate.is_urgent());
         }
@@ -96,6 +96,18 @@ fn a_refusal_by_the_cleaner_and_the_peers_leaves_the_next_request_all_attempts()
     assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::Refuse);
     gate.class_was_refused(WriteClass::User);
     assert_eq!(attempts_until_refused(&mut gate, WriteClass::User), Some(ATTEMPTS_MAX));
+}
+
+#[test]
+fn space_that_other_shards_free_ends_no_round() {
+    let mut gate = SpaceGate::default();
+    assert_eq!(attempts_until_refused(&mut gate, WriteClass::User), Some(ATTEMPTS_MAX));
+    for _ in 0..2 * ROUNDS_AFTER_REFUSAL {
+        assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::WaitForCleaner);
+        gate.space_freed();
+    }
+    gate.checkpoint_ended(None);
+    assert_eq!(gate.no_free_segment(WriteClass::User, || false).decision, SpaceState::WaitForCleaner);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,8 +145,20 @@ proptest! {
     fn random_histories_keep_the_promises(events in events()) {
         let mut gate = SpaceGate::default();
         let (mut asked, mut ended, mut attempts) = (false, false, [0u32; 5]);
-        let mut attempts_max = [ATTEMPTS_MAX; 5];
+        let (mut rounds, mut was_refused) = ([0u32; 5], [false; 5]);
         for event in events {
+            let exceeds = |class: usize, attempts: &[u32; 5], rounds: &[u32; 5], was_refused: &[bool; 5]| {
+                let is_limited = was_refused[class] && matches!(ALL[class], WriteClass::User | WriteClass::Trim);
+                attempts[class] > ATTEMPTS_MAX || is_limited && rounds[class] >= ROUNDS_AFTER_REFUSAL
+            };
+            let ends_round = match event {
+                Event::PeersAnswered(_) => asked,
+                Event::CheckpointEnded(_) | Event::CleaningEnded(false) => true,
+                _ => false,
+            };
+            if ends_round {
+                rounds.iter_mut().zip(&attempts).for_each(|(rounds, attempts)| *rounds += u32::from(*attempts > 0));
+            }
             match event {
                 Event::NoSegment(class, freeing) => {
                     let before = (gate.cleaner_exhausted, gate.peers, gate.checkpoint_failure.is_some());
@@ -151,33 +175,30 @@ proptest! {
                             prop_assert_eq!(gate.state_of(ALL[class]), wait);
                             let counted = wait != SpaceState::AskOtherShards || step.wake_cleaner;
                             attempts[class] += u32::from(counted);
-                            prop_assert!(attempts[class] <= attempts_max[class]);
+                            prop_assert!(!counted || !exceeds(class, &attempts, &rounds, &was_refused));
                             prop_assert!(wait == SpaceState::WaitForCheckpoint || cleanable);
                         }
                         SpaceState::Refuse => {
                             attempts[class] += u32::from(!ended);
                             let exhausted = before.0 && before.1 == PeerSpace::Exhausted;
-                            let exceeded = attempts[class] > attempts_max[class];
+                            let exceeded = !ended && exceeds(class, &attempts, &rounds, &was_refused);
                             let reason = ended || before.2 || !cleanable || exhausted || exceeded;
                             prop_assert!(reason, "refused without a reason");
                             gate.class_was_refused(ALL[class]);
-                            attempts[class] = 0;
-                            if exceeded {
-                                attempts_max[class] = attempts_after_refusal(ALL[class]);
-                            }
+                            (attempts[class], rounds[class]) = (0, 0);
+                            was_refused[class] |= exceeded;
                         }
                     }
                 }
                 Event::NeedsCheckpoint(class) => {
                     if gate.needs_checkpoint(ALL[class]).decision == SpaceState::Refuse {
                         gate.class_was_refused(ALL[class]);
-                        attempts[class] = 0;
+                        (attempts[class], rounds[class]) = (0, 0);
                     }
                 }
                 Event::Served(class) => {
                     gate.class_was_served(ALL[class]);
-                    attempts[class] = 0;
-                    attempts_max[class] = ATTEMPTS_MAX;
+                    (attempts[class], rounds[class], was_refused[class]) = (0, 0, false);
                 }
                 Event::PeersAnswered(gained) if asked => {
                     asked = false;

@@ -316,6 +316,29 @@ impl Map {
         Ok(entry.and_then(|entry| entry.address()) == Some(address))
     }
 
+    /// Keeps a node in memory, as [`Map::hold`], if it is currently stored at `address`. Returns
+    /// whether it is.
+    ///
+    /// # Errors
+    /// The node to load first, which may be the node itself.
+    pub(crate) fn hold_if_stored_at(
+        &mut self,
+        node: MissingNode,
+        address: Address,
+    ) -> Result<bool, MissingNode> {
+        if !self.is_stored_at(node, address)? {
+            return Ok(false);
+        }
+        match self.descend(node.layer, first_block(node), node.level) {
+            WalkEnd::Unread(load) => Err(load),
+            WalkEnd::Nothing { .. } => Ok(false),
+            WalkEnd::Node(_) => {
+                self.hold(node);
+                Ok(true)
+            }
+        }
+    }
+
     /// Marks a node as dirty if it is currently stored at `address`, so that the next checkpoint
     /// rewrites it. Returns whether it is.
     ///

@@ -8,20 +8,19 @@
 //! compaction, because one in between would take its own share and gain less.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use format::SegmentId;
 use reactor::{Reactor, WaitList};
 
 use super::block_mover::{BlockMover, MetadataCells};
-use super::compaction_plan::{
-    CompactionBudget, Plan, VictimCost, zones_for_new_segments, zones_of_new_segment,
-};
+use super::compaction_plan::{CompactionBudget, Plan, VictimCost, zones_for_new_segments};
 use super::headers::HeaderReader;
 use super::{LEAF_BLOCKS, Shard};
 use crate::error::{ErrorKind, Result};
 use crate::map::MissingNode;
-use crate::zones::SEGMENT_PARTS;
+use crate::zones::{FreeSpace, SEGMENT_PARTS};
 
 /// Number of segments that a plan leaves out before it is complete: each costs reads of its
 /// headers, and those that follow are costlier as a rule.
@@ -43,8 +42,10 @@ pub(super) struct Compaction {
 struct SpaceSnapshot {
     /// Live blocks.
     live: u64,
-    /// Zones that new segments can take, by drive.
-    free_zones: Vec<u32>,
+    /// Segments that may be opened.
+    free: u64,
+    /// Zones that new segments can take.
+    free_zones: FreeSpace,
     /// Nodes that were made dirty.
     nodes: usize,
 }
@@ -130,9 +131,10 @@ impl Compaction {
     }
 
     /// Returns the segments with the largest net gain when they are emptied together; none if the
-    /// cost is as high as the gain. Leaves out segments with which the cost would exceed the budget.
+    /// cost is as high as the gain. Leaves out segments that cannot be read, and those with which the
+    /// cost would exceed the budget.
     async fn plan(&self, shard: &Shard) -> Result<PlannedCompaction> {
-        let free_zones = shard.link.allocatable_zones().await?;
+        let free_zones = shard.link.free_space().await?;
         let (budget, victims, snapshot) = self.budget(shard, free_zones);
         if self.without_gain.borrow().as_ref() == Some(&snapshot) {
             return Ok(PlannedCompaction::default());
@@ -145,14 +147,15 @@ impl Compaction {
                 return Ok(PlannedCompaction::default());
             }
             let cost = match self.survey(shard, victim).await {
-                Ok(Some(cost)) => cost,
+                Ok(Some(cost)) => Some(cost),
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::debug!(shard = %shard.identity.shard, segment = %victim, %error, "segment not surveyed");
-                    break;
+                    None
                 }
             };
-            let Some((gain, segments)) = budget.gain_with(&plan, &cost) else {
+            let affordable = cost.and_then(|cost| Some((budget.gain_with(&plan, &cost)?, cost)));
+            let Some(((gain, segments), cost)) = affordable else {
                 left_out += 1;
                 if left_out == LEFT_OUT_MAX {
                     break;
@@ -167,30 +170,31 @@ impl Compaction {
         let (gain, count, segments) = best;
         self.without_gain.replace((gain == 0).then_some(snapshot));
         plan.victims.truncate(count);
-        let zones = gain * budget.width / SEGMENT_PARTS;
-        tracing::debug!(shard = %shard.identity.shard, free = budget.free, zones, victims = count, segments, "compacting");
+        let gained = gain / SEGMENT_PARTS;
+        tracing::debug!(shard = %shard.identity.shard, free = budget.free, gained, victims = count, segments, "compacting");
         Ok(PlannedCompaction { victims: plan.victims, segments })
     }
 
     fn budget(
         &self,
         shard: &Shard,
-        free_zones: Vec<u32>,
+        free_zones: FreeSpace,
     ) -> (CompactionBudget, Vec<SegmentId>, SpaceSnapshot) {
         let segments = shard.rows.segments.borrow();
         let map = shard.ledger.map.borrow();
+        let free = shard.log.pacer.space.shard_share();
         let snapshot = SpaceSnapshot {
             live: segments.live_blocks(),
+            free,
             free_zones: free_zones.clone(),
             nodes: map.dirtied(),
         };
         let budget = CompactionBudget {
-            free: shard.log.pacer.space.shard_share(),
+            free,
             free_zones,
             room: shard.log.appender.room_for_moves(),
             segment: shard.geometry.segment_blocks(),
             payload: shard.geometry.segment_payload().max(1),
-            width: zones_of_new_segment(shard.geometry.scheme, &shard.rows.drives),
             // The rest is left for nodes that other requests make dirty.
             nodes_max: map.dirty_max() as u64 * 3 / 4,
         };
@@ -215,8 +219,12 @@ impl Compaction {
 
     /// Returns the number of blocks that are moved when a segment is emptied, and the nodes that
     /// are stored then.
-    async fn moves(&self, shard: &Shard, headers: &mut HeaderReader<'_>) -> Result<(u64, Vec<MissingNode>)> {
-        let (mut blocks, mut cells, mut nodes) = (0, MetadataCells::new(), Vec::new());
+    async fn moves(
+        &self,
+        shard: &Shard,
+        headers: &mut HeaderReader<'_>,
+    ) -> Result<(u64, HashSet<MissingNode>)> {
+        let (mut blocks, mut cells, mut nodes) = (0, MetadataCells::new(), HashSet::new());
         while let Some(live) = BlockMover::new(shard).next_live(headers, &mut cells).await? {
             Reactor::current().yield_now().await;
             let map = shard.ledger.map.borrow();

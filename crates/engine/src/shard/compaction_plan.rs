@@ -4,14 +4,14 @@
 
 use std::collections::HashSet;
 
-use format::{Scheme, SegmentColumn, SegmentId};
+use format::{SegmentColumn, SegmentId};
 
 use crate::drives::{DriveUse, Drives};
 use crate::map::MissingNode;
 use crate::space::CHECKPOINT_OVERHEAD;
-use crate::zones::{SEGMENT_PARTS, segment_parts_that_fit};
+use crate::zones::{FreeSpace, SEGMENT_PARTS};
 
-/// What emptying one segment costs and frees.
+/// The cost and the gain of emptying one segment.
 pub(super) struct VictimCost {
     pub(super) victim: SegmentId,
     /// Drives of the zones that new segments can take once the segment is free.
@@ -19,7 +19,7 @@ pub(super) struct VictimCost {
     /// Blocks to be written for the moves, headers and padding of rows included.
     pub(super) moved: u64,
     /// Map nodes and table blocks that the next checkpoint stores.
-    pub(super) nodes: Vec<MissingNode>,
+    pub(super) nodes: HashSet<MissingNode>,
 }
 
 /// Segments to be emptied together, and the cost.
@@ -35,15 +35,13 @@ pub(super) struct Plan {
 pub(super) struct CompactionBudget {
     /// Segments that may be opened.
     pub(super) free: u64,
-    /// Zones that new segments can take, by drive.
-    pub(super) free_zones: Vec<u32>,
+    /// Zones that new segments can take.
+    pub(super) free_zones: FreeSpace,
     /// Blocks left in the open segment of moved data.
     pub(super) room: u64,
     /// Capacity of a segment, in data blocks and in map nodes.
     pub(super) segment: u64,
     pub(super) payload: u64,
-    /// Zones that a new segment takes.
-    pub(super) width: u64,
     /// Maximum number of nodes that the next checkpoint may store.
     pub(super) nodes_max: u64,
 }
@@ -74,8 +72,7 @@ impl Plan {
     }
 
     fn nodes_with(&self, cost: &VictimCost) -> u64 {
-        let added: HashSet<_> = cost.nodes.iter().filter(|node| !self.nodes.contains(node)).collect();
-        (self.nodes.len() + added.len()) as u64
+        (self.nodes.len() + cost.nodes.difference(&self.nodes).count()) as u64
     }
 }
 
@@ -97,18 +94,8 @@ impl CompactionBudget {
     /// Returns the number of segments by which zones that become free increase what can be opened.
     /// Zones of a drive that has more free ones than the others increase it by nothing.
     fn freed_parts(&self, freed: &[u32]) -> u64 {
-        let drives = self.free_zones.len().max(freed.len());
-        let count = |counts: &[u32], drive| counts.get(drive).copied().unwrap_or(0);
-        let after: Vec<u32> =
-            (0..drives).map(|drive| count(&self.free_zones, drive) + count(freed, drive)).collect();
-        segment_parts_that_fit(&after, self.width) - segment_parts_that_fit(&self.free_zones, self.width)
+        self.free_zones.parts_with(freed) - self.free_zones.parts_with(&[])
     }
-}
-
-/// Returns the number of zones that a new segment takes: it lacks columns when there are too few
-/// drives.
-pub(super) fn zones_of_new_segment(scheme: Scheme, drives: &Drives) -> u64 {
-    u64::from(scheme.width()).min(drives.active_count() as u64).max(scheme.data().into())
 }
 
 /// Returns the drives of the zones of a segment that new segments can take: those of lost and
@@ -129,19 +116,27 @@ mod tests {
     use reactor::{Clock, Drive, Memory, ParkDriver, Reactor, SystemClock};
 
     use super::*;
+    use crate::zones::Zones;
 
     const WIDTH: u32 = 5;
 
     fn budget() -> CompactionBudget {
         CompactionBudget {
             free: 8,
-            free_zones: vec![8; WIDTH as usize],
+            free_zones: free("4+1", &[8; WIDTH as usize], None),
             room: 0,
             segment: 64,
             payload: 60,
-            width: WIDTH.into(),
             nodes_max: 100,
         }
+    }
+
+    /// The free zones of drives, one of which may be missing.
+    fn free(scheme: &str, counts: &[u32], missing: Option<usize>) -> FreeSpace {
+        let all = counts.iter().enumerate();
+        let mut zones = Zones::new(all.clone().map(|(drive, count)| (*count, Some(drive) != missing)));
+        zones.allow_holes(all.map(|(drive, _)| Some(drive) == missing));
+        zones.free_space(scheme.parse().unwrap())
     }
 
     /// Returns the gain, in segments, of emptying segments whose `moved` blocks need `nodes` nodes.
@@ -178,19 +173,16 @@ mod tests {
 
     #[test]
     fn a_node_of_several_segments_is_stored_once() {
-        let mut plan = Plan::new(cost(0, 5).nodes.into_iter().collect());
+        let mut plan = Plan::new(cost(0, 5).nodes);
         plan.add(cost(0, 20));
         let (parts, _) = budget().gain_with(&plan, &cost(0, 20)).unwrap();
         assert_eq!(parts, SEGMENT_PARTS);
-        let mut twice = cost(0, 20);
-        twice.nodes.extend(cost(0, 20).nodes);
-        assert_eq!(budget().gain_with(&plan, &twice).unwrap().0, SEGMENT_PARTS);
     }
 
     #[test]
     fn zones_of_a_drive_with_more_free_ones_than_the_others_gain_nothing() {
         let on = |zones: &[usize]| VictimCost { zones: zones.to_vec(), ..cost(0, 0) };
-        let mirror = CompactionBudget { width: 2, free_zones: vec![10, 2], ..budget() };
+        let mirror = CompactionBudget { free_zones: free("1+1", &[10, 2], None), ..budget() };
         let plan_of = |zones: &[usize]| {
             let mut plan = Plan::new(HashSet::new());
             (0..3).for_each(|_| plan.add(on(zones)));
@@ -203,8 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_lost_drive_segments_free_and_take_fewer_zones() {
-        let scheme: Scheme = "4+1".parse().unwrap();
+    fn zones_of_lost_and_draining_drives_are_not_free_for_new_segments() {
         let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
         let reactor = Reactor::new(ParkDriver::new(clock.clone()), clock);
         reactor.run(async {
@@ -214,25 +205,30 @@ mod tests {
             let column = |drive| SegmentColumn::whole(DriveIndex::new(drive), ZoneIndex::new(0));
             let mut columns: Vec<_> = (0..4).map(column).collect();
             columns.push(SegmentColumn::hole());
-            let zones = || (zones_of_new_segment(scheme, &drives), zones_for_new_segments(&columns, &drives));
-            assert_eq!(zones(), (5, vec![0, 1, 2, 3]));
+            let zones = || zones_for_new_segments(&columns, &drives);
+            assert_eq!(zones(), vec![0, 1, 2, 3]);
             drives.take_offline(DriveIndex::new(0));
-            assert_eq!(zones(), (5, vec![1, 2, 3]), "five drives are left");
+            assert_eq!(zones(), vec![1, 2, 3]);
             drives.set_draining(&[DriveIndex::new(3)]);
-            assert_eq!(zones(), (4, vec![1, 2]));
-            (1..5).for_each(|drive| drives.take_offline(DriveIndex::new(drive)));
-            assert_eq!(zones(), (4, vec![]), "no segment has fewer columns than data");
+            assert_eq!(zones(), vec![1, 2]);
         });
         reactor.shut_down();
-        // Emptied segments have four usable zones as well.
-        let degraded = CompactionBudget { width: 4, ..budget() };
-        let mut plan = Plan::new(HashSet::new());
-        let four = || VictimCost { zones: vec![0, 1, 2, 3], ..cost(0, 20) };
-        plan.add(four());
-        let free = CompactionBudget { free_zones: vec![8, 8, 8, 8, 0], ..degraded };
-        assert_eq!(free.gain_with(&plan, &four()), Some((SEGMENT_PARTS, 0)));
-        let whole = CompactionBudget { width: 5, ..free };
-        assert_eq!(whole.gain_with(&plan, &four()), Some((0, 0)));
+    }
+
+    #[test]
+    fn with_a_lost_drive_segments_with_holes_gain() {
+        let on = |zones: &[usize]| VictimCost { zones: zones.to_vec(), ..cost(0, 20) };
+        let gain = |space: FreeSpace, zones: &[usize]| {
+            let mut plan = Plan::new(HashSet::new());
+            plan.add(on(zones));
+            CompactionBudget { free_zones: space, ..budget() }.gain_with(&plan, &on(zones)).unwrap().0
+        };
+        // The four other drives of 4+1 hold all columns of a segment.
+        assert_eq!(gain(free("4+1", &[8; 5], Some(4)), &[0, 1, 2, 3]), SEGMENT_PARTS);
+        // Segments have holes: one drive is missing, another one is full.
+        assert_eq!(gain(free("2+1", &[5, 5, 0, 9], Some(3)), &[0, 1]), SEGMENT_PARTS);
+        // All drives are there, and a full one limits the number of segments.
+        assert_eq!(gain(free("2+1", &[5, 5, 0], None), &[0, 1]), 0);
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl BackgroundJob for LostBlocks {
     }
 
     async fn step(&self, shard: &Rc<Shard>) -> StepOutcome {
+        shard.unsaved.store(shard).await;
         if let Err(error) = self.store(shard).await {
             tracing::warn!(shard = %shard.identity.shard, %error, "cannot store the list of lost blocks");
         }
@@ -150,7 +151,7 @@ impl LostBlocks {
                         }
                     }
                 }
-                CellContent::Node(node) => self.rewrite_lost_node(shard, node, address).await,
+                CellContent::Node(node) => self.keep_lost_node(shard, node, address).await,
                 // Its contents are in memory.
                 CellContent::Table if shard.checkpointer.tables.rewrite(address) => {
                     shard.log.checkpoints.request()
@@ -208,20 +209,15 @@ impl LostBlocks {
         }
         let nodes = shard.ledger.map.borrow().stored_nodes();
         for (node, address) in nodes.into_iter().filter_map(|(node, entry)| Some((node, lives(entry)?))) {
-            self.rewrite_lost_node(shard, node, address).await;
+            self.keep_lost_node(shard, node, address).await;
         }
     }
 
-    /// Makes the next checkpoint store a map node again whose stored copy is lost, if it is in
-    /// memory. Without space for that, the node stays in memory, and the next scrub finds it again.
-    async fn rewrite_lost_node(&self, shard: &Shard, node: MissingNode, address: Address) {
-        if let Err(error) = self.wait_for_checkpoint_space(shard).await {
-            tracing::warn!(shard = %shard.identity.shard, %address, %error, "a map node with a lost copy is only in memory");
-            return;
-        }
-        match shard.walk(|map| map.rewrite_node(node, address)).await {
-            Ok(true) => shard.log.checkpoints.request(),
-            Ok(false) => {}
+    /// Keeps a map node whose stored copy is lost in memory, and makes a checkpoint store it again.
+    /// If it is not in memory, adds the blocks below it.
+    async fn keep_lost_node(&self, shard: &Shard, node: MissingNode, address: Address) {
+        match shard.unsaved.keep(shard, node, address).await {
+            Ok(()) => self.changed.notify(),
             // The number of blocks below an inner node is unknown: at least those of its first
             // leaf.
             Err(_) => {
@@ -231,19 +227,6 @@ impl LostBlocks {
                 (first..first + LEAF_BLOCKS).for_each(|block| self.note(shard, node.layer, block, address));
             }
         }
-    }
-
-    /// Waits until the next checkpoint can store another node. The checkpoint reserve is not used:
-    /// nodes that are stored elsewhere seldom free a segment, so that no checkpoint could be made
-    /// in the end (S4).
-    async fn wait_for_checkpoint_space(&self, shard: &Shard) -> Result<()> {
-        if shard.ledger.map.borrow().is_over_budget() {
-            shard.checkpointer.wait_for_map(shard).await?;
-        }
-        if shard.log.pacer.space.only_checkpoint_reserve_left() {
-            return Err(Error::new(ErrorKind::NoSpace, "the rest of the pool is reserved for checkpoints"));
-        }
-        Ok(())
     }
 
     /// Returns true if a layer's block lives at `address`, or if that cannot be determined.

@@ -35,6 +35,7 @@ mod scan_readable;
 mod scrub;
 mod start;
 mod tables;
+mod unsaved_nodes;
 mod verify;
 mod visible;
 mod walk;
@@ -87,6 +88,7 @@ pub(crate) struct Shard {
     compaction: compact::Compaction,
     heal: heal::Healer,
     pub(crate) lost: lost::LostBlocks,
+    unsaved: unsaved_nodes::UnsavedNodes,
     pub(crate) repair: repair::Repairer,
     pub(crate) scrubber: scrub::Scrubber,
     /// Layers that are being dropped, or were dropped.
@@ -215,6 +217,9 @@ impl Shard {
     pub(crate) fn space_freed(&self) {
         self.log.space_freed();
         self.repair.retry_for_space();
+        if !self.unsaved.is_empty() {
+            self.lost.wake();
+        }
     }
 
     /// Makes every write that was answered by now durable.

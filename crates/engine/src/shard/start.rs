@@ -274,6 +274,7 @@ impl Candidate {
             compaction: super::compact::Compaction::default(),
             heal: heal::Healer::default(),
             lost: super::lost::LostBlocks::default(),
+            unsaved: super::unsaved_nodes::UnsavedNodes::default(),
             repair: repair::Repairer::new(plan.repair.clone(), budget.clone()),
             scrubber: scrub::Scrubber::new(plan.scrub.clone(), budget),
             dropping_layers: RefCell::default(),
@@ -321,7 +322,10 @@ impl Shard {
         self.background.all_ended().await;
         let result = match (self.log.failure(), checkpoint) {
             (Some(failure), _) => Err(failure),
-            (None, true) => self.checkpointer.checkpoint(self).await,
+            (None, true) => {
+                self.unsaved.store_at_last(self);
+                self.checkpointer.checkpoint(self).await
+            }
             (None, false) => Ok(()),
         };
         self.log.stop().await;
