@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use engine::{AttachedVolume, Pool, PoolStatus};
-use format::DriveState;
 use reactor::{Buffer, Reactor};
 
 use crate::model::content;
@@ -63,11 +62,10 @@ async fn fill_with_garbage(pool: &Pool) -> u64 {
     blocks
 }
 
-/// Returns true if only the checkpoint reserve of a pool without spare drives is left.
+/// Returns true if only the checkpoint reserve of a pool with one shard is left: half of the 16
+/// segments of its reserve.
 fn is_exhausted(status: &PoolStatus) -> bool {
-    let drives = status.drives.iter().filter(|drive| drive.state == DriveState::Online).count();
-    let free_segments = status.space.free_zones / drives as u64;
-    free_segments <= u64::from(status.space.reserve_segments / 2)
+    status.space.free_segments == 0 && status.space.reserve_segments <= 8
 }
 
 /// Opens the pool, changes its catalogue and its map, and cuts the power: the rest of the open
