@@ -128,7 +128,9 @@ impl ControllerContext {
     pub(super) async fn disks_of(&self, name: &VolumeName) -> Result<Vec<Export>, Status> {
         let mut exports = self.daemon.client.list_exports().await.map_err(of_daemon)?;
         exports.retain(|export| {
-            export.protocol == Protocol::NvmeTcp && export.pool == name.pool && export.volume == name.volume
+            let is_of_others = export.owner.as_deref().is_some_and(|owner| owner != OWNER);
+            let is_of_volume = export.pool == name.pool && export.volume == name.volume;
+            export.protocol == Protocol::NvmeTcp && is_of_volume && !is_of_others
         });
         Ok(exports)
     }

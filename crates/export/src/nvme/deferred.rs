@@ -20,9 +20,9 @@ pub(super) struct DeferredCommands {
 
 #[derive(Default)]
 struct AbortState {
-    /// Raised to give the command up.
+    /// Raised to abort the command.
     requested: Stop,
-    is_given_up: Cell<bool>,
+    is_aborted: Cell<bool>,
     /// Raised when the command has begun or was aborted.
     decided: Stop,
 }
@@ -51,7 +51,7 @@ impl DeferredCommands {
         let Some(state) = self.all.borrow().get(&id).cloned() else { return false };
         state.requested.raise();
         state.decided.raised().await;
-        state.is_given_up.get()
+        state.is_aborted.get()
     }
 }
 
@@ -60,7 +60,7 @@ impl Future for AbortRequest {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let requested = self.requested.as_mut().poll(context);
-        self.state.is_given_up.set(requested.is_ready());
+        self.state.is_aborted.set(requested.is_ready());
         requested
     }
 }

@@ -26,13 +26,13 @@ impl Bystander {
         assert_eq!(self.0.read(4096, 8).good(), [0xbb; 4096]);
     }
 
-    /// As [`Self::look`], after another initiator may have reset the unit: each session learns of
-    /// that once.
-    fn look_after_reset(&mut self) {
+    /// As [`Self::look`], after another initiator may have reset the unit or cleared its commands:
+    /// each session gets one unit attention for that.
+    fn look_after_management(&mut self) {
         let first = self.0.read(4096, 8);
         if first.status != 0 {
             let (key, code, _) = first.failed();
-            assert_eq!((key, code), (6, 0x29), "only a reset");
+            assert!(key == 6 && (code == 0x29 || code == 0x2f), "{key} {code}");
         }
         self.look();
     }
@@ -439,12 +439,20 @@ proptest! {
                 for (at, value) in &fields {
                     header.0[*at] = *value;
                 }
+                // A cold reset of the target ends all sessions, as another test shows.
+                if header.0[0] & 0x3f == 2 && header.0[1] & 0x7f == 7 {
+                    header.0[1] -= 1;
+                }
                 let pdu = session.encode(header, &bytes);
                 let _ = session.stream.write_all(&pdu);
             }
             let _ = session.stream.shutdown(std::net::Shutdown::Write);
             session.read_to_end();
-            bystander.look_after_reset();
+            if step == 2 && !raw {
+                bystander.look_after_management();
+            } else {
+                bystander.look();
+            }
         });
     }
 }

@@ -96,11 +96,13 @@ fn the_daemon_is_killed_under_load(guest: &mut GabionGuest<'_>) {
 /// Both paths carry requests. Those in flight to the lost address are repeated by the other path,
 /// after the keep alive timer of 5 s; the path returns with the address.
 fn an_address_is_lost_under_load(guest: &mut GabionGuest<'_>) {
-    guest.sh("echo round-robin > /sys/class/nvme-subsystem/nvme-subsys0/iopolicy &&
-         before=$(written); load /mnt/cut '--bs=4k --size=6m --rw=randwrite --rate=1m' & load=$!
-         until [ $(written) -gt $((before + 2000)) ]; do usleep 10000; done
-         ifconfig lo:1 down && wait $load && [ $(live) = 1 ] &&
-         load /mnt/cut '--bs=4k --size=6m --rw=read --verify_only=1' && second_address");
+    guest.sh("policy=/sys/class/nvme-subsystem/nvme-subsys0/iopolicy
+         echo round-robin > $policy && [ $(cat $policy) = round-robin ]");
+    guest.sh("before=$(written); load /mnt/cut '--bs=4k --size=12m --rw=randwrite --rate=1m' & load=$!
+         until [ $(written) -gt $((before + 2000)) ]; do kill -0 $load || exit 1; usleep 10000; done
+         ifconfig lo:1 down && wait $load");
+    guest.until("live", "1");
+    guest.sh("load /mnt/cut '--bs=4k --size=12m --rw=read --verify_only=1' && second_address");
     guest.until("live", "2");
 }
 

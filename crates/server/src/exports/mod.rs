@@ -292,9 +292,11 @@ impl Exports {
         }
         let ids: Vec<_> = exports.iter().map(|(key, _)| key.id()).collect();
         let message = format!("volume '{pool}/{volume}' is exported by {}", ids.join(", "));
-        let hint = match ids.as_slice() {
-            [_] => format!("'gabion export delete {pool}/{volume}' removes the export"),
-            _ => format!("'gabion export delete {pool}/{volume} --id ID' removes an export"),
+        let owner = exports.iter().find_map(|(_, entry)| entry.owner.as_deref());
+        let hint = match (owner, ids.as_slice()) {
+            (Some(owner), _) => format!("{owner} manages an export: let it delete the export first"),
+            (None, [_]) => format!("'gabion export delete {pool}/{volume}' removes the export"),
+            (None, _) => format!("'gabion export delete {pool}/{volume} --id ID' removes an export"),
         };
         Err(Error::new(ErrorKind::Busy, message).hint(hint))
     }

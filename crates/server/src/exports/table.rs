@@ -145,7 +145,10 @@ pub(super) fn check_coexistence(
     let Some((key, other)) = conflict else { return Ok(()) };
     let (id, access) = (key.id(), if other.config.read_only { "read-only" } else { "read-write" });
     let message = format!("'{volume}' is exported already, {access} by {id}");
-    let delete = format!("'gabion export delete {volume} --id {id}' removes that export");
+    let delete = match &other.owner {
+        Some(owner) => format!("{owner} manages that export"),
+        None => format!("'gabion export delete {volume} --id {id}' removes that export"),
+    };
     let hint = match (read_only, other.config.read_only) {
         (false, true) => format!("{delete}; or create this one with --read-only"),
         _ => format!(

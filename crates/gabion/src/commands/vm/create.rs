@@ -118,13 +118,22 @@ impl VmContext<'_> {
         for disk in requests {
             let existing = |pool: &str, volume: &str| pool == disk.name.pool && volume == disk.name.volume;
             let of_disk = exports.iter().filter(|export| existing(&export.pool, &export.volume));
+            // Another program deletes its export when it wants.
+            let is_usable = |export: &Export| {
+                export.protocol == Protocol::VhostUser
+                    && export.read_only == disk.read_only
+                    && export.owner.is_none()
+            };
             match of_disk.min_by_key(|export| (export.protocol != Protocol::VhostUser, export.connections)) {
-                Some(export)
-                    if export.protocol == Protocol::VhostUser && export.read_only == disk.read_only => {}
+                Some(export) if is_usable(export) => {}
                 Some(export) => {
                     let access = if export.read_only { "read-only " } else { "" };
-                    let message =
-                        format!("volume {} is already exported {access}over {}", disk.name, export.protocol);
+                    let owner =
+                        export.owner.as_ref().map_or_else(String::new, |owner| format!(" for {owner}"));
+                    let message = format!(
+                        "volume {} is already exported {access}over {}{owner}",
+                        disk.name, export.protocol
+                    );
                     return Err(Error::new(ErrorKind::Busy, message)
                         .hint(format!("'gabion export delete {} --id {}' deletes it", disk.name, export.id))
                         .into());

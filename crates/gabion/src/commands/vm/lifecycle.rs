@@ -103,6 +103,7 @@ impl VmContext<'_> {
             let name: VolumeName = parse_volume(&disk.volume)?;
             let own = exports.iter().filter(|export| {
                 export.protocol == types::Protocol::VhostUser
+                    && export.owner.is_none()
                     && export.pool == name.pool
                     && export.volume == name.volume
             });

@@ -28,7 +28,7 @@ export function Exports() {
               <td class="number">{latency(rate?.readLatency)}</td><td class="number">{latency(rate?.writeLatency)}</td>
               <td class="number">{size(rate?.readBytes ?? 0)}/s</td><td class="number">{size(rate?.writeBytes ?? 0)}/s</td>
               <td class="path">{one.uris.join(" ")}</td>
-              <td class="actions">{may("operator") && <button class="danger" onClick={() => remove(one)}>Delete</button>}</td>
+              <td class="actions">{may("operator") && !one.owner && <button class="danger" onClick={() => remove(one)}>Delete</button>}</td>
             </tr>);
         })}
       </Table>
