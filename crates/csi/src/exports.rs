@@ -1,7 +1,7 @@
 //! The driver's mark on the exports that it makes.
 //!
-//! Always true: a node uses and deletes only exports that have it; those of administrators stay. The
-//! controller recognizes its network disks by their NQN as well.
+//! Always true: a node uses and deletes only exports that have it; those of administrators stay.
+//! The controller recognizes its network disks by their NQN as well.
 
 use api::types::{DeleteExportQuery, Export};
 

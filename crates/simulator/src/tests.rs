@@ -25,7 +25,8 @@ const OFFLOAD_REGRESSIONS: [u64; 3] = [6_638, 14_086, 18_723];
 /// free a deleted volume, blocks that damage made immovable, checkpoints of a full host that failed
 /// because of each other or of the cleaner, walks that evicted each other's map nodes, checkpoints
 /// that used up the gain of cleaning, 64 checkpoints for each refused write of a full pool, a full
-/// drive beside one with free zones, a scrub that rewrote more map nodes than a checkpoint can store.
+/// drive beside one with free zones, a scrub that rewrote more map nodes than a checkpoint can
+/// store.
 const REGRESSIONS: [u64; 10] = [
     3_200_011_442,
     3_200_016_371,

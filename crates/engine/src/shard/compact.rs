@@ -131,8 +131,8 @@ impl Compaction {
     }
 
     /// Returns the segments with the largest net gain when they are emptied together; none if the
-    /// cost is as high as the gain. Leaves out segments that cannot be read, and those with which the
-    /// cost would exceed the budget.
+    /// cost is as high as the gain. Leaves out segments that cannot be read, and those with which
+    /// the cost would exceed the budget.
     async fn plan(&self, shard: &Shard) -> Result<PlannedCompaction> {
         let free_zones = shard.link.free_space().await?;
         let (budget, victims, snapshot) = self.budget(shard, free_zones);

@@ -93,7 +93,7 @@ fn the_daemon_is_killed_under_load(guest: &mut GabionGuest<'_>) {
     guest.until("live", "2");
 }
 
-/// Both paths carry requests. Those in flight to the lost address are repeated by the other path,
+/// Both paths carry requests. The other path repeats the requests in flight to the lost address,
 /// after the keep alive timer of 5 s; the path returns with the address.
 fn an_address_is_lost_under_load(guest: &mut GabionGuest<'_>) {
     guest.sh("policy=/sys/class/nvme-subsystem/nvme-subsys0/iopolicy
