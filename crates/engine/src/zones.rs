@@ -528,7 +528,7 @@ impl FreeSpace {
     /// another segment. Its whole part is that of [`Zones::available`].
     pub(crate) fn parts_with(&self, freed: &[u32]) -> u64 {
         let usable = |(index, drive): (usize, &DriveSpace)| {
-            let free = drive.free + freed.get(index).copied().unwrap_or(0);
+            let free = drive.free + freed.get(index).map_or(0, |more| *more);
             drive.online.then_some((free, drive.lost))
         };
         let drives: Vec<(u32, bool)> = self.drives.iter().enumerate().filter_map(usable).collect();
@@ -542,7 +542,7 @@ impl FreeSpace {
             counts.sort_unstable_by(|a, b| b.cmp(a));
             counts.get(columns.saturating_sub(1) as usize).copied()
         });
-        whole.max(u64::from(with_holes.unwrap_or(0)) * SEGMENT_PARTS)
+        with_holes.map_or(whole, |segments| whole.max(u64::from(segments) * SEGMENT_PARTS))
     }
 }
 
