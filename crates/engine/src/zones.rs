@@ -549,9 +549,9 @@ impl FreeSpace {
 /// Number of segments of `width` columns that fit drives with these numbers of free zones, at most
 /// one column of a segment per drive, in units of 1/[`SEGMENT_PARTS`].
 ///
-/// However many drives are left out, the others hold the remaining columns of each segment. This
-/// is the linear relaxation of [`segments_that_fit`].
+/// However many drives are left out, the others hold the remaining columns of each segment.
 fn segment_parts_that_fit(mut free_counts: Vec<u32>, width: u32) -> u64 {
+    assert!(width > 0, "C5: a segment has columns");
     free_counts.sort_unstable_by(|a, b| b.cmp(a));
     let mut rest: u64 = free_counts.iter().map(|free| u64::from(*free)).sum();
     let mut fewest = u64::MAX;
@@ -562,20 +562,10 @@ fn segment_parts_that_fit(mut free_counts: Vec<u32>, width: u32) -> u64 {
     fewest
 }
 
-/// Maximum number of segments of `width` columns that fit drives with these numbers of free zones.
+/// The same in whole segments.
 fn segments_that_fit(free_counts: impl Iterator<Item = u32>, width: u32) -> u32 {
-    let free_counts: Vec<u32> = free_counts.collect();
-    let fits = |segments: u32| {
-        let columns: u64 = free_counts.iter().map(|free| u64::from(segments.min(*free))).sum();
-        columns >= u64::from(segments) * u64::from(width)
-    };
-    let max: u64 = free_counts.iter().map(|free| u64::from(*free)).sum::<u64>() / u64::from(width.max(1));
-    let (mut low, mut high) = (0, narrow::<u32, _>(max.min(u64::from(u32::MAX)), "C5"));
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if fits(middle) { low = middle } else { high = middle - 1 }
-    }
-    low
+    let whole = segment_parts_that_fit(free_counts.collect(), width) / SEGMENT_PARTS;
+    narrow(whole.min(u64::from(u32::MAX)), "C5")
 }
 
 #[cfg(test)]

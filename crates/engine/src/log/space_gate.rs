@@ -3,8 +3,8 @@
 //! A write class that finds no free segment waits for a checkpoint, which releases freed segments,
 //! for the cleaner, or for the cleaners of the other shards; it is refused when none of them can
 //! gain space. Always true: a class that the next checkpoint depends on never waits for one; a
-//! class that gains no space is refused after a bounded number of attempts, and writes and trims
-//! after it have fewer, until one of them is written.
+//! class that gains no space is refused after a bounded number of attempts; the next write or trim
+//! of a class that was refused has fewer, until one is written.
 //!
 //! Plain state and pure transitions: the log performs the returned steps. Must not know segments,
 //! requests, tasks.

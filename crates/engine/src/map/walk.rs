@@ -326,17 +326,11 @@ impl Map {
         node: MissingNode,
         address: Address,
     ) -> Result<bool, MissingNode> {
-        if !self.is_stored_at(node, address)? {
-            return Ok(false);
+        let found = self.node_stored_at(node, address)?;
+        if found.is_some() {
+            self.hold(node);
         }
-        match self.descend(node.layer, first_block(node), node.level) {
-            WalkEnd::Unread(load) => Err(load),
-            WalkEnd::Nothing { .. } => Ok(false),
-            WalkEnd::Node(_) => {
-                self.hold(node);
-                Ok(true)
-            }
-        }
+        Ok(found.is_some())
     }
 
     /// Marks a node as dirty if it is currently stored at `address`, so that the next checkpoint
@@ -345,19 +339,27 @@ impl Map {
     /// # Errors
     /// The node to load first.
     pub(crate) fn rewrite_node(&mut self, node: MissingNode, address: Address) -> Result<bool, MissingNode> {
+        let found = self.node_stored_at(node, address)?;
+        // A dirty node is rewritten anyway.
+        if let Some(at) = found.filter(|at| self.nodes[*at].dirty.is_none()) {
+            self.mark_dirty(at);
+        }
+        Ok(found.is_some())
+    }
+
+    /// Returns a node in memory if it is currently stored at `address`.
+    fn node_stored_at(
+        &mut self,
+        node: MissingNode,
+        address: Address,
+    ) -> Result<Option<NodeRef>, MissingNode> {
         if !self.is_stored_at(node, address)? {
-            return Ok(false);
+            return Ok(None);
         }
         match self.descend(node.layer, first_block(node), node.level) {
             WalkEnd::Unread(load) => Err(load),
-            WalkEnd::Node(at) => {
-                // A dirty node is rewritten anyway.
-                if self.nodes[at].dirty.is_none() {
-                    self.mark_dirty(at);
-                }
-                Ok(true)
-            }
-            WalkEnd::Nothing { .. } => Ok(false),
+            WalkEnd::Node(at) => Ok(Some(at)),
+            WalkEnd::Nothing { .. } => Ok(None),
         }
     }
 

@@ -67,7 +67,7 @@ impl UnsavedNodes {
         }
         if !self.is_empty() {
             let count = self.nodes.borrow().len();
-            tracing::error!(shard = %shard.identity.shard, count, "map nodes are lost: their copies are damaged, and there is no space to store them again");
+            tracing::error!(shard = %shard.identity.shard, count, "map nodes are lost: their copies are damaged, and there is no space to store them again; the next scrub lists the blocks below them");
         }
     }
 
