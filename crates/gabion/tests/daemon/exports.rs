@@ -215,6 +215,31 @@ fn several_exports_of_a_volume_are_read_only_or_shared() {
     daemon.stop();
 }
 
+/// An owner survives a restart; others delete its export only by force.
+#[test]
+fn an_export_of_an_owner_is_deleted_by_it_or_by_force() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd", "--owner", "backup program"]);
+    daemon.stop();
+    let daemon = home.start();
+    assert_eq!(daemon.json(&["export", "list"])[0]["owner"], "backup program");
+    for other in [&[][..], &["--owner", "another"]] {
+        let refused = daemon.refused(&[&["export", "delete", "fast/vm01"], other].concat());
+        assert!(refused.contains("export 'nbd' of 'fast/vm01' is managed by backup program"), "{refused}");
+    }
+    let refused = daemon.refused(&["volume", "delete", "fast/vm01", "--yes"]);
+    assert!(refused.contains("backup program manages an export"), "{refused}");
+    let refused = daemon.refused(&["export", "create", "fast/vm01", "--vhost-user"]);
+    assert!(refused.contains("backup program manages that export"), "{refused}");
+    daemon.ok(&["export", "delete", "fast/vm01", "--owner", "backup program"]);
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd", "--owner", "backup program"]);
+    daemon.ok(&["export", "delete", "fast/vm01", "--force"]);
+    let refused = daemon.refused(&["export", "create", "fast/vm01", "--nbd", "--owner", " x"]);
+    assert!(refused.contains("1 to 64 printable ASCII characters"), "{refused}");
+}
+
 #[test]
 fn the_state_file_of_an_older_release_is_read() {
     let home = DaemonHome::new();
