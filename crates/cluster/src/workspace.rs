@@ -31,7 +31,14 @@ pub struct Workspace {
 }
 
 /// The exclusive right to change a cluster, until it is dropped.
-pub struct ChangeLock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
+pub struct ChangeLock(File);
+
+impl Drop for ChangeLock {
+    fn drop(&mut self) {
+        // A child process that was forked meanwhile holds the file open until it calls `execve`.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Workspace {
     /// Creates the directory of a new cluster, or opens an existing one.

@@ -171,7 +171,14 @@ impl Default for PersistentState {
 pub(crate) struct State {
     directory: PathBuf,
     current: Mutex<PersistentState>,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // A child process that was forked meanwhile holds the file open until it calls `execve`.
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl State {
@@ -206,7 +213,7 @@ impl State {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => PersistentState::default(),
             Err(error) => return Err(failed("read the state file", error)),
         };
-        Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), _lock: lock })
+        Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), lock })
     }
 
     /// The directory, for files of its own.

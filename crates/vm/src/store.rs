@@ -28,7 +28,14 @@ pub struct Store {
 
 /// The exclusive lock of a machine, held until dropped.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
+pub struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A child process that was forked meanwhile holds the file open until it calls `execve`.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Store {
     /// Returns the store in `directory`, which need not exist.

@@ -34,7 +34,18 @@ pub enum RunState {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    lock: Option<File>,
+    lock: Option<RunLock>,
+}
+
+/// A locked file that is unlocked when it is dropped.
+#[derive(Debug)]
+struct RunLock(File);
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // A child process that was forked meanwhile holds the file open until it calls `execve`.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Returns a name for a new run: suite, date and time in UTC.
@@ -104,7 +115,7 @@ impl Store {
         let file = File::create(&path).map_err(|error| RunError::file(&path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                self.lock = Some(file);
+                self.lock = Some(RunLock(file));
                 Ok(())
             }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(RunError::Busy(id.into())),
@@ -133,9 +144,11 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(failed)?,
         };
-        // The end of this function releases the shared lock.
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(false),
+            Ok(()) => {
+                drop(RunLock(file));
+                Ok(false)
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
             Err(error) => Err(failed(error.into())),
         }

@@ -106,6 +106,9 @@ pub struct PoolStatus {
     /// Minimum number of lost blocks beyond the list in `lost`, which is bounded. Nonzero until a
     /// scrub of the whole pool finds no more blocks than are listed.
     pub lost_unlisted: u64,
+    /// Number of map nodes that are only in memory: their copies on the drives are lost, and the
+    /// pool has no space to store them again. A crash loses the blocks below them.
+    pub unsaved_nodes: u64,
     /// The reason why the newest state is not recorded in the [`crate::PoolStateStore`]: older
     /// copies of the drives may be opened unnoticed.
     pub unrecorded: Option<String>,
@@ -178,15 +181,16 @@ impl Pool {
         let (mut scrub, positions, until) = scrub;
         let mut shards = Vec::new();
         let mut repair = RepairStatus::default();
-        let (mut lost_blocks, mut lost_unlisted) = (Vec::new(), 0);
+        let (mut lost_blocks, mut lost_unlisted, mut unsaved_nodes) = (Vec::new(), 0, 0);
         for (number, shard) in self.inner.shards.iter().enumerate() {
             let after = positions.get(number).map_or_else(format::Incarnation::default, |position| *position);
             let query = move |shard: std::rc::Rc<Shard>| async move {
-                let lost = shard.lost.list(&shard).await;
+                let lost = (shard.lost.list(&shard).await, shard.unsaved_nodes());
                 (shard.counters(), shard.repair.status(), shard.scrubber.progress(&shard, after, until), lost)
             };
-            let (counters, of_shard, progress, (lost, more)) = shard.call(query).await?;
+            let (counters, of_shard, progress, ((lost, more), unsaved)) = shard.call(query).await?;
             lost_blocks.push(lost);
+            unsaved_nodes += unsaved;
             lost_unlisted += more;
             scrub.add(progress);
             repair.add(&of_shard);
@@ -225,6 +229,7 @@ impl Pool {
             client_latency: self.inner.repair.recent_latency(now),
             lost,
             lost_unlisted,
+            unsaved_nodes,
             unrecorded,
             failure,
         })

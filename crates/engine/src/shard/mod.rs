@@ -222,6 +222,11 @@ impl Shard {
         }
     }
 
+    /// Number of map nodes that are only in memory because their copies on the drives are lost.
+    pub(crate) fn unsaved_nodes(&self) -> u64 {
+        self.unsaved.count()
+    }
+
     /// Makes every write that was answered by now durable.
     ///
     /// # Errors

@@ -42,6 +42,10 @@ impl UnsavedNodes {
         self.nodes.borrow().is_empty()
     }
 
+    pub(super) fn count(&self) -> u64 {
+        self.nodes.borrow().len() as u64
+    }
+
     /// Makes the next checkpoints store the nodes elsewhere, as far as there is space. Waits for a
     /// checkpoint if the next one could not store another node.
     pub(super) async fn store(&self, shard: &Shard) {

@@ -32,6 +32,7 @@ pub(super) fn problems_of(
             ),
         });
     }
+    problems.extend(unsaved_nodes(status));
     problems.extend(uncertain_state(name, opened));
     problems.extend(unrecorded_state(status));
     problems.extend(lost_drives(status, opened));
@@ -79,6 +80,22 @@ fn uncertain_state(name: &str, opened: &OpenReport) -> Option<Problem> {
         action: format!(
             "if the host did not crash, compare the newest data of each volume with backups, examine the drives with \
              'smartctl', and run 'gabion pool scrub {name}'"
+        ),
+    })
+}
+
+/// Returns a problem if map nodes are only in memory.
+fn unsaved_nodes(status: &PoolStatus) -> Option<Problem> {
+    let name = &status.name;
+    (status.unsaved_nodes > 0).then(|| Problem {
+        message: format!(
+            "{} map nodes, which hold the places of data blocks, are only in memory: their copies on the drives are damaged, \
+             and the pool is too full to store them again. A crash or a power cut loses the data below them",
+            status.unsaved_nodes
+        ),
+        action: format!(
+            "free space now: delete volumes or snapshots ('gabion volume list {name} --snapshots') or add a drive \
+             ('gabion drive add {name} DRIVE'); the pool stores the nodes as soon as there is space. Do not stop the daemon before"
         ),
     })
 }

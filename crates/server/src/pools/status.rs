@@ -153,7 +153,7 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
         Health::Failed
     } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
         Health::DataLost
-    } else if !misses_columns(&status) && status.damaged_columns() == 0 {
+    } else if !misses_columns(&status) && status.damaged_columns() == 0 && status.unsaved_nodes == 0 {
         if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
             Health::DriveFailing
         } else {
