@@ -288,6 +288,7 @@ impl SwarmRun {
                 stats.moved += moved;
                 stats.compactions += compactions;
                 stats.failing += failing;
+                stats.unsaved_nodes += status.unsaved_nodes;
             });
             let refused = status.shards.iter().any(|shard| shard.checkpoints_refused > 0);
             if refused && status.failure.is_none() && !self.host_was_full.get() {

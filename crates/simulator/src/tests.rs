@@ -114,11 +114,21 @@ fn run(seeds: impl Iterator<Item = u64>, operations: OperationSet) -> Stats {
 }
 
 #[test]
-fn regression_seeds_pass() {
+fn basic_regression_seeds_pass() {
     run(BASIC_REGRESSIONS.into_iter(), OperationSet::Basic);
+}
+
+#[test]
+fn extended_regression_seeds_pass() {
     run(EXTENDED_REGRESSIONS.into_iter(), OperationSet::Extended);
     run(OFFLOAD_REGRESSIONS.into_iter(), OperationSet::Offloads);
-    run(REGRESSIONS.into_iter(), OperationSet::All);
+}
+
+/// The last seed fills a pool whose damaged map nodes stay in memory until there is space.
+#[test]
+fn regression_seeds_pass() {
+    let stats = run(REGRESSIONS.into_iter(), OperationSet::All);
+    assert!(stats.unsaved_nodes > 0, "{stats:?}");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct Stats {
     pub full_degraded: u64,
     /// Groups of snapshots taken of several volumes together.
     pub groups: u64,
+    /// Map nodes that were only in memory at the end of an opening.
+    pub unsaved_nodes: u64,
 }
 
 impl Stats {
@@ -92,5 +94,6 @@ impl Stats {
         self.copied += other.copied;
         self.full_degraded += other.full_degraded;
         self.groups += other.groups;
+        self.unsaved_nodes += other.unsaved_nodes;
     }
 }
