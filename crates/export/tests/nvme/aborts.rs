@@ -124,6 +124,7 @@ fn a_flood_of_aborts_is_bounded() {
         target.with(|volume| volume.faults().hold_writes());
         let held = submit_write(&mut queue, 0, 5);
         target.until(|volume| volume.faults().held_writes() == 1);
+        let mut refused = 0;
         for _ in 0..100 {
             // All entries of the queue; each abort has an answer.
             let sent: Vec<u16> = (0..31).map(|_| admin.submit(abort(1, held), &[], 0)).collect();
@@ -132,6 +133,7 @@ fn a_flood_of_aborts_is_bounded() {
                 .map(|_| {
                     let done = admin.complete(&[]);
                     let is_refused = done.status == LIMIT_EXCEEDED;
+                    refused += u32::from(is_refused);
                     assert!(is_refused || (done.status, done.result) == (0, NOT_ABORTED), "{done:?}");
                     done.id
                 })
@@ -141,6 +143,7 @@ fn a_flood_of_aborts_is_bounded() {
             sent.sort_unstable();
             assert_eq!(answered, sent);
         }
+        assert!(refused > 0, "more aborts than the limit ran at once");
         target.with(|volume| volume.faults().release_writes());
         assert_eq!(queue.complete(&[]).status, 0);
         assert_eq!(admin.run(abort(1, held)).result, NOT_ABORTED);
