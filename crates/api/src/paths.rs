@@ -456,7 +456,7 @@ endpoints! {
     /// Stops S3 on a pool. Its objects stay.
     STOP_S3 = s3 stop_s3: Delete "/v1/pools/{pool}/s3" ((), ()) -> 204 ();
 
-    /// Lists the buckets of a pool that serves S3.
+    /// Lists the buckets of a pool that serves S3, or of a cluster with object gateways.
     LIST_BUCKETS = s3 list_buckets: Get "/v1/pools/{pool}/buckets" ((), ()) -> 200 Vec<Bucket>;
 
     /// Returns a bucket.
@@ -471,7 +471,7 @@ endpoints! {
     /// Deletes an empty bucket.
     DELETE_BUCKET = s3 delete_bucket: Delete "/v1/pools/{pool}/buckets/{bucket}" ((), ()) -> 204 ();
 
-    /// Lists the objects of a bucket by key, without older versions.
+    /// Lists the objects of a bucket of a pool by key, without older versions.
     LIST_OBJECTS = s3 list_objects: Get "/v1/pools/{pool}/buckets/{bucket}/objects" (ObjectQuery, ()) -> 200 ObjectPage;
 
     /// Lists the access keys of S3 clients, without their secrets.
@@ -594,6 +594,34 @@ endpoints! {
     /// The response to a cluster without an answer has the health `unreachable`, after up to 20
     /// seconds. Requests within two seconds share a response.
     GET_CLUSTER = clusters get_cluster: Get "/v1/clusters/{cluster}" ((), ()) -> 200 ClusterStatus;
+
+    /// Lists the users of the object gateways of a cluster.
+    LIST_CLUSTER_USERS = clusters list_cluster_users: Get "/v1/clusters/{cluster}/users" ((), ()) -> 200 Vec<S3User>, Admin;
+
+    /// Returns a user of the object gateways of a cluster.
+    GET_CLUSTER_USER = clusters get_cluster_user: Get "/v1/clusters/{cluster}/users/{user}" ((), ()) -> 200 S3User, Admin;
+
+    /// Creates a user of the object gateways of a cluster, without access keys.
+    ///
+    /// The gateways have no policies and groups of users: both lists must be empty.
+    CREATE_CLUSTER_USER = clusters create_cluster_user: Post "/v1/clusters/{cluster}/users" ((), CreateS3User) -> 201 S3User, Admin;
+
+    /// Deletes a user of the object gateways of a cluster and its access keys. A user that owns
+    /// buckets is not deleted.
+    DELETE_CLUSTER_USER = clusters delete_cluster_user: Delete "/v1/clusters/{cluster}/users/{user}" ((), ()) -> 204 (), Admin;
+
+    /// Lists the access keys of the object gateways of a cluster, without their secrets.
+    LIST_CLUSTER_KEYS = clusters list_cluster_keys: Get "/v1/clusters/{cluster}/keys" ((), ()) -> 200 Vec<AccessKey>, Admin;
+
+    /// Creates an access key of the object gateways of a cluster. Only this response contains the
+    /// secret.
+    ///
+    /// Keys of the gateways do not expire: `valid_s` must be absent.
+    CREATE_CLUSTER_KEY = clusters create_cluster_key: Post "/v1/clusters/{cluster}/keys" ((), CreateKey) -> 201 AccessKey, Admin;
+
+    /// Deletes an access key of the object gateways of a cluster. Requests with it fail from then
+    /// on.
+    DELETE_CLUSTER_KEY = clusters delete_cluster_key: Delete "/v1/clusters/{cluster}/keys/{key}" ((), ()) -> 204 (), Admin;
 
     /// Lists the stored benchmark runs of the daemon's host.
     ///

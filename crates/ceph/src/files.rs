@@ -15,6 +15,8 @@ pub const CONF_FILE: &str = "ceph.conf";
 pub const ADMIN_USER: &str = "admin";
 /// The user that reads and writes volumes and has no other rights.
 pub const VOLUMES_USER: &str = "gabion";
+/// The user that administers the users and buckets of object gateways.
+pub const GATEWAY_USER: &str = "gabion-rgw";
 /// Limit for connecting and for commands, in seconds.
 const TIMEOUT: u32 = 20;
 

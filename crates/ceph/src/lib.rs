@@ -14,5 +14,7 @@ mod rbd;
 
 pub use client::{RadosClient, RadosOptions};
 pub use error::{Error, ErrorKind, Result};
-pub use files::{ADMIN_USER, CONF_FILE, VOLUMES_USER, conf_value, keyring_key, keyring_path, options_of};
+pub use files::{
+    ADMIN_USER, CONF_FILE, GATEWAY_USER, VOLUMES_USER, conf_value, keyring_key, keyring_path, options_of,
+};
 pub use rbd::{ImageDiff, ImageInfo, ImageSnapshot, OpenImage, RbdImage, RbdPool};

@@ -10,7 +10,7 @@ use crate::perform::{COMMAND_TIMEOUT, Deployment};
 use crate::pools::{PoolSpec, VOLUMES_DATA_POOL, VOLUMES_POOL};
 use crate::services::{FILE_SYSTEM, FILE_SYSTEM_POOLS, FILE_SYSTEM_USER};
 use crate::steps::{Action, DaemonKind};
-use ceph::{Error, ErrorKind, RbdPool, Result, VOLUMES_USER};
+use ceph::{Error, ErrorKind, GATEWAY_USER, RbdPool, Result, VOLUMES_USER};
 
 /// Placement groups of a new pool; the cluster adapts their number later.
 const PLACEMENT_GROUPS: u32 = 16;
@@ -33,8 +33,21 @@ impl Deployment {
                 let osd = format!("allow rw tag cephfs data={FILE_SYSTEM}");
                 self.user(FILE_SYSTEM_USER, &["mon", "allow r", "mds", "allow rw", "osd", &osd])
             }
+            Action::GatewayUser => self.gateway_user(),
             _ => Ok(false),
         }
+    }
+
+    /// Creates the user that administers the object gateways, if there are any.
+    fn gateway_user(&self) -> Result<bool> {
+        if self.model.adopted {
+            let map = self.client()?.monitor_json(&json!({"prefix": "service dump", "format": "json"}))?;
+            if map.pointer("/services/rgw").is_none() {
+                return Ok(false);
+            }
+        }
+        let capabilities = ["mon", "allow rw", "osd", "allow rwx tag rgw *=*", "mgr", "allow r"];
+        self.user(GATEWAY_USER, &capabilities)
     }
 
     /// Returns a pool of the monitors' list.

@@ -122,6 +122,10 @@ fn plan(model: &ClusterModel, options: &ServiceOptions) -> Vec<Phase> {
     }
     // One after the other: the first one creates the pools.
     phases.push(Phase { steps: with("rgw", Action::Gateway), serial: true });
+    // The gateways of an adopted cluster are not in its model.
+    if model.adopted || model.with_role("rgw").next().is_some() {
+        phases.push(cluster(vec![Action::GatewayUser]));
+    }
     phases.push(Phase { steps: daemon_hosts.map(|host| step(host, Action::Boot)).collect(), serial: false });
     phases.push(cluster(vec![Action::Healthy]));
     phases
@@ -143,6 +147,9 @@ fn addresses(workspace: &Workspace, model: &ClusterModel) -> Vec<ServiceAddress>
         if let Some(address) = host.public_address {
             list.push(entry("S3", format!("http://{address}:{GATEWAY_PORT}")));
         }
+    }
+    if model.with_role("rgw").next().is_some() {
+        list.push(entry("S3 users", format!("gabion user create USER --cluster {name}")));
     }
     list
 }
@@ -193,6 +200,7 @@ mod tests {
             "-: create the file system",
             "-: create the user of the file system",
             "b: create and start the object gateway",
+            "-: create the user of the object gateways",
             "a: start the daemons at boot",
             "b: start the daemons at boot",
             "-: wait for HEALTH_OK",

@@ -100,6 +100,8 @@ pub(crate) enum Action {
     FileSystemUser,
     /// Creates and starts an object gateway.
     Gateway,
+    /// Creates the user that administers the object gateways.
+    GatewayUser,
 }
 
 /// A step of a deployment on one host, or on the cluster.
@@ -135,6 +137,7 @@ impl Step {
             Action::FileSystem => "create the file system".into(),
             Action::FileSystemUser => "create the user of the file system".into(),
             Action::Gateway => "create and start the object gateway".into(),
+            Action::GatewayUser => "create the user of the object gateways".into(),
         }
     }
 

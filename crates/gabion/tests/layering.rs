@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
     ("export", &["codec", "reactor"]),
-    ("server", &["api", "ceph", "engine", "export", "format", "object", "reactor", "s3"]),
+    ("server", &["api", "ceph", "engine", "export", "format", "object", "reactor", "s3", "s3-client"]),
     ("bench", &["codec", "engine", "export", "format", "reactor", "s3-client"]),
     ("vm", &[]),
     ("ceph", &["reactor"]),

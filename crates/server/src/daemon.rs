@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::access::AccessControl;
 use crate::blocking::blocking;
+use crate::buckets::Buckets;
 use crate::capacity;
 use crate::certificate::{CertificateFiles, CertificateStore, self_signed};
 use crate::cluster_statuses::ClusterStatuses;
@@ -26,6 +27,7 @@ use crate::config::Config;
 use crate::consoles::Consoles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exports::Exports;
+use crate::gateways::Gateways;
 use crate::host_objects::HostObjects;
 use crate::http::{self, ApiSocket, RemoteSockets};
 use crate::image::ImageOperations;
@@ -149,7 +151,9 @@ async fn start(
     })?;
     let reactors = Arc::new(reactors);
     let pools = Pools::new(config, reactors.clone(), state.clone());
-    let volumes = Volumes::new(pools.clone(), Clusters::new(config));
+    let clusters = Clusters::new(config);
+    let gateways = Gateways::new(config, clusters.clone());
+    let volumes = Volumes::new(pools.clone(), clusters);
     let exports = Exports::start(config, &reactors, volumes.clone(), state.clone()).await;
     let exports = exports.inspect_err(|_| reactors.stop())?;
     let objects = ObjectServices::new(pools.clone(), state.clone()).inspect_err(|_| reactors.stop())?;
@@ -165,11 +169,14 @@ async fn start(
     );
     let runtime = config.socket.parent().map(std::path::Path::to_owned).unwrap_or_default();
     let images = Arc::new(ImageOperations::new(pools.clone(), reactors.clone(), state.clone(), runtime));
+    let buckets = Buckets::new(volumes.clone(), objects.clone(), gateways.clone());
     let services = Services {
         pools,
         volumes,
         exports,
         objects,
+        gateways,
+        buckets,
         images,
         operations: Operations::new(),
         reactors,

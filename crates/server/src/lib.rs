@@ -7,6 +7,7 @@
 
 mod access;
 mod blocking;
+mod buckets;
 mod capacity;
 mod certificate;
 mod cluster_statuses;
@@ -20,6 +21,7 @@ mod error;
 mod exports;
 #[cfg(test)]
 mod fuzz;
+mod gateways;
 mod host_objects;
 mod http;
 mod identify;

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::access::AccessControl;
+use crate::buckets::Buckets;
 use crate::certificate::CertificateStore;
 use crate::cluster_statuses::ClusterStatuses;
 use crate::consoles::Consoles;
 use crate::exports::Exports;
+use crate::gateways::Gateways;
 use crate::host_objects::HostObjects;
 use crate::image::ImageOperations;
 use crate::live::LiveUpdates;
@@ -26,6 +28,8 @@ pub(crate) struct Services {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) exports: Arc<Exports>,
     pub(crate) objects: Arc<ObjectServices>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) buckets: Buckets,
     pub(crate) images: Arc<ImageOperations>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) reactors: Arc<Reactors>,

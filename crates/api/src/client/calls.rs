@@ -7,7 +7,7 @@ use crate::paths;
 use crate::types::{
     AccessKey, AddDrive, AuditQuery, AuditRecord, Bucket, ChangeBucket, ChangeRebuild, ChangeS3Group,
     ChangeS3Policy, ChangeS3Provider, ChangeS3Role, ChangeS3User, ChangeScrub, ChangeWebhook, CloneSnapshot,
-    ClosePool, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy,
+    ClosePool, Cluster, CreateBucket, CreateExport, CreateKey, CreatePool, CreateS3Group, CreateS3Policy,
     CreateS3Provider, CreateS3Role, CreateS3User, CreateSnapshot, CreateSnapshots, CreateToken, CreateVolume,
     CreateWebhook, CreatedToken, DaemonStatus, DeleteExportQuery, DiffQuery, Event, EventQuery, Export,
     ExportImage, IdentifiedDrive, IdentifyDrives, Identity, ImportImage, ObjectPage, ObjectQuery, OpenPool,
@@ -297,6 +297,46 @@ impl Client {
     /// Deletes a user of S3.
     pub async fn delete_user(&self, name: &str) -> Result<()> {
         self.call(&paths::DELETE_USER, &[name], &(), &()).await
+    }
+
+    /// Lists the clusters of the daemon's host.
+    pub async fn list_clusters(&self) -> Result<Vec<Cluster>> {
+        self.call(&paths::LIST_CLUSTERS, &[], &(), &()).await
+    }
+
+    /// Lists the users of the object gateways of a cluster.
+    pub async fn list_cluster_users(&self, cluster: &str) -> Result<Vec<S3User>> {
+        self.call(&paths::LIST_CLUSTER_USERS, &[cluster], &(), &()).await
+    }
+
+    /// Returns a user of the object gateways of a cluster.
+    pub async fn get_cluster_user(&self, cluster: &str, name: &str) -> Result<S3User> {
+        self.call(&paths::GET_CLUSTER_USER, &[cluster, name], &(), &()).await
+    }
+
+    /// Creates a user of the object gateways of a cluster.
+    pub async fn create_cluster_user(&self, cluster: &str, request: &CreateS3User) -> Result<S3User> {
+        self.call(&paths::CREATE_CLUSTER_USER, &[cluster], &(), request).await
+    }
+
+    /// Deletes a user of the object gateways of a cluster.
+    pub async fn delete_cluster_user(&self, cluster: &str, name: &str) -> Result<()> {
+        self.call(&paths::DELETE_CLUSTER_USER, &[cluster, name], &(), &()).await
+    }
+
+    /// Lists the access keys of the object gateways of a cluster.
+    pub async fn list_cluster_keys(&self, cluster: &str) -> Result<Vec<AccessKey>> {
+        self.call(&paths::LIST_CLUSTER_KEYS, &[cluster], &(), &()).await
+    }
+
+    /// Creates an access key of the object gateways of a cluster.
+    pub async fn create_cluster_key(&self, cluster: &str, request: &CreateKey) -> Result<AccessKey> {
+        self.call(&paths::CREATE_CLUSTER_KEY, &[cluster], &(), request).await
+    }
+
+    /// Deletes an access key of the object gateways of a cluster.
+    pub async fn delete_cluster_key(&self, cluster: &str, key: &str) -> Result<()> {
+        self.call(&paths::DELETE_CLUSTER_KEY, &[cluster, key], &(), &()).await
     }
 
     /// Lists the groups of S3.

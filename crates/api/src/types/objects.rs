@@ -66,10 +66,11 @@ pub struct Bucket {
     pub name: String,
     /// Time of its creation.
     pub created: u64,
-    /// Number of objects.
+    /// Number of objects; on a cluster, of all their versions.
     pub objects: u64,
-    /// Number of versions that are not current, and of delete markers.
-    pub versions: u64,
+    /// Number of versions that are not current, and of delete markers; absent on a cluster, which
+    /// counts them as objects.
+    pub versions: Option<u64>,
     /// Size of all versions in bytes.
     pub bytes: u64,
     /// Largest size of all versions in bytes.
@@ -78,8 +79,9 @@ pub struct Bucket {
     pub etag: EtagKind,
     /// User that owns the bucket.
     pub owner: String,
-    /// Versioning: `off`, `enabled` or `suspended`.
-    pub versioning: String,
+    /// Versioning: `off`, `enabled` or `suspended`; absent on a cluster whose release of Ceph does
+    /// not report it.
+    pub versioning: Option<String>,
 }
 
 /// Computation of ETags.
@@ -96,9 +98,9 @@ pub enum EtagKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeBucket {
-    /// Largest size of all versions in bytes; 0 removes the quota.
+    /// Largest size of all versions in bytes; 0 removes the quota. A cluster rounds it up to KiB.
     pub quota: Option<u64>,
-    /// Computation of the ETags of new objects.
+    /// Computation of the ETags of new objects; absent for a bucket of a cluster.
     pub etag: Option<EtagKind>,
 }
 
@@ -169,8 +171,8 @@ pub struct CreateBucket {
 pub struct AccessKey {
     /// Identifier of the key.
     pub access_key: String,
-    /// Time of its creation.
-    pub created: u64,
+    /// Time of its creation; absent on a cluster whose release of Ceph does not report it.
+    pub created: Option<u64>,
     /// User of the key.
     pub user: String,
     /// Secret of the key; only in the response to its creation.

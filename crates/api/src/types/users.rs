@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 pub struct S3User {
     /// Name of the user.
     pub name: String,
-    /// Time of its creation.
-    pub created: u64,
+    /// Time of its creation; absent on a cluster whose release of Ceph does not report it.
+    pub created: Option<u64>,
     /// Names of its own policies.
     pub policies: Vec<String>,
     /// Names of its groups.

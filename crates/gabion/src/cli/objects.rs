@@ -51,43 +51,49 @@ Examples:
     Status,
 }
 
-/// Manage the buckets of a pool
+/// Manage the buckets of a pool or cluster
+///
+/// The buckets of a cluster are those of its object gateways. 'create' makes the administrator of
+/// all buckets the owner, whose keys 'gabion key create --cluster CLUSTER' creates; clients with
+/// other keys create buckets of their own.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BucketCommand {
     /// Create a bucket
     Create {
-        /// Name of the pool and of the bucket
-        #[arg(value_name = "POOL/BUCKET")]
+        /// Name of the pool or cluster and of the bucket
+        #[arg(value_name = "POOL/BUCKET|CLUSTER/BUCKET")]
         name: VolumeName,
     },
-    /// List the buckets of a pool with their exact counts
+    /// List the buckets of a pool or cluster with their counts
     List {
-        /// Name of the pool
+        /// Name of the pool or cluster
+        #[arg(value_name = "POOL|CLUSTER")]
         pool: String,
     },
     /// Show a bucket
     Show {
-        /// Name of the pool and of the bucket
-        #[arg(value_name = "POOL/BUCKET")]
+        /// Name of the pool or cluster and of the bucket
+        #[arg(value_name = "POOL/BUCKET|CLUSTER/BUCKET")]
         name: VolumeName,
     },
     /// Change the settings of a bucket
     Set {
-        /// Name of the pool and of the bucket
-        #[arg(value_name = "POOL/BUCKET")]
+        /// Name of the pool or cluster and of the bucket
+        #[arg(value_name = "POOL/BUCKET|CLUSTER/BUCKET")]
         name: VolumeName,
-        /// Largest size of all versions; 0 removes the quota
+        /// Largest size of all versions; 0 removes the quota. A cluster rounds it up to KiB
         #[arg(long, value_name = "SIZE")]
         quota: Option<Size>,
-        /// ETags of new objects: the MD5 of the body, or a random number, which saves the MD5
+        /// ETags of new objects of a pool: the MD5 of the body, or a random number, which saves the
+        /// MD5
         #[arg(long, value_name = "KIND", value_parser = ["md5", "fast"])]
         etag: Option<String>,
     },
     Mirror(MirrorArgs),
     /// Delete an empty bucket
     Delete {
-        /// Name of the pool and of the bucket
-        #[arg(value_name = "POOL/BUCKET")]
+        /// Name of the pool or cluster and of the bucket
+        #[arg(value_name = "POOL/BUCKET|CLUSTER/BUCKET")]
         name: VolumeName,
     },
 }
@@ -134,13 +140,17 @@ pub(crate) struct MirrorArgs {
 /// A key without a user gives access to all buckets of all pools that this daemon serves. A key of
 /// a user of 'gabion user create' has the rights of its policies. A key of another name gives
 /// access to the buckets that it has created, and to those whose policy or ACL permits it.
+///
+/// With --cluster, the keys are those of the object gateways of a cluster, and their users must
+/// exist: 'gabion user create USER --cluster CLUSTER'.
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
     /// Create an access key. Its secret is shown only now
     #[command(after_long_help = "\
 Examples:
   gabion key create --user anna
-  gabion key create --valid 12h")]
+  gabion key create --valid 12h
+  gabion key create --user anna --cluster prod")]
     Create {
         /// User of the key [default: the administrator of all buckets]
         #[arg(long, value_name = "USER")]
@@ -149,13 +159,23 @@ Examples:
         /// only: it also ends with the daemon [default: the key stays until it is deleted]
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         valid: Option<u64>,
+        /// Cluster whose object gateways have the key [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
     },
     /// List the access keys
-    List,
+    List {
+        /// Cluster whose object gateways have the keys [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
+    },
     /// Delete an access key. Requests with it fail from then on
     Delete {
         /// Access key
         #[arg(value_name = "KEY")]
         key: String,
+        /// Cluster whose object gateways have the key [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
     },
 }

@@ -9,6 +9,9 @@ use clap::Subcommand;
 /// An access key of the user, 'gabion key create --user NAME', gives the rights of its policies, of
 /// the policies of its groups, and those that policies and ACLs of buckets give to it. A statement
 /// that denies wins over all that allow.
+///
+/// Users of a cluster (--cluster) are those of its object gateways. They have no policies and no
+/// groups: each has access to its own buckets, and to those whose policy or ACL permits it.
 #[derive(Subcommand, Debug)]
 pub(crate) enum UserCommand {
     /// Create a user
@@ -16,7 +19,8 @@ pub(crate) enum UserCommand {
 Examples:
   gabion user create anna --policy readonly
   gabion user create backup --policy writeonly,logs --group operators
-  gabion key create --user anna")]
+  gabion key create --user anna
+  gabion user create anna --cluster prod")]
     Create {
         /// Name of the user
         #[arg(value_name = "USER")]
@@ -27,14 +31,24 @@ Examples:
         /// Groups of the user [default: none]
         #[arg(long, value_name = "GROUP,...", value_delimiter = ',')]
         group: Vec<String>,
+        /// Cluster whose object gateways have the user [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
     },
     /// List the users
-    List,
+    List {
+        /// Cluster whose object gateways have the users [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
+    },
     /// Show a user with its access keys
     Show {
         /// Name of the user
         #[arg(value_name = "USER")]
         name: String,
+        /// Cluster whose object gateways have the user [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
     },
     /// Replace the policies or groups of a user
     Set {
@@ -48,11 +62,15 @@ Examples:
         #[arg(long, value_name = "GROUP,...", value_delimiter = ',')]
         group: Option<Vec<String>>,
     },
-    /// Delete a user and its access keys. Its buckets and objects stay
+    /// Delete a user and its access keys. Its buckets and objects stay; a user of a cluster that
+    /// owns buckets is not deleted
     Delete {
         /// Name of the user
         #[arg(value_name = "USER")]
         name: String,
+        /// Cluster whose object gateways have the user [default: the S3 services of pools]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
     },
 }
 

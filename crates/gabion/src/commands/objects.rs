@@ -82,17 +82,27 @@ pub(crate) async fn run_bucket(ctx: &CommandContext, command: BucketCommand) -> 
 /// The error of the command.
 pub(crate) async fn run_key(ctx: &CommandContext, command: KeyCommand) -> Result<ExitReason> {
     match command {
-        KeyCommand::Create { user, valid } => {
+        KeyCommand::Create { user, valid, cluster } => {
+            let request = CreateKey { user, valid_s: valid };
+            let created = match cluster {
+                Some(cluster) => ctx.client.create_cluster_key(&cluster, &request).await?,
+                None => ctx.client.create_key(&request).await?,
+            };
             // Printed also with --quiet: the secret is shown only now.
-            let created = ctx.client.create_key(&CreateKey { user, valid_s: valid }).await?;
             ctx.print(&created, output::new_key)?;
         }
-        KeyCommand::List => {
-            let keys = ctx.client.list_keys().await?;
+        KeyCommand::List { cluster } => {
+            let keys = match cluster {
+                Some(cluster) => ctx.client.list_cluster_keys(&cluster).await?,
+                None => ctx.client.list_keys().await?,
+            };
             ctx.list(&keys, |key| key.access_key.clone(), output::access_keys)?;
         }
-        KeyCommand::Delete { key } => {
-            ctx.client.delete_key(&key).await?;
+        KeyCommand::Delete { key, cluster } => {
+            match cluster {
+                Some(cluster) => ctx.client.delete_cluster_key(&cluster, &key).await?,
+                None => ctx.client.delete_key(&key).await?,
+            }
             ctx.done(&None::<()>, |_| format!("access key {key} deleted"))?;
         }
     }

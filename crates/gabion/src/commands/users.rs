@@ -20,17 +20,26 @@ const DOCUMENT_MAX: u64 = 1 << 20;
 /// The error of the command.
 pub(crate) async fn run_user(ctx: &CommandContext, command: UserCommand) -> Result<ExitReason> {
     match command {
-        UserCommand::Create { name, policy, group } => {
+        UserCommand::Create { name, policy, group, cluster } => {
             let request = CreateS3User { name: name.clone(), policies: named(policy), groups: named(group) };
-            let created = ctx.client.create_user(&request).await?;
+            let created = match cluster {
+                Some(cluster) => ctx.client.create_cluster_user(&cluster, &request).await?,
+                None => ctx.client.create_user(&request).await?,
+            };
             ctx.done(&created, |_| format!("user {name} created"))?;
         }
-        UserCommand::List => {
-            let users = ctx.client.list_users().await?;
+        UserCommand::List { cluster } => {
+            let users = match cluster {
+                Some(cluster) => ctx.client.list_cluster_users(&cluster).await?,
+                None => ctx.client.list_users().await?,
+            };
             ctx.list(&users, |user| user.name.clone(), output::users)?;
         }
-        UserCommand::Show { name } => {
-            let user = ctx.client.get_user(&name).await?;
+        UserCommand::Show { name, cluster } => {
+            let user = match cluster {
+                Some(cluster) => ctx.client.get_cluster_user(&cluster, &name).await?,
+                None => ctx.client.get_user(&name).await?,
+            };
             ctx.print(&user, |user| output::users(std::slice::from_ref(user)))?;
         }
         UserCommand::Set { name, policy, group } => {
@@ -38,8 +47,11 @@ pub(crate) async fn run_user(ctx: &CommandContext, command: UserCommand) -> Resu
             let changed = ctx.client.change_user(&name, &request).await?;
             ctx.done(&changed, |_| format!("user {name} changed"))?;
         }
-        UserCommand::Delete { name } => {
-            ctx.client.delete_user(&name).await?;
+        UserCommand::Delete { name, cluster } => {
+            match cluster {
+                Some(cluster) => ctx.client.delete_cluster_user(&cluster, &name).await?,
+                None => ctx.client.delete_user(&name).await?,
+            }
             ctx.done(&None::<()>, |_| format!("user {name} deleted"))?;
         }
     }

@@ -32,10 +32,10 @@ pub(crate) fn buckets(buckets: &[Bucket]) -> String {
         vec![
             bucket.name.clone(),
             bucket.objects.to_string(),
-            bucket.versions.to_string(),
+            bucket.versions.map_or_else(|| "-".to_owned(), |versions| versions.to_string()),
             Size(bucket.bytes).to_string(),
             bucket.quota.map_or_else(|| "-".to_owned(), |quota| Size(quota).to_string()),
-            bucket.versioning.clone(),
+            bucket.versioning.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     };
     table(&["BUCKET", ">OBJECTS", ">OLD VERSIONS", ">SIZE", ">QUOTA", "VERSIONING"], buckets.iter().map(row))
@@ -91,7 +91,8 @@ pub(crate) fn access_keys(keys: &[AccessKey]) -> String {
     }
     let row = |key: &AccessKey| {
         let expires = key.expires.map_or_else(|| "-".to_owned(), super::time::utc);
-        vec![key.access_key.clone(), key.user.clone(), super::time::utc(key.created), expires]
+        let created = key.created.map_or_else(|| "-".to_owned(), super::time::utc);
+        vec![key.access_key.clone(), key.user.clone(), created, expires]
     };
     table(&["ACCESS KEY", "USER", "CREATED", "EXPIRES"], keys.iter().map(row))
 }

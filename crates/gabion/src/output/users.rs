@@ -11,7 +11,7 @@ fn joined(names: &[String]) -> String {
 /// Formats users as a table.
 pub(crate) fn users(users: &[S3User]) -> String {
     if users.is_empty() {
-        return "no users; 'gabion user create NAME --policy readonly' creates one".into();
+        return "no users; 'gabion user create NAME' creates one".into();
     }
     let row = |user: &S3User| {
         vec![user.name.clone(), joined(&user.policies), joined(&user.groups), joined(&user.keys)]

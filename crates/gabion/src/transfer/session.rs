@@ -128,6 +128,9 @@ impl ObjectSession {
 /// When the pool does not serve S3, or the daemon refuses a key.
 pub(crate) async fn connect(daemon: &Client, pool: &str) -> Result<(S3Client, String)> {
     let services = daemon.list_s3().await?;
+    if !services.iter().any(|service| service.pool == pool) {
+        check_pool(daemon, pool).await?;
+    }
     let service = active(&services, pool)?;
     let host = reachable(&service.listen, daemon.server_host());
     let address = Address::parse(&format!("{}://{host}", service.scheme()))?;
@@ -137,6 +140,19 @@ pub(crate) async fn connect(daemon: &Client, pool: &str) -> Result<(S3Client, St
     let key = new_key(daemon).await?;
     let client = S3Client::with_tls(address, service.region.clone(), credentials(&key), tls);
     Ok((client, key.access_key))
+}
+
+/// Refuses a cluster: its gateways may be reachable for other hosts than this one.
+async fn check_pool(daemon: &Client, name: &str) -> Result<()> {
+    let pools = daemon.list_pools().await?;
+    let is_pool = pools.iter().any(|pool| pool.name == name);
+    if is_pool || !daemon.list_clusters().await?.iter().any(|cluster| cluster.name == name) {
+        return Ok(());
+    }
+    let message = format!("'{name}' is a cluster, whose objects are transferred by other S3 clients");
+    Err(Error::new(ErrorKind::Invalid, message)
+        .hint(format!("'gabion key create --cluster {name}' creates a key for them"))
+        .into())
 }
 
 async fn new_key(daemon: &Client) -> api::Result<AccessKey> {

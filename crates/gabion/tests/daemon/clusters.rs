@@ -1,5 +1,5 @@
 //! Volumes of a cluster of four hosts in network namespaces: administration, exports, and data
-//! through the loss of a host, of a monitor and of the daemon.
+//! through the loss of a host, of a monitor and of the daemon; users and buckets of its gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cluster::{QuickstartPlan, ServiceOptions, StepOutcome, StepReport, Workspace};
 use serde_json::json;
 
+use super::cluster_objects;
 use super::front_end::{DeviceSetup, FrontEnd, Io};
 use super::harness::{Daemon, DaemonHome, until};
 use super::https::{Https, token};
@@ -27,7 +28,8 @@ struct TestCluster {
 impl TestCluster {
     /// Deploys a cluster with its services. Nothing if the test is skipped.
     fn new() -> Option<Self> {
-        let programs = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "ceph-fuse", "ip", "curl"];
+        let programs =
+            ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "radosgw-admin", "ceph-fuse", "ip"];
         if !test_support::has_root() || !test_support::has_programs(&programs) {
             return None;
         }
@@ -52,6 +54,12 @@ impl TestCluster {
 
     fn services(&self, options: &ServiceOptions, dry_run: bool) -> Vec<StepReport> {
         cluster::services(&self.workspace(), options, dry_run, &show).unwrap().steps
+    }
+
+    /// Returns the address of the first object gateway.
+    fn gateway(&self) -> String {
+        let planned = cluster::services(&self.workspace(), &ServiceOptions::default(), true, &show).unwrap();
+        planned.services.into_iter().find(|service| service.service == "S3").unwrap().address
     }
 
     /// Kills daemons of a host by their names, or all of them.
@@ -185,9 +193,13 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     let refusal = daemon.refused(&["volume", "create", &volume, "--size", "64M"]);
     assert!(refusal.contains(&format!("gabion cluster services {name}")), "{refusal}");
 
+    let refusal = daemon.refused(&["user", "create", "anna", "--cluster", &name]);
+    assert!(refusal.contains(&format!("gabion cluster services {name}")), "{refusal}");
+
     services_are_created_once(&cluster);
     the_api_shows_the_cluster(&cluster, &daemon, &home);
     volumes_are_administered(&daemon, &name);
+    cluster_objects::are_administered(&daemon, &name, &cluster.gateway());
     let identity = data_is_served(&home, &daemon, &name);
 
     // A host and then a monitor of another host are lost under load.
@@ -366,7 +378,11 @@ fn adoption_reads_the_cluster(cluster: &TestCluster) {
     assert_eq!((status.osds.len(), status.monitors.len()), (4, 3), "{status:?}");
     let adopted = Workspace::open(&cluster.plan.base, "adopted").unwrap();
     let services = cluster::services(&adopted, &ServiceOptions::default(), false, &show).unwrap();
-    assert_eq!(changed(&services.steps), ["create the user of volumes"], "its keyring is written here");
+    assert_eq!(
+        changed(&services.steps),
+        ["create the user of volumes", "create the user of the object gateways"],
+        "their keyrings are written here"
+    );
     let error = cluster::deploy(&adopted, &BTreeSet::new(), false, &show).unwrap_err();
     assert!(error.to_string().contains("was adopted"), "{error}");
     cluster::remove_all(&adopted, &show).unwrap();

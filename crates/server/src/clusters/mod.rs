@@ -185,7 +185,7 @@ impl Clusters {
 }
 
 /// Returns the error of a cluster that does not answer in time.
-fn unanswered(cluster: &str) -> Error {
+pub(crate) fn unanswered(cluster: &str) -> Error {
     Error::new(ErrorKind::Unreachable, format!("cluster '{cluster}' does not answer in time"))
         .hint(format!("'gabion cluster status {cluster}' shows its problems"))
 }

@@ -108,7 +108,7 @@ pub const KEYS: &[Key] = &[
         name: "clusters_directory",
         value: "DIR",
         help: "Directory of the clusters that 'gabion cluster' has deployed or adopted, whose volumes the daemon serves. The \
-               daemon's user needs to read ceph.conf and gabion.keyring of a cluster.",
+               daemon's user needs to read ceph.conf, gabion.keyring and gabion-rgw.keyring of a cluster.",
         example: "/tmp/elsewhere/clusters",
         set: |config, text| set(&mut config.clusters_directory, path(text)),
         show: |config| shown_path(&config.clusters_directory),

@@ -15,6 +15,7 @@ mod events;
 mod exports;
 mod extract;
 mod fallback;
+mod gateways;
 mod host;
 mod images;
 mod live;
@@ -152,6 +153,13 @@ fn router(services: Arc<Services>) -> Router {
         .on(&paths::SEND_INPUT, host::console_input)
         .on(&paths::LIST_CLUSTERS, host::clusters)
         .on(&paths::GET_CLUSTER, host::cluster)
+        .on(&paths::LIST_CLUSTER_USERS, gateways::users)
+        .on(&paths::GET_CLUSTER_USER, gateways::user)
+        .on(&paths::CREATE_CLUSTER_USER, gateways::create_user)
+        .on(&paths::DELETE_CLUSTER_USER, gateways::delete_user)
+        .on(&paths::LIST_CLUSTER_KEYS, gateways::keys)
+        .on(&paths::CREATE_CLUSTER_KEY, gateways::create_key)
+        .on(&paths::DELETE_CLUSTER_KEY, gateways::delete_key)
         .on(&paths::LIST_RUNS, host::runs)
         .on(&paths::GET_IDENTITY, access::identity)
         .on(&paths::CREATE_SESSION, access::create_session)

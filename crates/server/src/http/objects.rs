@@ -39,14 +39,14 @@ pub(super) async fn buckets(
     State(services): State<Arc<Services>>,
     PathParameters(pool): PathParameters<String>,
 ) -> Result<Json<Vec<Bucket>>> {
-    Ok(Json(services.objects.buckets(&pool).await?))
+    Ok(Json(services.buckets.list(&pool).await?))
 }
 
 pub(super) async fn bucket(
     State(services): State<Arc<Services>>,
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
 ) -> Result<Json<Bucket>> {
-    Ok(Json(services.objects.bucket(&pool, &bucket).await?))
+    Ok(Json(services.buckets.get(&pool, &bucket).await?))
 }
 
 pub(super) async fn objects(
@@ -54,7 +54,7 @@ pub(super) async fn objects(
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
     QueryParameters(query): QueryParameters<ObjectQuery>,
 ) -> Result<Json<ObjectPage>> {
-    Ok(Json(services.objects.objects(&pool, &bucket, query).await?))
+    Ok(Json(services.buckets.objects(&pool, &bucket, query).await?))
 }
 
 pub(super) async fn create_bucket(
@@ -62,7 +62,8 @@ pub(super) async fn create_bucket(
     PathParameters(pool): PathParameters<String>,
     JsonBody(request): JsonBody<CreateBucket>,
 ) -> Result<(StatusCode, Json<Bucket>)> {
-    Ok((StatusCode::CREATED, Json(services.objects.create_bucket(&pool, &request.name).await?)))
+    let create = async move { services.buckets.create(&pool, &request.name).await };
+    Ok((StatusCode::CREATED, Json(complete(create).await?)))
 }
 
 pub(super) async fn change_bucket(
@@ -70,14 +71,15 @@ pub(super) async fn change_bucket(
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
     JsonBody(request): JsonBody<ChangeBucket>,
 ) -> Result<Json<Bucket>> {
-    Ok(Json(services.objects.change_bucket(&pool, &bucket, request).await?))
+    let change = async move { services.buckets.change(&pool, &bucket, request).await };
+    Ok(Json(complete(change).await?))
 }
 
 pub(super) async fn delete_bucket(
     State(services): State<Arc<Services>>,
     PathParameters((pool, bucket)): PathParameters<(String, String)>,
 ) -> Result<StatusCode> {
-    services.objects.delete_bucket(&pool, &bucket).await?;
+    complete(async move { services.buckets.delete(&pool, &bucket).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

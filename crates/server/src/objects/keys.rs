@@ -113,7 +113,7 @@ impl KeyFile {
     pub(crate) fn list(&self) -> Vec<AccessKey> {
         let describe = |(name, key): (&String, &OpenKey)| AccessKey {
             access_key: name.clone(),
-            created: key.created,
+            created: Some(key.created),
             user: key.user.clone(),
             secret: None,
             expires: key.expires,
@@ -146,7 +146,7 @@ impl KeyFile {
             return Err(Error::new(ErrorKind::Invalid, message)
                 .hint("delete access keys with 'gabion key delete KEY'"));
         }
-        let (access_key, secret) = (random_text(ACCESS_KEY_LENGTH)?, random_text(SECRET_LENGTH)?);
+        let (access_key, secret) = (new_access_key()?, random_text(SECRET_LENGTH)?);
         let expires = valid_s.map(|valid_s| created + valid_s);
         let key = OpenKey { created, user: user.clone(), secret: secret.clone(), expires };
         changed.insert(access_key.clone(), key);
@@ -154,7 +154,7 @@ impl KeyFile {
             self.write(&changed)?;
         }
         *keys = changed;
-        Ok(AccessKey { access_key, created, user, secret: Some(secret), expires })
+        Ok(AccessKey { access_key, created: Some(created), user, secret: Some(secret), expires })
     }
 
     /// Deletes a key. Requests with it fail from then on.
@@ -294,6 +294,11 @@ fn fill_random(bytes: &mut [u8]) -> Result<()> {
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot read random numbers: {error}")))
 }
 
+/// Returns a new access key, without a secret.
+pub(crate) fn new_access_key() -> Result<String> {
+    random_text(ACCESS_KEY_LENGTH)
+}
+
 /// Returns a random text of the characters of access keys and secrets.
 pub(super) fn random_text(length: usize) -> Result<String> {
     let mut bytes = vec![0; length];
@@ -352,7 +357,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyFile::open(directory.path()).unwrap();
         let created = keys.create(None, Some(600)).unwrap();
-        assert_eq!(created.expires, Some(created.created + 600));
+        assert_eq!(created.expires, created.created.map(|created| created + 600));
         assert!(!directory.path().join(FILE).exists());
         let lasting = keys.create(None, None).unwrap();
         assert_eq!((keys.list().len(), keys.secret(&created.access_key)), (2, created.secret));

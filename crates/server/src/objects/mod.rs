@@ -35,9 +35,9 @@ use api::types::{
     StartS3,
 };
 use blocks::PoolBlocks;
-pub(crate) use keys::KeyFile;
+pub(crate) use keys::{KeyFile, new_access_key};
 use users::UserFile;
-pub(crate) use users::missing;
+pub(crate) use users::{check_name, missing};
 use web_identity::WebIdentity;
 pub(crate) use webhooks::NamedOutbox;
 use webhooks::{Delivery, WebhookFile};
@@ -447,7 +447,7 @@ fn to_wire(bucket: BucketInfo) -> Bucket {
         name: bucket.name,
         created: bucket.created_ms / 1000,
         objects: bucket.counters.objects,
-        versions: bucket.counters.versions,
+        versions: Some(bucket.counters.versions),
         bytes: bucket.counters.bytes,
         quota: bucket.quota,
         etag: match bucket.settings.get("etag").map(String::as_str) {
@@ -455,7 +455,7 @@ fn to_wire(bucket: BucketInfo) -> Bucket {
             _ => EtagKind::Md5,
         },
         owner: bucket.settings.get("owner").cloned().unwrap_or_else(|| s3::DEFAULT_USER.to_owned()),
-        versioning: format!("{:?}", bucket.versioning).to_lowercase(),
+        versioning: Some(format!("{:?}", bucket.versioning).to_lowercase()),
     }
 }
 

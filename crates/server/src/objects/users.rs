@@ -173,7 +173,7 @@ impl UserFile {
     pub(crate) fn users(&self, keys: impl Fn(&str) -> Vec<String>) -> Vec<S3User> {
         let describe = |(name, record): (&String, &UserRecord)| S3User {
             name: name.clone(),
-            created: record.created,
+            created: Some(record.created),
             policies: record.policies.iter().cloned().collect(),
             groups: record.groups.iter().cloned().collect(),
             keys: keys(name),
@@ -388,7 +388,7 @@ fn names_of<T>(table: &BTreeMap<String, T>, is_shown: impl Fn(&T) -> bool) -> Ve
 }
 
 /// Checks the name of a user, group or policy.
-pub(super) fn check_name(kind: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(kind: &str, name: &str) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_valid) {
         return Ok(());
