@@ -39,6 +39,9 @@ pub struct HostDrive {
     /// Label of a Ceph OSD on the drive, if any.
     #[serde(default)]
     pub osd: Option<OsdLabel>,
+    /// Names of its GPT partitions; `-` for one without a name.
+    #[serde(default)]
+    pub partitions: Vec<String>,
 }
 
 /// The label of an OSD on a drive.
@@ -126,7 +129,7 @@ by_id() {
 for drive in $DRIVES; do
   real=$(readlink -m "$drive")
   [ -e "$real" ] || { printf 'missing\t%s\n' "$drive"; continue; }
-  used= kind=file name=$drive
+  used= kind=file name=$drive partitions=
   if [ -b "$real" ]; then
     bytes=$(blockdev --getsize64 "$real")
     case $real in
@@ -136,6 +139,7 @@ for drive in $DRIVES; do
     used=$(lsblk -nro MOUNTPOINTS "$real" | sed 's/\\x0a/ /g' | tr -s ' \n' ' ')
     used="$used $(ls "/sys/class/block/$(basename "$real")/holders" 2>/dev/null | tr '\n' ' ')"
     [ -n "$LISTED" ] || name=$(by_id "$real")
+    partitions=$(partx -g -r -o NR,NAME "$real" 2>/dev/null | awk '{ print ($2 == "" ? "-" : $2) }' || true)
   else
     bytes=$(stat -c %s "$real")
   fi
@@ -145,7 +149,8 @@ for drive in $DRIVES; do
   case $contents in
     *ceph_bluestore*) label=$(ceph-bluestore-tool show-label --dev "$real" 2>/dev/null | tr -d '\n\t' || true) ;;
   esac
-  printf 'drive\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$bytes" "$kind" "$(echo $used)" "$(echo $contents)" "$label"
+  printf 'drive\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$bytes" "$kind" "$(echo $used)" "$(echo $contents)" "$label" \
+    "$(echo $partitions)"
 done
 "#;
 
@@ -209,13 +214,14 @@ fn parse(name: &str, text: &str, before: f64) -> Result<HostInventory> {
                 let message = format!("host '{name}': drive {path} does not exist");
                 return Err(Error::new(ErrorKind::NotFound, message));
             }
-            ["drive", path, bytes, kind, used_by, contents, label] => {
+            ["drive", path, bytes, kind, used_by, contents, label, partitions] => {
                 let bytes = bytes.parse().map_err(|_| invalid())?;
                 let kind = parse_kind(kind).ok_or_else(invalid)?;
                 let osd = parse_label(label);
                 let (path, used_by) = ((*path).to_owned(), (*used_by).to_owned());
                 let contents = (*contents).to_owned();
-                inventory.drives.push(HostDrive { path, bytes, kind, used_by, contents, osd });
+                let partitions = partitions.split_whitespace().map(str::to_owned).collect();
+                inventory.drives.push(HostDrive { path, bytes, kind, used_by, contents, osd, partitions });
             }
             _ => return Err(invalid()),
         }

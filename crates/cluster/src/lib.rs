@@ -28,6 +28,7 @@ mod proposal;
 mod quickstart;
 mod remove;
 mod run;
+mod separate;
 mod services;
 mod stages;
 mod status;

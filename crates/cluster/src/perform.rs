@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 use crate::conf;
 use crate::daemons::HostDaemons;
-use crate::keys::Secrets;
+use crate::keys::{OsdIdentity, Secrets};
 use crate::model::{ClusterModel, ModelHost};
+use crate::proposal::OsdPlacement;
+use crate::separate;
 use crate::steps::{Action, DaemonKind, Step};
 use crate::transport::quote;
 use crate::workspace::Workspace;
@@ -155,7 +157,10 @@ impl Deployment {
         let owner = format!("\\\"ceph_fsid\\\": \\\"{}\\\"", self.model.fsid);
         let own = format!("ceph-bluestore-tool show-label --dev {drive} 2>/dev/null | grep -q \"{owner}\"");
         let empty = format!("[ -z \"$(blkid -p -o value {drive} 2>/dev/null)\" ]");
-        if daemons.holds(&own)? || daemons.holds(&empty)? {
+        // A drive of databases carries the identities of its OSDs.
+        let names: Vec<String> = self.secrets.uuids().iter().map(|uuid| format!("-e {uuid}")).collect();
+        let parts = format!("partx -g -r -o NAME {drive} 2>/dev/null | grep -qxF -e ' ' {}", names.join(" "));
+        if daemons.holds(&own)? || daemons.holds(&parts)? || daemons.holds(&empty)? {
             return Ok(false);
         }
         daemons.run(&format!("wipefs -a {drive} >/dev/null; dd if=/dev/zero of={drive} bs=1M count=10 conv=notrunc,fsync status=none"), b"")?;
@@ -169,8 +174,12 @@ impl Deployment {
         };
         let id_file = format!("osd/by-uuid/{}", identity.uuid);
         let known = daemons.read(&id_file)?.trim().to_owned();
-        if !known.is_empty() && daemons.is_running(DaemonKind::Osd, &known)? {
-            return Ok(false);
+        let placement = host.osds.get(drive).cloned().unwrap_or_default();
+        if !known.is_empty() {
+            self.check_parts(host, daemons, &placement, &identity.uuid, &known)?;
+            if daemons.is_running(DaemonKind::Osd, &known)? {
+                return Ok(false);
+            }
         }
         // The monitors return the same number for the same identity and secret.
         let secret = json!({"cephx_secret": identity.secret}).to_string();
@@ -185,33 +194,37 @@ impl Deployment {
         };
         let id = id.to_string();
         if !daemons.holds(&format!("[ -e \"$root/osd/{id}/done\" ]"))? {
-            self.make_osd(daemons, drive, &id, &identity.uuid, &identity.secret)?;
+            let parts = separate::make_script(&placement, &identity.uuid);
+            make_osd(daemons, drive, &id, identity, &parts)?;
         }
         daemons.write(&id_file, &format!("{id}\n"))?;
         daemons.start(DaemonKind::Osd, &id)?;
         Ok(true)
     }
 
-    fn make_osd(&self, daemons: &HostDaemons, drive: &str, id: &str, uuid: &str, secret: &str) -> Result<()> {
-        let drive_word = quote(drive);
-        // A drive that the inventory saw empty may have been filled since. Remains of an
-        // interrupted creation carry the identity of this OSD.
-        let script = format!(
-            "umask 077; drive={drive_word}; new=$root/osd/{id}.new; rm -rf \"$new\"; mkdir -p \"$new\"\n\
-             contents=$(blkid -p -o value -s TYPE \"$drive\" 2>/dev/null || true)\n\
-             if [ -n \"$contents\" ]; then\n\
-             ceph-bluestore-tool show-label --dev \"$drive\" 2>/dev/null | grep -q '\"osd_uuid\": \"{uuid}\"' || {{\n\
-             echo \"drive $drive holds $contents now\" >&2; exit 1; }}\n\
-             dd if=/dev/zero of=\"$drive\" bs=1M count=10 conv=notrunc,fsync status=none\n\
-             fi\n\
-             ln -s \"$(readlink -f \"$drive\")\" \"$new/block\"\n\
-             cat >\"$new/keyring\"\n\
-             ceph-osd --mkfs -i {id} -c \"$root/ceph.conf\" --osd-uuid {uuid} --osd-data \"$new\" \
-             --keyring \"$new/keyring\" --log-file \"$root/log/osd.{id}.log\" >\"$new.out\" 2>&1 || {{ cat \"$new.out\" >&2; exit 1; }}\n\
-             rm -f \"$new.out\"; touch \"$new/done\"; sync -f \"$new\"; rm -rf \"$root/osd/{id}\"; mv \"$new\" \"$root/osd/{id}\""
-        );
-        let keyring = format!("[osd.{id}]\n\tkey = {secret}\n");
-        daemons.run(&format!("mkdir -p \"$root/log\"\n{script}"), keyring.as_bytes()).map(drop)
+    /// Checks that an OSD has the database and write-ahead log of its placement.
+    ///
+    /// # Errors
+    /// `Io` if one is missing.
+    fn check_parts(
+        &self,
+        host: &ModelHost,
+        daemons: &HostDaemons,
+        placement: &OsdPlacement,
+        uuid: &str,
+        id: &str,
+    ) -> Result<()> {
+        let script = separate::check_script(placement, uuid, id);
+        if script.is_empty() {
+            return Ok(());
+        }
+        daemons.run(&script, b"").map(drop).map_err(|error| {
+            let drive = placement.db.as_ref().or(placement.wal.as_ref()).map_or("DRIVE", String::as_str);
+            let (cluster, name) = (&self.cluster, &host.name);
+            error.hint(format!(
+                "'gabion cluster remove {cluster} {name}:{drive}' removes the OSDs of the drive"
+            ))
+        })
     }
 
     /// Restarts running daemons that started with another configuration. An OSD waits until its
@@ -300,6 +313,34 @@ impl Deployment {
         })?;
         Ok(start.elapsed() > CHECK_INTERVAL)
     }
+}
+
+/// Creates an OSD on a drive. `parts` is the script that makes its parts of other drives.
+///
+/// # Errors
+/// `Io` if the drive has contents of others, or a program fails.
+fn make_osd(daemons: &HostDaemons, drive: &str, id: &str, identity: &OsdIdentity, parts: &str) -> Result<()> {
+    let OsdIdentity { uuid, secret } = identity;
+    let drive_word = quote(drive);
+    // A drive that the inventory saw empty may have been filled since. Remains of an
+    // interrupted creation carry the identity of this OSD.
+    let script = format!(
+        "umask 077; drive={drive_word}; new=$root/osd/{id}.new; rm -rf \"$new\"; mkdir -p \"$new\"\n\
+         contents=$(blkid -p -o value -s TYPE \"$drive\" 2>/dev/null || true)\n\
+         if [ -n \"$contents\" ]; then\n\
+         ceph-bluestore-tool show-label --dev \"$drive\" 2>/dev/null | grep -q '\"osd_uuid\": \"{uuid}\"' || {{\n\
+         echo \"drive $drive holds $contents now\" >&2; exit 1; }}\n\
+         dd if=/dev/zero of=\"$drive\" bs=1M count=10 conv=notrunc,fsync status=none\n\
+         fi\n\
+         ln -s \"$(readlink -f \"$drive\")\" \"$new/block\"\n\
+         cat >\"$new/keyring\"\n\
+         {parts}\n\
+         ceph-osd --mkfs -i {id} -c \"$root/ceph.conf\" --osd-uuid {uuid} --osd-data \"$new\" \
+         --keyring \"$new/keyring\" --log-file \"$root/log/osd.{id}.log\" >\"$new.out\" 2>&1 || {{ cat \"$new.out\" >&2; exit 1; }}\n\
+         rm -f \"$new.out\"; touch \"$new/done\"; sync -f \"$new\"; rm -rf \"$root/osd/{id}\"; mv \"$new\" \"$root/osd/{id}\""
+    );
+    let keyring = format!("[osd.{id}]\n\tkey = {secret}\n");
+    daemons.run(&format!("mkdir -p \"$root/log\"\n{script}"), keyring.as_bytes()).map(drop)
 }
 
 fn configure(model: &ClusterModel, host: &ModelHost, daemons: &HostDaemons) -> Result<bool> {

@@ -12,8 +12,8 @@ use crate::transport::Transport;
 use ceph::{Error, ErrorKind, Result};
 
 /// Packages of Debian with the daemons and tools.
-const PACKAGES: [&str; 7] =
-    ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "ceph-common", "librbd1"];
+const PACKAGES: [&str; 8] =
+    ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "ceph-common", "librbd1", "gdisk"];
 /// Asynchronous I/O requests of the kernel, at least: OSDs use thousands each.
 const AIO_MAX: u64 = 1_048_576;
 

@@ -12,6 +12,7 @@ fn drive(path: &str, gigabytes: u64, kind: DriveKind) -> HostDrive {
         used_by: String::new(),
         contents: String::new(),
         osd: None,
+        partitions: Vec::new(),
     }
 }
 

@@ -3,12 +3,15 @@
 //! Always true: a drive is drained before it is removed, and the removal is refused while data
 //! would have too few copies. A whole cluster is removed only on an explicit request.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
+use crate::proposal::OsdPlacement;
+use crate::separate;
 use crate::stages::{check_deployed, load_deployment, save_model};
 use crate::status::drives_by_uuid;
 use crate::steps::DaemonKind;
@@ -22,6 +25,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(600);
 const FIGURES_AGE: Duration = Duration::from_secs(6);
 
 /// Removes a drive (`HOST:DRIVE`, or its path if only one host has it), or a host with all daemons.
+/// A drive of databases or write-ahead logs is removed with all OSDs that have theirs on it.
 ///
 /// # Errors
 /// `NotFound`; `Unsafe` if the remaining hosts cannot hold all copies, or the monitors would lose
@@ -65,17 +69,21 @@ fn report(host: &str, step: String, start: Instant, progress: Progress) -> StepR
 /// Returns the drives that a target means, with their hosts.
 fn drives_of(deployment: &Deployment, target: &str) -> Result<Vec<(String, String)>> {
     let all = deployment.model.hosts.iter();
-    let all = all.flat_map(|host| host.osds.keys().map(|drive| (host.name.clone(), drive.clone())));
-    let is_meant = |(host, drive): &(String, String)| {
-        target == host || target == drive || target.split_once(':') == Some((host, drive))
+    let all = all.flat_map(|host| host.osds.iter().map(move |(drive, osd)| (&host.name, drive, osd)));
+    let names = |host: &str, drive: &str| target == drive || target.split_once(':') == Some((host, drive));
+    let is_meant = |(host, drive, osd): &(&String, &String, &OsdPlacement)| {
+        let mut drives = osd.db.iter().chain(&osd.wal).chain([*drive]);
+        target == *host || drives.any(|drive| names(host, drive))
     };
-    let found: Vec<(String, String)> = all.filter(is_meant).collect();
+    let found: Vec<(String, String)> =
+        all.filter(is_meant).map(|(host, drive, _)| (host.clone(), drive.clone())).collect();
     let is_host = deployment.model.hosts.iter().any(|host| host.name == target);
     if !is_host && found.is_empty() {
         let message = format!("cluster '{}' has no host or drive '{target}'", deployment.cluster);
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    if !is_host && found.len() > 1 {
+    let hosts: BTreeSet<&String> = found.iter().map(|(host, _)| host).collect();
+    if !is_host && hosts.len() > 1 {
         let message = format!("several hosts have a drive '{target}'");
         return Err(Error::new(ErrorKind::Invalid, message).hint("name it as HOST:DRIVE"));
     }
@@ -111,16 +119,17 @@ fn check_safety(
 }
 
 fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> {
-    let (_, daemons) = deployment.host(host)?;
+    let (member, daemons) = deployment.host(host)?;
     let client = deployment.client()?;
     let key = format!("{host}:{drive}");
     let uuid = deployment.secrets.osds.get(&key).map(|identity| identity.uuid.clone()).unwrap_or_default();
     let numbers = drives_by_uuid(deployment)?;
     let id = daemons.read(&format!("osd/by-uuid/{uuid}"))?.trim().to_owned();
     let is_known = id.parse().is_ok_and(|id: u64| numbers.contains_key(&id));
+    let parts = member.osds.get(drive).map(|osd| separate::free_script(osd, &uuid)).unwrap_or_default();
     if !is_known {
         // The OSD was never created, or an interrupted removal deleted it.
-        return Ok(());
+        return daemons.run(&parts, b"").map(drop);
     }
     client.monitor(&json!({"prefix": "osd out", "ids": [id]}))?;
     wait_until_drained(deployment, &id)?;
@@ -129,7 +138,7 @@ fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> 
         json!({"prefix": "osd purge", "id": id.parse::<i64>().unwrap_or(-1), "yes_i_really_mean_it": true});
     client.manager_json(&purge)?;
     let script = format!(
-        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"* \"$root/boot/osd.{id}\"\n{}",
+        "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"* \"$root/boot/osd.{id}\"\n{}\n{parts}",
         erase_script(drive, &deployment.model.fsid)
     );
     daemons.run(&script, b"").map(drop)
@@ -198,9 +207,13 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
                 daemons.remove_boot(&deployment.cluster)?;
                 daemons.stop_all()?;
                 let host = deployment.model.hosts.iter().find(|host| host.name == *name);
-                let drives = host.into_iter().flat_map(|host| host.osds.keys());
-                let erase: Vec<String> =
-                    drives.map(|drive| erase_script(drive, &deployment.model.fsid)).collect();
+                let drives = host.into_iter().flat_map(|host| &host.osds);
+                let erase = |(drive, osd): (&String, &OsdPlacement)| {
+                    let identity = deployment.secrets.osds.get(&format!("{name}:{drive}"));
+                    let free = identity.map(|identity| separate::free_script(osd, &identity.uuid));
+                    format!("{}\n{}", erase_script(drive, &deployment.model.fsid), free.unwrap_or_default())
+                };
+                let erase: Vec<String> = drives.map(erase).collect();
                 daemons.run(&format!("{}\nrm -rf \"$root\"", erase.join("\n")), b"")?;
                 reports.push(report(name, "stop the daemons and erase the drives".into(), start, progress));
             }

@@ -95,6 +95,8 @@ fn query(deployment: &Deployment) -> Result<ClusterStatus> {
         }
     }
     result.health = overall(&health, &result.problems);
+    let separate = status_details::separate_problems(&result.name, &result.osds);
+    result.problems.extend(separate);
     add_missing_monitors(&mut result);
     Ok(result)
 }
@@ -232,10 +234,15 @@ fn osds(deployment: &Deployment, tree: &Value, usage: &Value) -> Result<Vec<Clus
                 |key: &str| figures.get(key).and_then(Value::as_u64).unwrap_or(0).saturating_mul(1024);
             let up = node.get("status").and_then(Value::as_str).unwrap_or("unknown");
             let is_out = node.get("reweight").and_then(Value::as_f64) == Some(0.0);
+            let drive = drives.get(&id).cloned();
+            let member = deployment.model.hosts.iter().find(|host| host.name == name);
+            let placement = member.zip(drive.as_ref()).and_then(|(host, drive)| host.osds.get(drive));
             list.push(ClusterOsd {
                 id,
                 host: name.to_owned(),
-                drive: drives.get(&id).cloned(),
+                drive,
+                db: placement.and_then(|osd| osd.db.clone()),
+                wal: placement.and_then(|osd| osd.wal.clone()),
                 state: if is_out { format!("{up}, out") } else { up.to_owned() },
                 bytes: bytes("kb"),
                 used: bytes("kb_used"),

@@ -1,9 +1,9 @@
 //! The hosts, OSDs and pools in the status of a cluster, from the responses of its monitors. Pure
 //! functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::types::{ClusterHost, ClusterOsd, ClusterPool};
+use api::types::{ClusterHost, ClusterOsd, ClusterPool, ClusterProblem};
 use serde_json::Value;
 
 use crate::model::ClusterModel;
@@ -43,6 +43,36 @@ pub(crate) fn hosts(model: &ClusterModel, quorum: &[String], osds: &[ClusterOsd]
         }
     }
     hosts
+}
+
+/// Returns a problem for each drive of databases or write-ahead logs all of whose OSDs are down.
+pub(crate) fn separate_problems(cluster: &str, osds: &[ClusterOsd]) -> Vec<ClusterProblem> {
+    let mut users: BTreeMap<(&str, &str), Vec<&ClusterOsd>> = BTreeMap::new();
+    for osd in osds {
+        let drives: BTreeSet<&String> = osd.db.iter().chain(&osd.wal).collect();
+        for drive in drives {
+            users.entry((&osd.host, drive)).or_default().push(osd);
+        }
+    }
+    let down = users.into_iter().filter(|(_, osds)| !osds.iter().any(|osd| is_up(osd)));
+    let problem = |((host, drive), osds): ((&str, &str), Vec<&ClusterOsd>)| {
+        let names: Vec<String> = osds.iter().map(|osd| format!("osd.{}", osd.id)).collect();
+        ClusterProblem {
+            check: None,
+            message: format!(
+                "all OSDs with a database or write-ahead log on {drive} of host '{host}' are down: {}",
+                names.join(", ")
+            ),
+            consequence: "if this drive has failed, these OSDs are lost; their data has fewer copies \
+                          until other OSDs have made new ones"
+                .into(),
+            action: format!(
+                "examine the drive; restart the OSDs with 'gabion cluster deploy {cluster}', or remove \
+                 them after a failure: 'gabion cluster remove {cluster} {host}:{drive}'"
+            ),
+        }
+    };
+    down.map(problem).collect()
 }
 
 /// Returns the pools from the responses to `osd pool ls detail` and `df`, with the data and parity
@@ -90,7 +120,8 @@ mod tests {
     use crate::model::ModelHost;
 
     fn osd(id: u64, host: &str, state: &str) -> ClusterOsd {
-        ClusterOsd { id, host: host.into(), drive: None, state: state.into(), bytes: 0, used: 0 }
+        let (host, state) = (host.into(), state.into());
+        ClusterOsd { id, host, drive: None, db: None, wal: None, state, bytes: 0, used: 0 }
     }
 
     #[test]
@@ -111,6 +142,27 @@ mod tests {
         let expected =
             [("a", Some(true), 2, 1), ("b", Some(false), 0, 0), ("c", None, 1, 0), ("d", None, 1, 1)];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_drive_of_databases_without_an_osd_that_runs_is_a_problem() {
+        let on = |id, host: &str, state: &str, db: &str, wal: Option<&str>| ClusterOsd {
+            db: Some(db.into()),
+            wal: wal.map(Into::into),
+            ..osd(id, host, state)
+        };
+        let osds = [
+            osd(0, "a", "down"),
+            on(1, "a", "down", "/dev/fast", Some("/dev/fast")),
+            on(2, "a", "down, out", "/dev/fast", None),
+            on(3, "b", "down", "/dev/fast", None),
+            on(4, "b", "up", "/dev/fast", Some("/dev/log")),
+        ];
+        let problems = separate_problems("prod", &osds);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].message.contains("/dev/fast of host 'a' are down: osd.1, osd.2"), "{problems:?}");
+        assert!(problems[0].action.contains("gabion cluster remove prod a:/dev/fast"), "{problems:?}");
+        assert!(separate_problems("prod", &osds[4..]).is_empty());
     }
 
     #[test]

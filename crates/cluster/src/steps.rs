@@ -3,7 +3,7 @@
 //! Always true: the same model gives the same steps, with the same names; a phase contains only
 //! steps that do not depend on steps of other hosts in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{ClusterModel, ModelHost};
 use crate::pools::PoolSpec;
@@ -175,6 +175,12 @@ pub(crate) fn plan(model: &ClusterModel, wipe: impl Fn(&str) -> bool) -> Vec<Pha
     let members: Vec<&ModelHost> = model.hosts.iter().filter(has_daemon).collect();
     let mut storage = Vec::new();
     for host in model.with_role("storage") {
+        let separate = host.osds.values().flat_map(|osd| osd.db.iter().chain(&osd.wal));
+        for drive in separate.collect::<BTreeSet<_>>() {
+            if wipe(&format!("{}:{drive}", host.name)) {
+                storage.push(step(host, Action::Wipe { drive: drive.clone() }));
+            }
+        }
         for drive in host.osds.keys() {
             if wipe(&format!("{}:{drive}", host.name)) {
                 storage.push(step(host, Action::Wipe { drive: drive.clone() }));
@@ -196,8 +202,6 @@ pub(crate) fn plan(model: &ClusterModel, wipe: impl Fn(&str) -> bool) -> Vec<Pha
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::proposal::OsdPlacement;
 

@@ -2,7 +2,7 @@
 //!
 //! Always true: all violations are reported at once, each with an action.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::inventory::{HostDrive, HostInventory};
 use crate::model::{ClusterModel, ModelHost};
 use crate::network::Network;
+use crate::separate::{DrivePart, PART_BYTES_MIN, TABLE_BYTES, parts};
 
 /// Monitors of a production cluster, at least.
 const MONITORS_MIN: usize = 3;
@@ -163,17 +164,45 @@ fn check_host(rules: &DriveRules, host: &ModelHost, inventory: &HostInventory, v
             "add the line 'profile-NAME/stack/default/ceph/minions/*.yml' to the policy",
         );
     }
-    let separate: BTreeSet<&String> =
-        host.osds.values().flat_map(|osd| osd.wal.iter().chain(&osd.db)).collect();
-    for path in host.osds.keys().chain(separate.iter().copied()) {
+    for path in host.osds.keys() {
         check_drive(rules, name, path, inventory.drive(path), violations);
     }
-    for path in separate {
-        violations.add(
-            format!("host '{name}': {path} is to hold databases or write-ahead logs of other drives, which 'deploy' does not support yet"),
-            "use a proposal with 'standalone=true'",
-        );
+    for (path, parts) in separate_drives(host) {
+        check_separate_drive(rules, host, &path, &parts, inventory.drive(&path), violations);
     }
+}
+
+/// Returns the drives of a host that hold databases and write-ahead logs, with their parts.
+fn separate_drives(host: &ModelHost) -> BTreeMap<String, Vec<DrivePart>> {
+    let mut drives: BTreeMap<String, Vec<DrivePart>> = BTreeMap::new();
+    for part in host.osds.values().flat_map(parts) {
+        drives.entry(part.drive.clone()).or_default().push(part);
+    }
+    drives
+}
+
+/// Returns a drive that exists and is not in use.
+fn unused_drive<'a>(
+    host: &str,
+    path: &str,
+    drive: Option<&'a HostDrive>,
+    violations: &mut Violations,
+) -> Option<&'a HostDrive> {
+    let Some(drive) = drive else {
+        violations.add(
+            format!("host '{host}' has no drive {path}"),
+            "repeat 'gabion cluster discover' with the proposal, or remove a failed drive with 'gabion cluster remove'",
+        );
+        return None;
+    };
+    if drive.used_by.is_empty() {
+        return Some(drive);
+    }
+    violations.add(
+        format!("host '{host}': drive {path} is in use by {}", drive.used_by),
+        "remove it from the profile; drives in use are never erased",
+    );
+    None
 }
 
 fn check_drive(
@@ -183,24 +212,67 @@ fn check_drive(
     drive: Option<&HostDrive>,
     violations: &mut Violations,
 ) {
-    let Some(drive) = drive else {
-        violations.add(
-            format!("host '{host}' has no drive {path}"),
-            "repeat 'gabion cluster discover', with the proposal",
-        );
-        return;
-    };
-    if !drive.used_by.is_empty() {
-        violations.add(
-            format!("host '{host}': drive {path} is in use by {}", drive.used_by),
-            "remove it from the profile; drives in use are never erased",
-        );
-    } else if drive.bytes < OSD_BYTES_MIN {
+    let Some(drive) = unused_drive(host, path, drive, violations) else { return };
+    if drive.bytes < OSD_BYTES_MIN {
         violations.add(
             format!("host '{host}': drive {path} has {} bytes; an OSD needs 2 GiB", drive.bytes),
             "remove it from the profile",
         );
-    } else if let Some(owner) = foreign_contents(rules, drive)
+        return;
+    }
+    check_contents(rules, host, path, foreign_contents(rules, drive), violations);
+}
+
+/// Checks a drive that holds databases and write-ahead logs of other drives.
+fn check_separate_drive(
+    rules: &DriveRules,
+    host: &ModelHost,
+    path: &str,
+    parts: &[DrivePart],
+    drive: Option<&HostDrive>,
+    violations: &mut Violations,
+) {
+    let name = &host.name;
+    let Some(drive) = unused_drive(name, path, drive, violations) else { return };
+    if host.osds.contains_key(path) {
+        violations.add(
+            format!("host '{name}': drive {path} is the data drive of an OSD, and is to hold databases or write-ahead logs of others"),
+            "use a proposal with sizes that select either use",
+        );
+    }
+    for part in parts.iter().filter(|part| part.bytes < PART_BYTES_MIN) {
+        violations.add(
+            format!(
+                "host '{name}': a {} on {path} has {} bytes; it needs 128 MiB",
+                part.part_use.noun(),
+                part.bytes
+            ),
+            "use a proposal with a larger 'db-size' or 'wal-size'",
+        );
+    }
+    let needed = parts.iter().fold(TABLE_BYTES, |sum, part| sum.saturating_add(part.bytes));
+    if needed > drive.bytes {
+        violations.add(
+            format!("host '{name}': drive {path} has {} bytes; its {} databases and write-ahead logs need {needed}", drive.bytes, parts.len()),
+            "use a proposal with a smaller 'ratio', 'db-size' or 'wal-size'",
+        );
+    }
+    // A table without partitions, or with those of this cluster's OSDs, is no obstacle.
+    let is_own_table =
+        drive.contents == "gpt" && drive.partitions.iter().all(|name| rules.own.contains(name));
+    let foreign = (!is_own_table && !drive.contents.is_empty()).then(|| drive.contents.clone());
+    check_contents(rules, name, path, foreign, violations);
+}
+
+/// Reports contents that are not named to be erased.
+fn check_contents(
+    rules: &DriveRules,
+    host: &str,
+    path: &str,
+    foreign: Option<String>,
+    violations: &mut Violations,
+) {
+    if let Some(owner) = foreign
         && !rules.wipe.contains(&format!("{host}:{path}"))
     {
         violations.add(
@@ -248,7 +320,9 @@ fn check_versions(model: &ClusterModel, inventories: &[HostInventory], violation
 fn check_wipes(model: &ClusterModel, wipe: &BTreeSet<String>, violations: &mut Violations) {
     for name in wipe {
         let (host, path) = name.split_once(':').unwrap_or((name, ""));
-        let is_known = model.hosts.iter().any(|member| member.name == host && member.osds.contains_key(path));
+        let has =
+            |member: &ModelHost| member.osds.contains_key(path) || separate_drives(member).contains_key(path);
+        let is_known = model.hosts.iter().any(|member| member.name == host && has(member));
         if !is_known {
             violations.add(
                 format!("--wipe {name} names no drive of the policy"),

@@ -17,6 +17,7 @@ fn drive(path: &str) -> HostDrive {
         used_by: String::new(),
         contents: String::new(),
         osd: None,
+        partitions: Vec::new(),
     }
 }
 
@@ -137,4 +138,61 @@ fn development_needs_one_monitor_and_one_storage_host() {
     assert_eq!(problems(&model, &inventories[..1], &[]).len(), 2);
     model.development = true;
     assert!(problems(&model, &inventories[..1], &[]).is_empty());
+}
+
+/// A valid cluster whose host n1 has three data drives and a fast one for their parts.
+fn separate(db_size: u64) -> (ClusterModel, Vec<HostInventory>) {
+    let (mut model, mut inventories) = valid();
+    let placement = OsdPlacement {
+        format: "bluestore".into(),
+        db: Some("/dev/fast".into()),
+        db_size: Some(db_size),
+        wal: Some("/dev/fast".into()),
+        wal_size: Some(128 << 20),
+    };
+    let drives = ["/dev/a", "/dev/b", "/dev/c"];
+    model.hosts[0].osds = drives.map(|path| (path.to_owned(), placement.clone())).into();
+    inventories[0].drives = [&drives[..], &["/dev/fast"]].concat().into_iter().map(drive).collect();
+    (model, inventories)
+}
+
+#[test]
+fn separate_drives_have_room_for_all_parts() {
+    let (model, inventories) = separate(1 << 30);
+    assert_eq!(problems(&model, &inventories, &[]), Vec::<String>::new());
+    let (model, inventories) = separate(1250 << 20);
+    let found = problems(&model, &inventories, &[]);
+    assert!(found.len() == 1 && found[0].contains("its 6 databases and write-ahead logs need"), "{found:?}");
+    let (model, inventories) = separate(100 << 20);
+    let found = problems(&model, &inventories, &[]);
+    assert!(
+        found.len() == 3 && found[0].contains("a database on /dev/fast has 104857600 bytes"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn separate_drives_are_no_data_drives_and_hold_only_own_parts() {
+    let (model, mut inventories) = separate(1 << 30);
+    let contents = |inventories: &mut Vec<HostInventory>, contents: &str, partitions: &[&str]| {
+        inventories[0].drives[3].contents = contents.into();
+        inventories[0].drives[3].partitions = partitions.iter().map(ToString::to_string).collect();
+    };
+    contents(&mut inventories, "gpt", &["own"]);
+    assert_eq!(problems(&model, &inventories, &[]), Vec::<String>::new());
+    contents(&mut inventories, "gpt", &["own", "-"]);
+    let found = problems(&model, &inventories, &[]);
+    assert!(found.len() == 1 && found[0].contains("/dev/fast holds gpt"), "{found:?}");
+    assert!(problems(&model, &inventories, &["n1:/dev/fast"]).is_empty());
+    contents(&mut inventories, "xfs", &[]);
+    assert!(problems(&model, &inventories, &[])[0].contains("/dev/fast holds xfs"));
+    inventories[0].drives[3].used_by = "/srv".into();
+    assert!(problems(&model, &inventories, &["n1:/dev/fast"])[0].contains("in use by /srv"));
+    let (mut model, mut inventories) = separate(1 << 30);
+    model.hosts[0].osds.insert("/dev/fast".into(), OsdPlacement::default());
+    let found = problems(&model, &inventories, &[]);
+    assert!(found.len() == 1 && found[0].contains("is the data drive of an OSD"), "{found:?}");
+    model.hosts[0].osds.remove("/dev/fast");
+    inventories[0].drives.pop();
+    assert!(problems(&model, &inventories, &[])[0].contains("has no drive /dev/fast"));
 }

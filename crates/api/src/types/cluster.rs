@@ -69,6 +69,10 @@ pub struct ClusterOsd {
     pub host: String,
     /// Its drive; absent for an OSD that another tool deployed.
     pub drive: Option<String>,
+    /// The drive of its database, if that is another one.
+    pub db: Option<String>,
+    /// The drive of its write-ahead log, if that is another one.
+    pub wal: Option<String>,
     /// `up`, or `down` and perhaps `out`.
     pub state: String,
     /// Size in bytes.

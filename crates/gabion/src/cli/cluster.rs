@@ -212,7 +212,8 @@ pub(crate) struct ClusterStatusArgs {
 
 /// Remove a drive or a host, or delete the cluster
 ///
-/// A drive is drained first: its data moves to the other drives. The removal is refused if the
+/// A drive is drained first: its data moves to the other drives. A drive of databases or
+/// write-ahead logs is removed with all OSDs that have theirs on it. The removal is refused if the
 /// remaining hosts cannot hold all copies. The policy still names a removed host: change it before
 /// the next 'gabion cluster configure'.
 #[derive(Args, Debug)]

@@ -133,10 +133,12 @@ pub(crate) fn cluster_status(status: &ClusterStatus) -> String {
     }
     if !status.osds.is_empty() {
         text.push('\n');
-        text.push_str(&table(
-            &["OSD", "HOST", "STATE", ">SIZE", ">USED", "DRIVE"],
-            status.osds.iter().map(osd),
-        ));
+        let mut columns = vec!["OSD", "HOST", "STATE", ">SIZE", ">USED", "DRIVE"];
+        let is_separate = status.osds.iter().any(|osd| osd.db.is_some() || osd.wal.is_some());
+        if is_separate {
+            columns.extend(["DATABASE", "LOG"]);
+        }
+        text.push_str(&table(&columns, status.osds.iter().map(|one| osd(one, is_separate))));
     }
     text
 }
@@ -154,15 +156,20 @@ fn pool(pool: &ClusterPool) -> Vec<String> {
     ]
 }
 
-fn osd(osd: &ClusterOsd) -> Vec<String> {
-    vec![
+fn osd(osd: &ClusterOsd, is_separate: bool) -> Vec<String> {
+    let drive = |drive: &Option<String>| drive.clone().unwrap_or_else(|| "-".into());
+    let mut row = vec![
         osd.id.to_string(),
         osd.host.clone(),
         osd.state.clone(),
         Size(osd.bytes).to_string(),
         Size(osd.used).to_string(),
-        osd.drive.clone().unwrap_or_else(|| "-".into()),
-    ]
+        drive(&osd.drive),
+    ];
+    if is_separate {
+        row.extend([drive(&osd.db), drive(&osd.wal)]);
+    }
+    row
 }
 
 fn protection(replicas: u64) -> String {
