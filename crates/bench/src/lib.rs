@@ -29,6 +29,7 @@ pub mod load;
 mod machine;
 mod memory_pool;
 pub mod nbd;
+pub mod network;
 pub mod objects;
 pub mod observe;
 mod overwrite;

@@ -65,6 +65,9 @@ pub struct HostAddress {
     pub address: Ipv4Addr,
     /// Length of the network's prefix.
     pub prefix: u8,
+    /// Speed of the link in Mbit/s; absent for a virtual one.
+    #[serde(default)]
+    pub speed: Option<u64>,
 }
 
 /// The inventory of a host.
@@ -119,7 +122,12 @@ done
 if command -v nft >/dev/null && nft list ruleset 2>/dev/null | grep -q 'hook input.*policy drop'; then
   printf 'firewall\tdrop\n'
 fi
-ip -4 -o addr show scope global | awk '{ print "address\t" $4 }'
+ip -4 -o addr show scope global | while read -r _ device _ address _; do
+  link=/sys/class/net/${device%%@*} speed=
+  # The nominal speed of a virtual device is no limit.
+  if [ -e "$link/device" ] || [ -e "$link/bonding" ]; then speed=$(cat "$link/speed" 2>/dev/null || true); fi
+  printf 'address\t%s\t%s\n' "$address" "$speed"
+done
 by_id() {
   for link in /dev/disk/by-id/*; do
     if [ -e "$link" ] && [ "$(readlink -f "$link")" = "$1" ]; then echo "$link"; return; fi
@@ -209,7 +217,9 @@ fn parse(name: &str, text: &str, before: f64) -> Result<HostInventory> {
             ["ceph", version] => inventory.ceph_version = version_number(version),
             ["time", _] => inventory.time_service = true,
             ["firewall", _] => inventory.firewall = true,
-            ["address", address] => inventory.addresses.push(parse_address(address).ok_or_else(invalid)?),
+            ["address", address, speed] => {
+                inventory.addresses.push(parse_address(address, speed).ok_or_else(invalid)?);
+            }
             ["missing", path] => {
                 let message = format!("host '{name}': drive {path} does not exist");
                 return Err(Error::new(ErrorKind::NotFound, message));
@@ -234,9 +244,12 @@ fn version_number(text: &str) -> String {
     text.split_whitespace().nth(2).unwrap_or_default().to_owned()
 }
 
-fn parse_address(text: &str) -> Option<HostAddress> {
+/// Parses an address with its prefix, and the speed of its link. A link without a carrier has the
+/// speed -1.
+fn parse_address(text: &str, speed: &str) -> Option<HostAddress> {
     let (address, prefix) = text.split_once('/')?;
-    Some(HostAddress { address: address.parse().ok()?, prefix: prefix.parse().ok()? })
+    let speed = speed.parse().ok().filter(|speed| *speed > 0);
+    Some(HostAddress { address: address.parse().ok()?, prefix: prefix.parse().ok()?, speed })
 }
 
 fn parse_kind(text: &str) -> Option<DriveKind> {

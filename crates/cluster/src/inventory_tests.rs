@@ -7,7 +7,7 @@ fn the_output_of_the_script_is_parsed() {
     let label = r#"{"/dev/sdb": {"osd_uuid": "u", "size": 1, "ceph_fsid": "f", "whoami": "3", "require_osd_release": "16"}}"#;
     let text = format!(
         "clock\t1000.5\ncores\t8\nmemory\t1024\nceph\tceph version 16.2.15 (618f) pacific (stable)\ntime\tchronyd\n\
-         address\t10.0.0.1/24\ndrive\t/dev/sda\t1000\tdisk\t/ \text4\t\t\n\
+         address\t10.0.0.1/24\t25000\naddress\t10.1.0.1/24\t-1\ndrive\t/dev/sda\t1000\tdisk\t/ \text4\t\t\n\
          drive\t/dev/sdb\t2000\tnvme\t\tceph_bluestore\t{label}\t\ndrive\t/dev/sdc\t3000\tssd\t\tgpt\t\tu -\n"
     );
     let inventory = parse("a", &text, 1000.0).unwrap();
@@ -18,6 +18,8 @@ fn the_output_of_the_script_is_parsed() {
     assert_eq!(inventory.address_in("10.0.1.0/24".parse().unwrap()), None);
     let osd = inventory.drive("/dev/sdb").unwrap().osd.clone().unwrap();
     assert_eq!((osd.ceph_fsid.as_str(), osd.whoami.as_str()), ("f", "3"));
+    let speeds: Vec<Option<u64>> = inventory.addresses.iter().map(|address| address.speed).collect();
+    assert_eq!(speeds, [Some(25_000), None]);
     assert_eq!(inventory.drives[0].used_by, "/ ");
     assert!(inventory.drives[1].partitions.is_empty());
     assert_eq!(inventory.drive("/dev/sdc").unwrap().partitions, ["u", "-"]);

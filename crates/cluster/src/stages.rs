@@ -158,8 +158,7 @@ pub fn configure(
     let _lock = workspace.lock()?;
     check_deployed(workspace)?;
     let hosts = load_hosts(workspace)?;
-    let inventories: Vec<HostInventory> =
-        workspace.load(INVENTORY)?.ok_or_else(|| needs(workspace, "discover"))?;
+    let inventories = load_inventories(workspace)?.ok_or_else(|| needs(workspace, "discover"))?;
     let text = match policy {
         Some(path) => std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))?,
         None => fragments::read_policy(workspace)?,
@@ -178,6 +177,14 @@ pub fn configure(
         workspace.save(MODEL, &configuration.model)?;
     }
     Ok(configuration)
+}
+
+/// Returns the newest inventories of a cluster, if there are any.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn load_inventories(workspace: &Workspace) -> Result<Option<Vec<HostInventory>>> {
+    workspace.load(INVENTORY)
 }
 
 /// Replaces the hosts of a cluster.

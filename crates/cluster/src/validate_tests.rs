@@ -30,7 +30,7 @@ fn inventory(name: &str, number: u8) -> HostInventory {
         time_service: true,
         ceph_version: "16.2.15".into(),
         firewall: false,
-        addresses: vec![HostAddress { address: Ipv4Addr::new(10, 0, 0, number), prefix: 24 }],
+        addresses: vec![HostAddress { address: Ipv4Addr::new(10, 0, 0, number), prefix: 24, speed: None }],
         drives: vec![drive("/dev/a")],
     }
 }

@@ -8,6 +8,7 @@ use super::{in_flight, own_cpu};
 use crate::compare::Series;
 use crate::human;
 use crate::lab::DriveLimits;
+use crate::network;
 use crate::observe::{DriveWork, Observation};
 use crate::suite::Case;
 
@@ -24,6 +25,8 @@ pub enum Cause {
     Drives,
     /// Some drives are saturated, and the load waits for them.
     SomeDrives,
+    /// The link of this host to the system is saturated.
+    Network,
     /// The machine's processors are saturated.
     Processors,
     /// The machine's processors are saturated by unrelated programs.
@@ -87,17 +90,23 @@ fn drives(seen: &Observation, limits: Option<&DriveLimits>) -> Option<DriveUtili
     })
 }
 
-/// Determines the bottleneck. `mixed` means that other jobs ran at the same time, so that the
-/// drives' work is not only this job's.
+/// Determines the bottleneck. `own_bps` is the bandwidth of this host's link to the system. `mixed`
+/// means that other jobs ran at the same time, so that the drives' work is not only this job's.
 pub(super) fn find(
     case: &Case,
     series: &Series,
     seen: &Observation,
     limits: Option<&DriveLimits>,
+    own_bps: Option<u64>,
     mixed: bool,
 ) -> Bottleneck {
     let drives = drives(seen, limits);
-    let (cause, what) = cause(case, series, seen, drives.as_ref());
+    let network = own_bps.map(|bps| network::utilisation(&series.sides, bps));
+    let is_network_full = network.as_ref().is_some_and(|(share, _)| *share >= SATURATED);
+    let (cause, what) = match cause(case, series, seen, drives.as_ref()) {
+        _ if is_network_full => (Cause::Network, "the network: the link of this host".into()),
+        other => other,
+    };
     let mut evidence = Vec::new();
     if let Some(drives) = &drives {
         evidence.push(format!(
@@ -111,6 +120,7 @@ pub(super) fn find(
             drives.fullest * 100.0
         ));
     }
+    evidence.extend(network.map(|(_, text)| text));
     if seen.cpus > 0 {
         let used = seen.cpu.iter().filter(|(_, used)| **used >= 0.005);
         let list: Vec<String> = used.map(|(kind, used)| format!("{kind} {used:.2}")).collect();

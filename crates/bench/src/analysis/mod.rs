@@ -17,6 +17,7 @@ pub use growth::{Along, Curve, Point};
 use crate::bounds::{Bound, Layout, bounds, tightest};
 use crate::compare::{Series, series};
 use crate::lab::DriveLimits;
+use crate::network::{self, NetworkPath};
 use crate::observe::{DriveWork, Observation};
 use crate::run::{Measured, RAW, RunPlan, SystemRecord};
 use crate::suite::{Case, Job, Order};
@@ -105,19 +106,20 @@ pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -
     let mut cases = Vec::new();
     let names = [RAW].into_iter().chain(plan.targets.iter().map(|target| target.name.as_str()));
     for name in names {
+        let about = systems.iter().find(|system| system.target == name).map(|system| &system.about);
         let layout = if name == RAW {
             (drives > 0).then_some(Layout { drives, data: 1, parity: 0, pools: 1 })
         } else {
-            systems.iter().find(|system| system.target == name).and_then(|system| system.about.layout)
+            about.and_then(|about| about.layout)
         };
+        let network = about.and_then(|about| about.network.as_ref()).filter(|_| name != RAW);
         for (case, job, series) in series(results, name) {
             // The counters of the last repeat are used.
             let of_case = |one: &&Measured| one.target == name && one.case.name == case && one.all.is_some();
             let Some(last) = results.iter().rfind(of_case) else { continue };
-            // Staggered instances, mixed with other jobs, have no bound of their own.
             let mixed = name != RAW && plan.suite.order == Order::Staggered;
-            let layout = layout.filter(|_| !mixed);
-            cases.push(finding(case, &job, series, last, limits.as_ref(), layout, mixed));
+            let resources = Resources { limits: limits.as_ref(), layout, network, mixed };
+            cases.push(finding(case, &job, series, last, resources));
         }
     }
     Analysis {
@@ -129,15 +131,43 @@ pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -
     }
 }
 
-fn finding(
-    case: String,
-    job: &Job,
-    series: Series,
-    last: &Measured,
-    limits: Option<&DriveLimitsInfo>,
+/// The resources of a system that can saturate.
+#[derive(Clone, Copy)]
+struct Resources<'a> {
+    limits: Option<&'a DriveLimitsInfo>,
     layout: Option<Layout>,
+    network: Option<&'a NetworkPath>,
+    /// Other jobs ran at the same time.
     mixed: bool,
-) -> Finding {
+}
+
+impl Resources<'_> {
+    /// Returns the bounds of a job by drives and network, the tightest one first. Instances that
+    /// are mixed with other jobs have none of their own.
+    fn bounds(self, job: &Job, is_raw: bool) -> Vec<Bound> {
+        if self.mixed {
+            return Vec::new();
+        }
+        let known = self.limits.zip(self.layout);
+        let mut all = known.map_or_else(Vec::new, |(known, layout)| bounds(job, &known.limits, layout, None));
+        if let Some(first) = tightest(&all).cloned() {
+            all.retain(|bound| *bound != first);
+            all.insert(0, first);
+        }
+        if is_raw {
+            // Independent drives have no stripes and no parity.
+            all.truncate(1);
+        }
+        for bound in self.network.map_or_else(Vec::new, |path| network::bounds(job, path)) {
+            let is_tighter = all.first().is_some_and(|first| bound.iops < first.iops);
+            all.insert(if is_tighter { 0 } else { all.len() }, bound);
+        }
+        all.retain(|bound| bound.iops.is_finite() && bound.iops > 0.0);
+        all
+    }
+}
+
+fn finding(case: String, job: &Job, series: Series, last: &Measured, resources: Resources<'_>) -> Finding {
     let iops: f64 = series.sides.iter().map(|side| side.iops).sum();
     // Bounds count operations of `block_bytes`, and objects may be larger.
     #[allow(clippy::cast_precision_loss)]
@@ -145,18 +175,8 @@ fn finding(
         Some(_) => series.sides.iter().map(|side| side.bytes_per_s).sum::<f64>() / job.block_bytes as f64,
         None => iops,
     };
-    let known = limits.zip(layout);
-    let mut all = known.map_or_else(Vec::new, |(known, layout)| bounds(job, &known.limits, layout, None));
-    if let Some(first) = tightest(&all).cloned() {
-        all.retain(|bound| *bound != first);
-        all.insert(0, first);
-    }
-    if last.target == RAW {
-        // Independent drives have no stripes and no parity.
-        all.truncate(1);
-    }
-    all.retain(|bound| bound.iops.is_finite() && bound.iops > 0.0);
-    let cpu_us = cpu_us(iops, &last.observation).filter(|_| !mixed);
+    let all = resources.bounds(job, last.target == RAW);
+    let cpu_us = cpu_us(iops, &last.observation).filter(|_| !resources.mixed);
     let mut efficiency: Vec<Efficiency> =
         all.into_iter().map(|bound| Efficiency { share: blocks / bound.iops, bound }).collect();
     let processors = cpu_us.and_then(|cost| processors(cost, &last.observation));
@@ -170,8 +190,9 @@ fn finding(
             &last.case,
             &series,
             &last.observation,
-            limits.map(|known| &known.limits),
-            mixed,
+            resources.limits.map(|known| &known.limits),
+            resources.network.and_then(|path| path.own_bps),
+            resources.mixed,
         ),
         cpu_us,
         series,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::bottleneck::find;
 use super::growth::knee;
 use super::*;
+use crate::network::{HostLinks, NetworkPath};
 use crate::observe::DriveWork;
 use crate::result::{Direction, ReadWrite};
 use crate::run::{Environment, TargetSpec};
@@ -49,6 +50,7 @@ pub(crate) fn systems() -> Vec<SystemRecord> {
         degrades: true,
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
         remark: None,
+        network: None,
     };
     vec![SystemRecord { target: "a".into(), about }]
 }
@@ -115,7 +117,7 @@ pub(crate) fn measured(
 fn cause(observation: Observation) -> Bottleneck {
     let one = measured("a", 0, 5000.0, 100, observation);
     let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
-    find(&one.case, &series, &one.observation, Some(&LIMITS), false)
+    find(&one.case, &series, &one.observation, Some(&LIMITS), None, false)
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn failed_drives_and_latency_targets_are_considered() {
     let mut one = measured("a", 0, 5000.0, 100, seen([100.0; 10], &quiet));
     one.case.job.latency = Some(LatencyTarget { target_ms: 2.0, window_s: 1.0, percentile: 99.0 });
     let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
-    assert_eq!(find(&one.case, &series, &one.observation, None, false).cause, Cause::LatencyTarget);
+    assert_eq!(find(&one.case, &series, &one.observation, None, None, false).cause, Cause::LatencyTarget);
 }
 
 #[test]
@@ -184,6 +186,32 @@ fn efficiency_uses_the_tightest_bound_and_losses_the_same_job() {
     assert_eq!((lost.rate, lost.p9995, lost.healthy.as_str()), (0.5, Some(4.0), "4k random read"));
     assert_eq!(analysis.doubts.len(), 1, "{:?}", analysis.doubts);
     assert!(analysis.doubts[0].starts_with("too short to detect"));
+}
+
+#[test]
+fn the_network_of_a_system_on_other_hosts_is_a_bound() {
+    let quiet = [("gabion", 0.4)];
+    let mut systems = systems();
+    let hosts = HostLinks { hosts: 4, bps: 10_240_000, data: 1, parity: 2 };
+    systems[0].about.layout = None;
+    systems[0].about.network = Some(NetworkPath { own_bps: Some(40_960_000), hosts: Some(hosts) });
+    let with = |network: [f64; 2]| Observation { network, ..seen([0.0; 10], &quiet) };
+    let results =
+        [measured("a", 0, 9500.0, 100, with([39e6, 1e6])), measured("a", 1, 2500.0, 100, with([1e6, 11e6]))];
+    let analysis = analyse(&plan(), &systems, &results);
+    let share = |index: usize, bound: usize| {
+        let efficiency = &analysis.cases[index].efficiency[bound];
+        (efficiency.bound.name.clone(), (efficiency.share * 1000.0).round() / 1000.0)
+    };
+    assert_eq!(share(0, 0), ("network".into(), 0.95));
+    assert_eq!(share(0, 1).0, "processors");
+    let full = &analysis.cases[0].bottleneck;
+    assert_eq!((full.cause, full.what.as_str()), (Cause::Network, "the network: the link of this host"));
+    assert!(full.evidence.iter().any(|line| line.ends_with("95 % of the link of 0.041 GB/s")), "{full:?}");
+    // Two copies of each write cross the links between the hosts, which are tighter.
+    assert_eq!(share(1, 0), ("network between hosts".into(), 0.5));
+    assert_eq!(share(1, 1), ("network".into(), 0.25));
+    assert_eq!(analysis.cases[1].bottleneck.cause, Cause::Latency);
 }
 
 #[test]

@@ -208,6 +208,7 @@ impl System for Btrfs {
             degrades: true,
             layout: self.layout,
             remark: None,
+            network: None,
         }
     }
 

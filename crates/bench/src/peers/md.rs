@@ -294,6 +294,7 @@ impl System for Md {
             degrades: true,
             layout: self.layout,
             remark,
+            network: None,
         }
     }
 

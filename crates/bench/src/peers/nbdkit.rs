@@ -64,6 +64,7 @@ impl System for Nbdkit {
             degrades: false,
             layout: Some(independent_drives(self.drives)),
             remark: Some("page cache".into()),
+            network: None,
         }
     }
 

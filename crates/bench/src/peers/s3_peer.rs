@@ -56,6 +56,7 @@ impl<S: S3Server> System for S3Peer<S> {
             degrades: false,
             layout: self.layout,
             remark: self.server.remark(),
+            network: None,
         }
     }
 

@@ -109,6 +109,7 @@ impl System for StorageDaemon {
             degrades: false,
             layout: Some(independent_drives(self.drives)),
             remark: None,
+            network: None,
         }
     }
 

@@ -215,6 +215,7 @@ impl System for RecordingSystem {
             degrades: true,
             layout: None,
             remark: None,
+            network: None,
         }
     }
 

@@ -76,6 +76,7 @@ impl System for ExternalSystem {
             degrades: false,
             layout: None,
             remark: None,
+            network: None,
         }
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bounds::Layout;
 use crate::lab;
 use crate::load::Target;
+use crate::network::NetworkPath;
 use crate::suite::Workload;
 
 pub use external::ExternalSystem;
@@ -36,6 +37,9 @@ pub struct SystemInfo {
     /// A short remark that is shown with each of its figures.
     #[serde(default)]
     pub remark: Option<String>,
+    /// The network to a system on other hosts; `None` for one on this host.
+    #[serde(default)]
+    pub network: Option<NetworkPath>,
 }
 
 /// The guarantees of a system.

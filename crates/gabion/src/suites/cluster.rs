@@ -5,14 +5,17 @@
 
 use std::path::PathBuf;
 
+use ::cluster::ClusterLinks;
 use anyhow::{Context, Result};
 use api::Size;
 use api::client::Client;
 use api::types::{CreateExport, CreateVolume, NetworkOptions, Protocol};
+use bench::network::{self, HostLinks, NetworkPath};
 use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 use tokio::runtime::Runtime;
 
+use super::format::float;
 use super::gabion::target;
 use crate::child_daemon::ChildDaemon;
 use crate::failure::Usage;
@@ -29,6 +32,9 @@ pub(super) struct ClusterTarget {
     bytes: u64,
     protocol: Protocol,
     shape: String,
+    /// Speed of all links in Gbit/s, as the user states it.
+    link_gbits: Option<f64>,
+    network: Option<NetworkPath>,
     running: Option<RunningCluster>,
 }
 
@@ -60,6 +66,8 @@ impl ClusterTarget {
             bytes: VOLUME_BYTES,
             protocol: Protocol::Nbd,
             shape: String::new(),
+            link_gbits: None,
+            network: None,
             running: None,
         };
         for option in words {
@@ -68,6 +76,11 @@ impl ClusterTarget {
                 Some(("by", "vhost")) => system.protocol = Protocol::VhostUser,
                 Some(("by", "fuse")) => system.protocol = Protocol::Fuse,
                 Some(("dir", directory)) if directory.starts_with('/') => system.directory = directory.into(),
+                Some(("network", gbits)) => {
+                    let parsed = gbits.parse::<f64>().ok().filter(|gbits| gbits.is_finite() && *gbits > 0.0);
+                    let wrong = || Usage(format!("{option}: expected the speed of the links in Gbit/s"));
+                    system.link_gbits = Some(parsed.ok_or_else(wrong)?);
+                }
                 Some(("size", size)) => {
                     let parsed: Size = size.parse().map_err(|error| Usage(format!("{option}: {error}")))?;
                     system.bytes = parsed.bytes();
@@ -111,9 +124,59 @@ impl ClusterTarget {
             Protocol::Fuse => "as FUSE files",
             _ => "over NBD on a Unix socket",
         };
-        self.shape = format!("volumes of {} on cluster '{}', {by}", Size(bytes), self.cluster);
+        let network = self.find_network().context("the network of the cluster")?;
+        let speed = match network.own_bps {
+            Some(bps) => format!("{} Gbit/s", float(bps) * 8.0 / 1e9),
+            None => "unknown speed".into(),
+        };
+        self.network = Some(network);
+        self.shape =
+            format!("volumes of {} on cluster '{}', {by}, over a link of {speed}", Size(bytes), self.cluster);
         Ok(running)
     }
+
+    /// Returns the network to the cluster and between its hosts.
+    fn find_network(&self) -> Result<NetworkPath> {
+        let workspace = ::cluster::Workspace::open(&self.directory, &self.cluster)?;
+        let links = ::cluster::links(&workspace)?;
+        let pools = ::cluster::status(&workspace)?.pools;
+        let protection = ["rbd-data", "rbd"].iter().find_map(|name| {
+            pools.iter().find(|pool| pool.name == *name).map(|pool| pool.protection.clone())
+        });
+        let monitor = links.monitor.clone();
+        let detected = monitor.and_then(|monitor| network::link_speed(&network::device_to(&monitor)?));
+        Ok(network_path(&links, protection.as_deref(), self.link_gbits, detected))
+    }
+}
+
+/// Returns the network to a cluster. `detected` is the speed of this host's link in bytes per
+/// second; `stated` is that of all links in Gbit/s, and has precedence.
+fn network_path(
+    links: &ClusterLinks,
+    protection: Option<&str>,
+    stated: Option<f64>,
+    detected: Option<u64>,
+) -> NetworkPath {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below 2^63")]
+    let stated = stated.map(|gbits| (gbits.min(1e9) * 1e9 / 8.0) as u64);
+    let between = stated.or(links.speed.map(|megabits| megabits.saturating_mul(125_000)));
+    let parts = protection.and_then(parts);
+    let hosts = between.zip(parts).map(|(bps, (data, parity))| HostLinks {
+        hosts: u32::try_from(links.hosts).unwrap_or(u32::MAX),
+        bps,
+        data,
+        parity,
+    });
+    NetworkPath { own_bps: stated.or(detected), hosts: hosts.filter(|links| links.hosts > 0) }
+}
+
+/// Returns the data parts and further parts of a write, from `3 copies` or `4+2`.
+fn parts(protection: &str) -> Option<(u32, u32)> {
+    if let Some((data, parity)) = protection.split_once('+') {
+        return Some((data.parse().ok()?, parity.parse().ok()?));
+    }
+    let copies: u32 = protection.split(' ').next()?.parse().ok()?;
+    Some((1, copies.checked_sub(1)?))
 }
 
 impl RunningCluster {
@@ -169,6 +232,7 @@ impl System for ClusterTarget {
             degrades: false,
             layout: None,
             remark: Some("the processors of OSDs are not in the figures of this process".into()),
+            network: self.network.clone(),
         }
     }
 
@@ -204,5 +268,30 @@ impl Drop for ClusterTarget {
     fn drop(&mut self) {
         // Reported by `tear_down` otherwise.
         let _ = self.tear_down();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stated_speed_has_precedence_over_detected_ones() {
+        let links = ClusterLinks { hosts: 4, speed: Some(25_000), monitor: None };
+        let path = network_path(&links, Some("3 copies"), None, Some(1_250_000_000));
+        assert_eq!(path.own_bps, Some(1_250_000_000));
+        let hosts = HostLinks { hosts: 4, bps: 3_125_000_000, data: 1, parity: 2 };
+        assert_eq!(path.hosts, Some(hosts));
+        let stated = network_path(&links, Some("4+2"), Some(100.0), Some(1_250_000_000));
+        let hosts = HostLinks { hosts: 4, bps: 12_500_000_000, data: 4, parity: 2 };
+        assert_eq!((stated.own_bps, stated.hosts), (Some(12_500_000_000), Some(hosts)));
+        let unknown = ClusterLinks { speed: None, ..links };
+        let path = network_path(&unknown, Some("3 copies"), None, None);
+        assert_eq!((path.own_bps, path.hosts), (None, None));
+        assert_eq!(network_path(&unknown, None, Some(1.0), None).hosts, None);
+        assert_eq!(
+            (parts("1 copy"), parts("2 copies"), parts("unknown")),
+            (Some((1, 0)), Some((1, 1)), None)
+        );
     }
 }

@@ -349,6 +349,7 @@ impl System for Gabion {
             degrades: true,
             layout: self.layout,
             remark: self.remark.clone(),
+            network: None,
         }
     }
 

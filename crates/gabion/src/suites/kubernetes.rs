@@ -161,6 +161,7 @@ impl System for KubernetesTarget {
             degrades: false,
             layout: None,
             remark: Some("the processors of the cluster are not in the figures".into()),
+            network: None,
         }
     }
 

@@ -166,6 +166,7 @@ mod tests {
             ("cluster", "name of a cluster"),
             ("cluster:by=nbd", "name of a cluster"),
             ("cluster:prod,by=pigeon", "'by=pigeon'"),
+            ("cluster:prod,network=fast", "Gbit/s"),
             ("cluster:prod,dir=/nonexistent", "no cluster 'prod'"),
             ("kubernetes", "storage class"),
             ("kubernetes:class=", "'class='"),

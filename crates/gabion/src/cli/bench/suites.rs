@@ -71,8 +71,9 @@ Targets, as NAME=TARGET or TARGET:
                            memory=MIB and kernel=DIR)
   cluster:NAME[,OPTION,...]
                            volumes on a Ceph cluster that runs, by a daemon of its own. Options:
-                           by=nbd, by=vhost or by=fuse, size=4G (of a volume), dir=DIR (directory of
-                           the clusters)
+                           by=nbd, by=vhost or by=fuse, size=4G (of a volume), network=GBITS (speed of
+                           the links in Gbit/s, if it is not detected), dir=DIR (directory of the
+                           clusters)
   kubernetes:class=NAME[,OPTION,...]
                            volumes of a storage class of a Kubernetes cluster, each with a pod that runs
                            fio; by 'kubectl'. Options: size=33G (of a volume), mode=filesystem or
