@@ -127,8 +127,8 @@ fn route_device(text: &str) -> Option<String> {
     words.nth(1).map(str::to_owned)
 }
 
-/// Returns the bandwidth of a network device in bytes per second. `None` for a virtual device, whose
-/// nominal speed is no limit.
+/// Returns the bandwidth of a network device in bytes per second. `None` for a virtual device,
+/// whose nominal speed is no limit.
 pub fn link_speed(device: &str) -> Option<u64> {
     speed_in(Path::new(LINKS), device)
 }

@@ -18,7 +18,7 @@ pub struct ClusterLinks {
     pub monitor: Option<String>,
 }
 
-/// Returns the links of a cluster. Those of an adopted cluster are unknown.
+/// Returns the links of a cluster. The links of an adopted cluster are unknown.
 ///
 /// # Errors
 /// `NotFound` before `configure`; `Io`.
