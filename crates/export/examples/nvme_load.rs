@@ -6,7 +6,8 @@
 //!
 //! The arguments are the address, the name of the subsystem, the operation, the bytes of a command,
 //! the commands in flight and the seconds. The namespace has id 1 and sectors of 512 bytes. Prints
-//! the commands per second, the throughput, and the mean and the 99th percentile of the latency.
+//! the commands per second, the throughput, and the mean and the 99th percentile of the latency. The
+//! load polls its socket, and so measures no wake-up of its own thread.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -17,6 +18,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 
 const SECTOR: u64 = 512;
 /// The most bytes of data in a capsule.
@@ -93,9 +97,7 @@ fn connect(address: &str, subsystem: &str, queue: u16, controller: u16) -> (TcpS
 
 impl Load {
     fn submit(&mut self, id: u16) {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
+        xorshift(&mut self.random);
         let count = self.length as u64 / SECTOR;
         let first = self.random % (self.blocks / count) * count;
         let in_capsule = self.writes && self.length <= CAPSULE;
@@ -113,7 +115,14 @@ impl Load {
             (self.start, self.end) = (0, self.end - self.start);
         }
         while self.end - self.start < count {
-            let received = self.stream.read(&mut self.buffer[self.end..]).unwrap();
+            let space = &mut self.buffer[self.end..];
+            let received = match rustix::net::recv(&self.stream, space, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                received => received.unwrap().0,
+            };
             assert!(received > 0, "the target closed the connection");
             self.end += received;
         }
@@ -176,6 +185,22 @@ impl Load {
     }
 }
 
+/// Returns bytes that no drive can compress.
+fn random_bytes(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d;
+    let mut next = || {
+        xorshift(&mut state);
+        (state >> 32) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn xorshift(state: &mut u64) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, subsystem, operation, length, depth, seconds] = &arguments[..] else {
@@ -207,7 +232,7 @@ fn main() {
         random: 0x9e37_79b9_7f4a_7c15,
         begun: vec![Instant::now(); usize::from(depth)],
         latencies: Vec::new(),
-        data: (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect(),
+        data: random_bytes(length),
     };
     let time = load.run(depth, Duration::from_secs(seconds.parse().unwrap())).as_secs_f64();
     load.latencies.sort_unstable();
