@@ -157,7 +157,8 @@ impl Deployment {
         let owner = format!("\\\"ceph_fsid\\\": \\\"{}\\\"", self.model.fsid);
         let own = format!("ceph-bluestore-tool show-label --dev {drive} 2>/dev/null | grep -q \"{owner}\"");
         let empty = format!("[ -z \"$(blkid -p -o value {drive} 2>/dev/null)\" ]");
-        // A drive of databases carries the identities of its OSDs.
+        // A drive of databases carries the identities of its OSDs. The first pattern matches no
+        // name: it keeps the command valid without OSDs.
         let names: Vec<String> = self.secrets.uuids().iter().map(|uuid| format!("-e {uuid}")).collect();
         let parts = format!("partx -g -r -o NAME {drive} 2>/dev/null | grep -qxF -e ' ' {}", names.join(" "));
         if daemons.holds(&own)? || daemons.holds(&parts)? || daemons.holds(&empty)? {

@@ -4,12 +4,12 @@
 //! Always true: files are replaced atomically, and secrets are readable by their owner alone. One
 //! command changes a cluster at a time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use file_lock::FileLock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,14 +31,7 @@ pub struct Workspace {
 }
 
 /// The exclusive right to change a cluster, until it is dropped.
-pub struct ChangeLock(File);
-
-impl Drop for ChangeLock {
-    fn drop(&mut self) {
-        // A child process that was forked meanwhile holds the file open until it calls `execve`.
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
+pub struct ChangeLock(#[allow(dead_code, reason = "its drop ends the lock")] FileLock);
 
 impl Workspace {
     /// Creates the directory of a new cluster, or opens an existing one.
@@ -122,12 +115,11 @@ impl Workspace {
     /// `Busy` if another command has it.
     pub fn lock(&self) -> Result<ChangeLock> {
         let path = self.path("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| Error::file(&path, &error))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        let lock = FileLock::acquire(&path, 0o600).map_err(|error| Error::file(&path, &error))?;
+        let lock = lock.ok_or_else(|| {
             Error::new(ErrorKind::Busy, format!("another command changes cluster '{}'", self.name))
         })?;
-        Ok(ChangeLock(file))
+        Ok(ChangeLock(lock))
     }
 
     /// Reads a JSON file; nothing if it does not exist.

@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use file_lock::FileLock;
 use reactor::Access;
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -171,14 +171,7 @@ impl Default for PersistentState {
 pub(crate) struct State {
     directory: PathBuf,
     current: Mutex<PersistentState>,
-    lock: File,
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        // A child process that was forked meanwhile holds the file open until it calls `execve`.
-        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
-    }
+    _lock: FileLock,
 }
 
 impl State {
@@ -200,20 +193,18 @@ impl State {
             .hint("use another directory with --state-dir")
         };
         Access::OWNER.make_directories(directory).map_err(|error| failed("create files", error))?;
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = options.open(directory.join("lock")).map_err(|error| failed("create files", error))?;
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let lock = FileLock::acquire(&directory.join("lock"), 0o600);
+        let Some(lock) = lock.map_err(|error| failed("lock a file", error))? else {
             let message = format!("another daemon uses the state directory {}", directory.display());
             return Err(Error::new(ErrorKind::Busy, message)
                 .hint("one daemon serves all pools of a host; a second daemon needs its own --state-dir, --socket and --nbd-socket"));
-        }
+        };
         let state = match std::fs::read(directory.join(FILE)) {
             Ok(bytes) => parse(&directory.join(FILE), &bytes)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => PersistentState::default(),
             Err(error) => return Err(failed("read the state file", error)),
         };
-        Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), lock })
+        Ok(Self { directory: directory.to_owned(), current: Mutex::new(state), _lock: lock })
     }
 
     /// The directory, for files of its own.

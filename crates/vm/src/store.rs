@@ -3,11 +3,9 @@
 //! Always true: files are replaced atomically; the directory of a machine is accessible to one user
 //! only, since its seed may contain passwords; only one command at a time changes a machine.
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use file_lock::FileLock;
 
 use crate::atomic_file::{make_directory, write};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,14 +26,7 @@ pub struct Store {
 
 /// The exclusive lock of a machine, held until dropped.
 #[derive(Debug)]
-pub struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // A child process that was forked meanwhile holds the file open until it calls `execve`.
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
+pub struct Lock(#[allow(dead_code, reason = "its drop ends the lock")] FileLock);
 
 impl Store {
     /// Returns the store in `directory`, which need not exist.
@@ -89,16 +80,11 @@ impl Store {
 
     fn acquire_lock(&self, name: &str) -> Result<Lock> {
         let path = self.machine_dir(name).join("lock");
-        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| Error::file(&path, &error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
-                ErrorKind::Busy,
-                format!("machine '{name}' is being changed by another command"),
-            )),
-            Err(error) => Err(Error::file(&path, &error.into())),
-        }
+        let lock = FileLock::acquire(&path, 0o600).map_err(|error| Error::file(&path, &error))?;
+        let lock = lock.ok_or_else(|| {
+            Error::new(ErrorKind::Busy, format!("machine '{name}' is being changed by another command"))
+        })?;
+        Ok(Lock(lock))
     }
 
     /// Stores a new machine and returns its lock.

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use file_lock::FileLock;
 use jiff::Timestamp;
-use rustix::fs::FlockOperation;
 
 use super::plan::{Step, steps};
 use super::{Measured, Missing, RunError, RunPlan, SystemRecord};
@@ -34,18 +34,7 @@ pub enum RunState {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    lock: Option<RunLock>,
-}
-
-/// A locked file that is unlocked when it is dropped.
-#[derive(Debug)]
-struct RunLock(File);
-
-impl Drop for RunLock {
-    fn drop(&mut self) {
-        // A child process that was forked meanwhile holds the file open until it calls `execve`.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
+    lock: Option<FileLock>,
 }
 
 /// Returns a name for a new run: suite, date and time in UTC.
@@ -112,15 +101,9 @@ impl Store {
             return Ok(());
         }
         let path = self.folder.join(LOCK);
-        let file = File::create(&path).map_err(|error| RunError::file(&path, error))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                self.lock = Some(RunLock(file));
-                Ok(())
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(RunError::Busy(id.into())),
-            Err(error) => Err(RunError::file(&path, error.into())),
-        }
+        let lock = FileLock::acquire(&path, 0o644).map_err(|error| RunError::file(&path, error))?;
+        self.lock = Some(lock.ok_or_else(|| RunError::Busy(id.into()))?);
+        Ok(())
     }
 
     /// Returns the state of a run with this plan and these results.
@@ -139,19 +122,7 @@ impl Store {
     /// True if a process executes the run.
     fn is_locked(&self) -> Result<bool, RunError> {
         let path = self.folder.join(LOCK);
-        let failed = |error| RunError::file(&path, error);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            file => file.map_err(failed)?,
-        };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => {
-                drop(RunLock(file));
-                Ok(false)
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-            Err(error) => Err(failed(error.into())),
-        }
+        FileLock::is_held(&path).map_err(|error| RunError::file(&path, error))
     }
 
     /// Returns the folder.

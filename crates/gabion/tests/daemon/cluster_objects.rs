@@ -1,59 +1,10 @@
 //! Users, access keys and buckets of the object gateways of a cluster, with an S3 client.
 
-use s3_client::{Address, Checksum, Credentials, ListRequest, S3Client, S3Error};
+use s3_client::ListRequest;
 use serde_json::{Value, json};
 
 use super::harness::Daemon;
-use super::nbd::pattern;
-
-/// Bytes of an object.
-const OBJECT: usize = 100_000;
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
-
-/// A client of a gateway with an access key.
-struct GatewayClient {
-    client: S3Client,
-    access_key: String,
-    secret: String,
-}
-
-impl GatewayClient {
-    fn new(endpoint: &str, key: &Value) -> Self {
-        let text = |name: &str| key[name].as_str().unwrap().to_owned();
-        let (access_key, secret) = (text("access_key"), text("secret"));
-        let credentials = Credentials::new(access_key.clone(), secret.clone());
-        let client = S3Client::new(Address::parse(endpoint).unwrap(), "us-east-1", credentials);
-        Self { client, access_key, secret }
-    }
-
-    /// Puts an object of `photos`. Returns the code of the error; empty for success.
-    fn put(&self, key: &str) -> String {
-        let body = pattern(1, OBJECT);
-        let checksum = Checksum::of(&body);
-        code(block_on(self.client.put_object("photos", key, body.into(), &checksum)))
-    }
-
-    fn get(&self, key: &str) -> Result<Vec<u8>, S3Error> {
-        block_on(async {
-            let mut body = self.client.get_object("photos", key, None, None).await?;
-            let mut bytes = Vec::new();
-            while let Some(part) = body.next().await? {
-                bytes.extend_from_slice(&part);
-            }
-            Ok(bytes)
-        })
-    }
-}
-
-fn code<T>(result: Result<T, S3Error>) -> String {
-    match result {
-        Ok(_) => String::new(),
-        Err(error) => error.code().map_or_else(|| error.to_string(), str::to_owned),
-    }
-}
+use super::key_client::{KeyClient, OBJECT, block_on, body, code};
 
 /// Administers users, keys and buckets of a cluster whose first gateway has the address `endpoint`.
 pub(crate) fn are_administered(daemon: &Daemon<'_>, cluster: &str, endpoint: &str) {
@@ -73,13 +24,13 @@ pub(crate) fn are_administered(daemon: &Daemon<'_>, cluster: &str, endpoint: &st
     assert!(refusal.contains(&format!("gabion user create ben --cluster {cluster}")), "{refusal}");
     let refusal = refused(&["key", "create", "--user", "anna", "--valid", "1h"]);
     assert!(refusal.contains("omit --valid"), "{refusal}");
-    let anna = GatewayClient::new(endpoint, &on(&["key", "create", "--user", "anna"]));
+    let anna = KeyClient::new(endpoint, &on(&["key", "create", "--user", "anna"]));
     assert_eq!(on(&["user", "show", "anna"])["keys"], json!([anna.access_key]));
 
     // Its data, and the counts of its bucket.
-    assert_eq!(code(block_on(anna.client.create_bucket("photos"))), "");
+    assert_eq!(anna.create_bucket("photos"), "");
     assert_eq!(anna.put("a"), "");
-    assert!(anna.get("a").unwrap() == pattern(1, OBJECT));
+    assert!(anna.get("a").unwrap() == body());
     let listed = daemon.json(&["bucket", "list", cluster]);
     let bucket = daemon.json(&["bucket", "show", &photos]);
     assert_eq!(listed, json!([bucket]));
@@ -96,7 +47,7 @@ pub(crate) fn are_administered(daemon: &Daemon<'_>, cluster: &str, endpoint: &st
     let keys = on(&["key", "list"]);
     let keys = keys.as_array().unwrap();
     assert!(keys.iter().all(|key| key["secret"].is_null()), "{keys:?}");
-    let user_of = |client: &GatewayClient| {
+    let user_of = |client: &KeyClient| {
         let key = keys.iter().find(|key| key["access_key"] == client.access_key.as_str());
         key.unwrap()["user"].clone()
     };
@@ -108,7 +59,7 @@ pub(crate) fn are_administered(daemon: &Daemon<'_>, cluster: &str, endpoint: &st
     assert!(refusal.contains("has no access key"), "{refusal}");
     let refusal = refused(&["user", "delete", "anna"]);
     assert!(refusal.contains("owns buckets"), "{refusal}");
-    block_on(admin.client.delete_object("photos", "a")).unwrap();
+    assert_eq!(admin.delete("a"), "");
     daemon.ok(&["bucket", "delete", &photos]);
     daemon.ok(&["user", "delete", "anna", "--cluster", cluster]);
     let refusal = refused(&["user", "show", "anna"]);
@@ -120,7 +71,7 @@ pub(crate) fn are_administered(daemon: &Daemon<'_>, cluster: &str, endpoint: &st
     assert!(!log.contains(&anna.secret) && !log.contains(&admin.secret), "a secret is in the log");
 }
 
-fn quotas_are_enforced(daemon: &Daemon<'_>, photos: &str, anna: &GatewayClient) {
+fn quotas_are_enforced(daemon: &Daemon<'_>, photos: &str, anna: &KeyClient) {
     let refusal = daemon.refused(&["bucket", "set", photos, "--etag", "fast"]);
     assert!(refusal.contains("omit --etag"), "{refusal}");
     let changed = daemon.json(&["bucket", "set", photos, "--quota", "150K"]);
@@ -129,7 +80,7 @@ fn quotas_are_enforced(daemon: &Daemon<'_>, photos: &str, anna: &GatewayClient) 
     let removed = daemon.json(&["bucket", "set", photos, "--quota", "0"]);
     assert_eq!(removed["quota"], json!(null));
     assert_eq!(anna.put("b"), "");
-    block_on(anna.client.delete_object("photos", "b")).unwrap();
+    assert_eq!(anna.delete("b"), "");
     let refusal = daemon.refused(&["object", "list", photos]);
     assert!(refusal.contains("is a cluster") && refusal.contains("key create"), "{refusal}");
 }
@@ -139,8 +90,8 @@ fn the_administrator_reaches_all(
     daemon: &Daemon<'_>,
     cluster: &str,
     endpoint: &str,
-    anna: &GatewayClient,
-) -> GatewayClient {
+    anna: &KeyClient,
+) -> KeyClient {
     let (logs, photos) = (format!("{cluster}/logs"), format!("{cluster}/photos"));
     let created = daemon.json(&["bucket", "create", &logs]);
     assert_eq!((&created["owner"], &created["objects"]), (&json!("gabion"), &json!(0)));
@@ -151,8 +102,8 @@ fn the_administrator_reaches_all(
     let page = ListRequest { limit: 10, ..ListRequest::default() };
     assert_eq!(code(block_on(anna.client.list("logs", &page))), "AccessDenied");
     let key = daemon.json(&["key", "create", "--cluster", cluster]);
-    let admin = GatewayClient::new(endpoint, &key);
-    assert!(admin.get("a").unwrap() == pattern(1, OBJECT));
+    let admin = KeyClient::new(endpoint, &key);
+    assert!(admin.get("a").unwrap() == body());
     daemon.ok(&["bucket", "delete", &logs]);
     for (arguments, reason) in [
         (["bucket", "delete", logs.as_str()], "has no bucket 'logs'"),

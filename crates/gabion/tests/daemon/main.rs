@@ -31,6 +31,7 @@ mod images;
 mod initiator;
 mod iscsi;
 mod issuer;
+mod key_client;
 mod limits;
 mod membership;
 mod metrics;

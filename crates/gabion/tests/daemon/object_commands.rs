@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use s3_client::{Address, Credentials, S3Client};
 
 use super::harness::{Daemon, DaemonHome, names, until};
+use super::key_client::block_on;
 use super::nbd::pattern;
 
 /// More than the largest body of a single request.
@@ -19,10 +20,6 @@ fn serve(daemon: &Daemon<'_>) -> S3Client {
     let text = |name: &str| key[name].as_str().unwrap().to_owned();
     let credentials = Credentials::new(text("access_key"), text("secret"));
     S3Client::new(Address::parse(endpoint.trim()).unwrap(), "us-east-1", credentials)
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 fn uploads(client: &S3Client) -> usize {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use s3_client::{Address, Checksum, Credentials, ListRequest, S3Client, S3Error};
 
 use super::harness::{Daemon, DaemonHome, until};
+use super::key_client::block_on;
 use super::nbd::pattern;
 
 const WRITERS: u64 = 4;
@@ -201,10 +202,6 @@ async fn verify_listing(client: &S3Client, daemon: &Daemon<'_>, mut existing: Ve
     let bytes: u64 = existing.iter().map(|(_, size)| size).sum();
     let counters = (bucket["objects"].as_u64(), bucket["bytes"].as_u64());
     assert_eq!(counters, (Some(existing.len() as u64), Some(bytes)));
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 #[test]

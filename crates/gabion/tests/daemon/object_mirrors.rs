@@ -11,14 +11,11 @@ use s3_client::{Address, Checksum, Credentials, S3Client};
 use serde_json::Value;
 
 use super::harness::{Daemon, DaemonHome, until};
+use super::key_client::block_on;
 use super::nbd::pattern;
 
 /// More than the largest body of a single request.
 const LARGE: usize = (40 << 20) + 12_345;
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
 
 /// A service with a bucket to copy from and one to copy to.
 struct MirrorTest<'h> {

@@ -1,65 +1,14 @@
 //! Users, groups and policies of S3: commands, rights of requests, restarts, and the log.
 
-use s3_client::{Address, Checksum, Credentials, ListRequest, S3Client, S3Error};
-
 use super::harness::{Daemon, DaemonHome, until};
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
-
-/// A client with a key of its own.
-struct UserClient {
-    client: S3Client,
-    access_key: String,
-    secret: String,
-}
-
-impl UserClient {
-    fn create(daemon: &Daemon<'_>, endpoint: &str, arguments: &[&str]) -> Self {
-        let key = daemon.json(&[&["key", "create"], arguments].concat());
-        let text = |name: &str| key[name].as_str().unwrap().to_owned();
-        let (access_key, secret) = (text("access_key"), text("secret"));
-        let credentials = Credentials::new(access_key.clone(), secret.clone());
-        let client = S3Client::new(Address::parse(endpoint).unwrap(), "us-east-1", credentials);
-        Self { client, access_key, secret }
-    }
-
-    fn put(&self, key: &str) -> String {
-        let checksum = Checksum::of(b"body");
-        code(block_on(self.client.put_object("photos", key, b"body".as_slice().into(), &checksum)))
-    }
-
-    fn head(&self, key: &str) -> String {
-        match block_on(self.client.head_object("photos", key)) {
-            // The answer to HEAD has no body with a code.
-            Err(S3Error::Refused { status: 403, .. }) => "AccessDenied".to_owned(),
-            result => code(result),
-        }
-    }
-
-    fn list(&self) -> String {
-        code(block_on(self.client.list("photos", &ListRequest { limit: 10, ..ListRequest::default() })))
-    }
-
-    fn delete(&self, key: &str) -> String {
-        code(block_on(self.client.delete_object("photos", key)))
-    }
-
-    fn create_bucket(&self, bucket: &str) -> String {
-        code(block_on(self.client.create_bucket(bucket)))
-    }
-}
-
-/// Returns the error code of a request; `""` for success.
-fn code<T>(result: Result<T, S3Error>) -> String {
-    match result {
-        Ok(_) => String::new(),
-        Err(error) => error.code().map_or_else(|| error.to_string(), str::to_owned),
-    }
-}
+use super::key_client::KeyClient;
 
 const DENIED: &str = "AccessDenied";
+
+/// Creates a key, and returns a client with it.
+fn create(daemon: &Daemon<'_>, endpoint: &str, arguments: &[&str]) -> KeyClient {
+    KeyClient::new(endpoint, &daemon.json(&[&["key", "create"], arguments].concat()))
+}
 
 fn serve(daemon: &Daemon<'_>) -> String {
     daemon.make_pool();
@@ -73,10 +22,10 @@ fn rights_are_those_of_the_policies_of_users_and_groups() {
     let home = DaemonHome::new();
     let daemon = home.start();
     let endpoint = serve(&daemon);
-    let admin = UserClient::create(&daemon, &endpoint, &[]);
+    let admin = create(&daemon, &endpoint, &[]);
     assert_eq!(admin.put("ben/1"), "");
     daemon.ok(&["user", "create", "anna", "--policy", "readonly"]);
-    let anna = UserClient::create(&daemon, &endpoint, &["--user", "anna"]);
+    let anna = create(&daemon, &endpoint, &["--user", "anna"]);
     assert_eq!((anna.head("ben/1"), anna.list()), (String::new(), String::new()));
     assert_eq!((anna.put("anna/1").as_str(), anna.create_bucket("own").as_str()), (DENIED, DENIED));
 
@@ -118,7 +67,7 @@ fn keys_of_names_without_a_user_keep_their_rights() {
     let home = DaemonHome::new();
     let daemon = home.start();
     let endpoint = serve(&daemon);
-    let ben = UserClient::create(&daemon, &endpoint, &["--user", "ben"]);
+    let ben = create(&daemon, &endpoint, &["--user", "ben"]);
     assert_eq!((ben.put("1").as_str(), ben.create_bucket("own").as_str()), (DENIED, ""));
     // From its creation on, the user has the rights of its policies only.
     daemon.ok(&["user", "create", "ben"]);

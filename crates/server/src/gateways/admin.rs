@@ -20,6 +20,7 @@ const EXISTS: i32 = 17;
 /// A run that reported a failure.
 #[derive(Debug)]
 pub(super) struct Refusal {
+    cluster: String,
     code: Option<i32>,
     message: String,
 }
@@ -38,7 +39,9 @@ impl Refusal {
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        Self::new(ErrorKind::Io, format!("{PROGRAM}: {}", refusal.message))
+        let Refusal { cluster, message, .. } = refusal;
+        Self::new(ErrorKind::Io, format!("{PROGRAM} failed on cluster '{cluster}': {message}"))
+            .hint(format!("'gabion cluster status {cluster}' shows the problems of the cluster"))
     }
 }
 
@@ -90,7 +93,8 @@ impl Gateways {
         if output.status.success() {
             return Ok(Ok(output.stdout));
         }
-        Ok(Err(Refusal { code: output.status.code(), message: last_line(&output.stderr) }))
+        let (code, message) = (output.status.code(), last_line(&output.stderr));
+        Ok(Err(Refusal { cluster: cluster.to_owned(), code, message }))
     }
 }
 

@@ -186,6 +186,7 @@ fn explain(cluster: &str, bucket: &str, error: &S3Error) -> Error {
             Error::new(ErrorKind::Invalid, format!("'{shown}' is not the name of a bucket"))
                 .hint("use 3 to 63 lower-case letters, digits, hyphens and dots")
         }
-        _ => Error::new(ErrorKind::Io, format!("bucket '{shown}' of cluster '{cluster}': {error}")),
+        _ => Error::new(ErrorKind::Io, format!("bucket '{shown}' of cluster '{cluster}': {error}"))
+            .hint(format!("'gabion cluster status {cluster}' shows the problems of the cluster")),
     }
 }

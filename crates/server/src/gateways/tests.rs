@@ -123,7 +123,7 @@ async fn failures_of_the_program_have_a_kind() {
     assert_eq!(kind(in_use).await.0, ErrorKind::Busy);
     let other =
         "echo '2026-01-01T00:00:00 7f -1 the first' >&2; echo '2026-01-01 7f -1 no space' >&2; exit 28";
-    assert_eq!(kind(other).await, (ErrorKind::Io, "radosgw-admin: no space".into()));
+    assert_eq!(kind(other).await, (ErrorKind::Io, "radosgw-admin failed on cluster 'demo': no space".into()));
 }
 
 #[tokio::test]

@@ -134,6 +134,24 @@ fn unavailable(name: &str, error: &Error) -> Problem {
     Problem { message: format!("the pool is not open: {error}"), action }
 }
 
+/// Returns the health of a pool in service.
+fn health_of(status: &PoolStatus) -> Health {
+    if status.failure.is_some() {
+        Health::Failed
+    } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
+        Health::DataLost
+    } else if misses_columns(status) || status.damaged_columns() > 0 || status.unsaved_nodes > 0 {
+        match status.repair.state {
+            RepairState::Running => Health::Rebuilding,
+            _ => Health::Degraded,
+        }
+    } else if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
+        Health::DriveFailing
+    } else {
+        Health::Healthy
+    }
+}
+
 async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(Pool, Option<PoolStatus>)> {
     let look = |pool: engine::Pool| async move {
         let status = pool.status().await?;
@@ -149,24 +167,9 @@ async fn of_open(shown: Pool, open: &Arc<OpenPool>, warn_at: &[u8]) -> Result<(P
     };
     let space = space_of(&status, &volumes);
     let problems = problems_of(&status, &open.report, &space, warn_at, crate::unix_time::unix_time());
-    let health = if status.failure.is_some() {
-        Health::Failed
-    } else if !status.lost.is_empty() || status.lost_unlisted > 0 {
-        Health::DataLost
-    } else if !misses_columns(&status) && status.damaged_columns() == 0 && status.unsaved_nodes == 0 {
-        if status.drives.iter().any(|drive| drive.failing && drive.state.is_in_use()) {
-            Health::DriveFailing
-        } else {
-            Health::Healthy
-        }
-    } else if status.repair.state == RepairState::Running {
-        Health::Rebuilding
-    } else {
-        Health::Degraded
-    };
     let pool = Pool {
         id: Some(status.id.to_string()),
-        health,
+        health: health_of(&status),
         problems,
         scheme: Some(status.scheme.to_string()),
         shards: Some(status.shards.len() as u64),
@@ -292,4 +295,46 @@ fn write_waits(shards: &[ShardCounters]) -> Vec<WriteWaits> {
     shards.iter().for_each(|shard| sum.add_all(&shard.write_waits));
     let waiting = sum.iter().filter(|(_, writes)| *writes > 0);
     waiting.map(|(wait, writes)| WriteWaits { event: wait.name().to_owned(), writes }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool 4+1 without drives, whose space is half used.
+    fn status(unsaved_nodes: u64) -> PoolStatus {
+        PoolStatus {
+            id: format::PoolId([7; 16]),
+            name: "fast".into(),
+            scheme: "4+1".parse().unwrap(),
+            zone_bytes: 64 << 20,
+            drives: Vec::new(),
+            space: engine::SpaceCounters { capacity_blocks: 100, live_blocks: 50, ..Default::default() },
+            shards: Vec::new(),
+            repair: RepairStatus::default(),
+            scrub: engine::ScrubStatus::default(),
+            client_latency: None,
+            lost: Vec::new(),
+            lost_unlisted: 0,
+            unsaved_nodes,
+            unrecorded: None,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn map_nodes_that_are_only_in_memory_degrade_a_pool() {
+        let opened = serde_json::json!({"time": 0, "seconds": 0.1, "clean": true, "replayed": 0,
+            "discarded": 0, "completed": 0, "missing": []});
+        let opened = serde_json::from_value(opened).unwrap();
+        let problems = |status: &PoolStatus| {
+            problems_of(status, &opened, &space_of(status, &VolumeTotals::default()), &[], 0)
+        };
+        assert_eq!((health_of(&status(0)), problems(&status(0)).len()), (Health::Healthy, 0));
+        let unsaved = status(12);
+        assert_eq!(health_of(&unsaved), Health::Degraded);
+        let [problem] = &problems(&unsaved)[..] else { panic!("{:?}", problems(&unsaved)) };
+        assert!(problem.message.starts_with("12 map nodes"), "{problem:?}");
+        assert!(problem.action.contains("gabion drive add fast DRIVE"), "{problem:?}");
+    }
 }
