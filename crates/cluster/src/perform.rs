@@ -99,7 +99,7 @@ impl Deployment {
             Action::Osd { drive } => self.osd(host, daemons, drive),
             Action::MetadataServer => self.service_daemon(host, daemons, DaemonKind::Mds),
             Action::Boot => daemons.install_boot(&self.cluster),
-            Action::Gateway => self.service_daemon(host, daemons, DaemonKind::Rgw),
+            Action::Gateway => self.gateway(host, daemons),
             _ => Ok(false),
         }
     }
@@ -357,7 +357,7 @@ fn configure(model: &ClusterModel, host: &ModelHost, daemons: &HostDaemons) -> R
 ///
 /// # Errors
 /// `Io` with the last reason that `check` returned, after `limit`.
-fn wait(limit: Duration, mut check: impl FnMut() -> Result<Option<String>>) -> Result<(), Error> {
+pub(crate) fn wait(limit: Duration, mut check: impl FnMut() -> Result<Option<String>>) -> Result<(), Error> {
     let start = Instant::now();
     loop {
         let Some(reason) = check()? else { return Ok(()) };

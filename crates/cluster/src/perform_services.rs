@@ -2,11 +2,15 @@
 //!
 //! Always true: as for the steps of a deployment, the effect of a step is looked for first.
 
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use crate::conf::GATEWAY_PORT;
 use crate::daemons::HostDaemons;
 use crate::model::ModelHost;
-use crate::perform::{COMMAND_TIMEOUT, Deployment};
+use crate::perform::{COMMAND_TIMEOUT, Deployment, wait};
 use crate::pools::{PoolSpec, VOLUMES_DATA_POOL, VOLUMES_POOL};
 use crate::services::{FILE_SYSTEM, FILE_SYSTEM_POOLS, FILE_SYSTEM_USER};
 use crate::steps::{Action, DaemonKind};
@@ -14,6 +18,8 @@ use ceph::{Error, ErrorKind, GATEWAY_USER, RbdPool, Result, VOLUMES_USER};
 
 /// Placement groups of a new pool; the cluster adapts their number later.
 const PLACEMENT_GROUPS: u32 = 16;
+/// Limit of waiting for an object gateway. The first one creates the pools of all.
+const GATEWAY_WAIT: Duration = Duration::from_secs(120);
 
 impl Deployment {
     /// Performs a step that concerns the cluster. Returns true if it changed anything.
@@ -36,6 +42,26 @@ impl Deployment {
             Action::GatewayUser => self.gateway_user(),
             _ => Ok(false),
         }
+    }
+
+    /// Creates and starts the object gateway of a host. Waits until clients can connect to it.
+    ///
+    /// # Errors
+    /// `Unreachable` if it does not accept connections in time.
+    pub(crate) fn gateway(&self, host: &ModelHost, daemons: &HostDaemons) -> Result<bool> {
+        let changed = self.service_daemon(host, daemons, DaemonKind::Rgw)?;
+        let Some(address) = host.public_address else { return Ok(changed) };
+        let listens = is_listening(address, GATEWAY_PORT);
+        let name = &host.name;
+        let refused = || {
+            format!("the object gateway of host '{name}' accepts no connections on {address}:{GATEWAY_PORT}")
+        };
+        wait(GATEWAY_WAIT, || Ok((!daemons.holds(&listens)?).then(refused))).map_err(|error| {
+            Error::new(ErrorKind::Unreachable, error.to_string()).hint(format!(
+                "its log is in the directory of the host, hosts/{name}/log; repeat the command then"
+            ))
+        })?;
+        Ok(changed)
     }
 
     /// Creates the user that administers the object gateways, if there are any.
@@ -197,5 +223,30 @@ impl Deployment {
         daemons.write(&format!("{directory}/{}/keyring", host.name), &String::from_utf8_lossy(&keyring))?;
         daemons.start(kind, &id)?;
         Ok(true)
+    }
+}
+
+/// Returns the condition, as a shell command, that a process listens on an address of this host.
+fn is_listening(address: Ipv4Addr, port: u16) -> String {
+    // The kernel's table has the address in the order of the bytes in memory, here from the last.
+    let [a, b, c, d] = address.octets();
+    let entry = format!("{d:02X}{c:02X}{b:02X}{a:02X}:{port:04X}");
+    format!("awk '$2 == \"{entry}\" && $4 == \"0A\" {{ found = 1 }} END {{ exit !found }}' /proc/net/tcp")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listening_socket_is_found_by_address_and_port() {
+        let holds = |address, port| {
+            let script = is_listening(address, port);
+            std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success()
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(holds(Ipv4Addr::LOCALHOST, port));
+        assert!(!holds([127, 0, 0, 2].into(), port), "another address");
     }
 }
