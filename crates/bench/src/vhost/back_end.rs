@@ -8,12 +8,14 @@ use reactor::{Reactor, Remote};
 
 use super::calls::QueueCalls;
 use super::device::{Device, DeviceShape};
-use super::embedded::{self, Embedded};
-use super::line::Round;
-use super::load::{LoadSpec, Progress, QueueLoad, Window, entries};
-use super::usage::Worker;
-use super::{VhostError, VhostOptions, pin};
+use super::embedded::{DiskSocket, VhostPool};
+use super::load::{LoadSpec, Progress, QueueLoad, entries};
+use super::{VhostError, VhostOptions};
+use crate::embedded::{PoolShape, pin};
+use crate::line::Round;
+use crate::load_counters::Window;
 use crate::suite::Job;
+use crate::worker::Worker;
 
 /// Maximum bytes of one contiguous request that back ends support.
 pub(super) const BLOCK_MAX: u64 = 1 << 20;
@@ -38,7 +40,7 @@ pub(super) struct BackEnd {
     stamped: bool,
     size: u64,
     /// Dropped after the connection.
-    embedded: Option<Embedded>,
+    embedded: Option<VhostPool>,
 }
 
 /// A disk, and the reactors that run its load, in turn; a thread of its own if there are none.
@@ -82,13 +84,9 @@ impl BackEnd {
 
     /// Starts a pool in this process.
     pub(super) fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
-        let cores = match options.pool_cores.as_slice() {
-            [] => vec![None],
-            cores => cores.iter().copied().map(Some).collect(),
-        };
         let VhostOptions { disks, shards, io, drive_bytes, size, .. } = *options;
-        let shape = embedded::PoolShape {
-            cores,
+        let shape = PoolShape {
+            cores: PoolShape::cores(&options.pool_cores),
             drives: options.drives.clone(),
             drive_bytes,
             volume_bytes: size,
@@ -97,12 +95,12 @@ impl BackEnd {
             poll: POLL,
             io,
         };
-        let embedded = Embedded::start(&shape)?;
+        let embedded = VhostPool::start(&shape)?;
         let name = match disks {
             1 => options.drives.to_string(),
             many => format!("{many} disks on {}", options.drives),
         };
-        let target = |place: &embedded::DiskSocket| {
+        let target = |place: &DiskSocket| {
             let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
             Ok(LoadedDisk { device: connect(&place.socket, &name, options)?, beside })
         };
@@ -110,7 +108,7 @@ impl BackEnd {
         Ok(Self {
             name,
             disks,
-            worker: Some(embedded.worker.clone()),
+            worker: embedded.pool.as_ref().map(|pool| pool.worker.clone()),
             core: options.core,
             stamped: true,
             size: options.size,
@@ -137,7 +135,8 @@ impl BackEnd {
     /// # Errors
     /// If the pool refuses it, or is that of another process.
     pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
-        self.embedded.as_ref().ok_or(VhostError::Ended)?.fail_drive()
+        let pool = self.embedded.as_ref().and_then(|served| served.pool.as_ref());
+        Ok(pool.ok_or(VhostError::Ended)?.fail_drive()?)
     }
 
     /// Runs a job once.
@@ -200,14 +199,7 @@ impl BackEnd {
 
     /// Returns the processors that the back end uses within the window.
     pub(super) fn cores_within(&self, window: &Window) -> Option<f64> {
-        let now = || Some((Instant::now(), self.worker.as_ref()?.nanos()?));
-        std::thread::sleep(window.warm_up.saturating_sub(window.start.elapsed()));
-        let (start, before) = now()?;
-        std::thread::sleep((window.warm_up + window.length).saturating_sub(window.start.elapsed()));
-        let (end, after) = now()?;
-        #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a run")]
-        let used = after.saturating_sub(before) as f64 / 1e9;
-        Some(used / (end - start).as_secs_f64())
+        self.worker.as_ref()?.cores_within(window)
     }
 }
 

@@ -18,7 +18,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::load::{GUEST, Queue};
 use super::ring::RingLayout;
 use super::shared::SharedMemory;
-use super::usage::Worker;
+use crate::worker::Worker;
 
 /// Maximum time to wait for a reply to a message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -16,11 +16,12 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use super::VhostError;
 use super::device::{Device, DeviceShape};
-use super::load::{LoadCounters, LoadSpec, Progress, Queue, QueueLoad, Window, entries};
-use super::usage::Worker;
+use super::load::{LoadSpec, Progress, Queue, QueueLoad, entries};
 use crate::load::{Length, Load, LoadResult, Output, Second, Slice, Target};
+use crate::load_counters::{LoadCounters, Window};
 use crate::result::{Direction, ReadWrite};
 use crate::sample::Recorder;
+use crate::worker::Worker;
 
 /// Maximum entries of a queue that devices support; an entry is a request with indirect
 /// descriptors.

@@ -1,12 +1,13 @@
 //! Tests of jobs over vhost-user: slices, verification, interruption.
 
-use super::super::embedded::{Embedded, PoolShape};
+use super::super::embedded::VhostPool;
 use super::*;
+use crate::embedded::PoolShape;
 use crate::suite::Job;
 
 const SIZE: u64 = 16 << 20;
 
-fn start_pool() -> Embedded {
+fn start_pool() -> VhostPool {
     let shape = PoolShape {
         cores: vec![None],
         drives: crate::Drives::Memory,
@@ -17,10 +18,10 @@ fn start_pool() -> Embedded {
         poll: Duration::ZERO,
         io: reactor::Backend::Auto,
     };
-    Embedded::start(&shape).unwrap()
+    VhostPool::start(&shape).unwrap()
 }
 
-fn slice(on: &Embedded, offset: u64, bytes: u64) -> Slice {
+fn slice(on: &VhostPool, offset: u64, bytes: u64) -> Slice {
     Slice { target: Target::Vhost(on.disks[0].socket.clone()), offset, bytes }
 }
 

@@ -4,13 +4,12 @@
 //! the window count. The clock is read once for all requests that complete together.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use vmm_sys_util::eventfd::EventFd;
 
 use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Ring, RingLayout, WRITE};
 use super::shared::SharedMemory;
-use crate::sample::Recorder;
+use crate::load_counters::{LoadCounters, Window};
 
 /// Guest-physical address of the shared memory.
 pub(super) const GUEST: u64 = 1 << 32;
@@ -91,28 +90,6 @@ pub(super) struct LoadSpec {
     pub(super) limit: u64,
 }
 
-/// The measured time window after the ramp-up.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub(super) start: Instant,
-    pub(super) warm_up: Duration,
-    pub(super) length: Duration,
-}
-
-/// The counters of a load.
-pub(super) struct LoadCounters {
-    /// Reads and writes.
-    pub(super) sides: [Recorder; 2],
-    /// The same per second.
-    pub(super) seconds: Vec<[u64; 2]>,
-    /// Requests that the device failed.
-    pub(super) failed: u64,
-    /// Length of the measurement in nanoseconds.
-    pub(super) nanos: u64,
-    /// True if a request timed out.
-    pub(super) stuck: bool,
-}
-
 #[derive(Clone, Copy, Default)]
 struct Slot {
     started: u64,
@@ -120,27 +97,6 @@ struct Slot {
     read: bool,
     /// The direction of the slot's descriptors.
     written_for: Option<bool>,
-}
-
-impl LoadCounters {
-    fn any(&self) -> bool {
-        self.sides.iter().any(|side| side.count() > 0)
-    }
-
-    pub(super) fn count(&mut self, read: bool, at: u64, took: u64) {
-        let side = usize::from(!read);
-        if let Some(side) = self.sides.get_mut(side) {
-            side.record(took);
-        }
-        let second = usize::try_from(at / 1_000_000_000).unwrap_or(usize::MAX);
-        // Operations after a day are not counted per second.
-        if second >= self.seconds.len() && second < 86_400 {
-            self.seconds.resize(second + 1, [0; 2]);
-        }
-        if let Some(count) = self.seconds.get_mut(second).and_then(|both| both.get_mut(side)) {
-            *count += 1;
-        }
-    }
 }
 
 /// The result of one poll of a load.
@@ -180,13 +136,7 @@ impl QueueLoad {
             gap: work.gap.unwrap_or(0.0),
             begun: 0,
             heard: 0,
-            counted: LoadCounters {
-                sides: [Recorder::new(), Recorder::new()],
-                seconds: Vec::new(),
-                failed: 0,
-                nanos: 0,
-                stuck: false,
-            },
+            counted: LoadCounters::new(),
             queue,
             work,
             window,

@@ -10,7 +10,6 @@ mod calls;
 mod device;
 mod embedded;
 mod jobs;
-mod line;
 mod load;
 mod proportion;
 mod ring;
@@ -18,19 +17,18 @@ mod rounds;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::bench_error::BenchError;
 use crate::drives::Drives;
+use crate::embedded::EmbeddedError;
 use crate::suite::{Job, Suite};
 pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};
-pub use line::{Line, Round, Share, VhostReport};
+pub use proportion::Share;
 pub use reactor::Backend;
-pub use rounds::run;
+pub use rounds::{VhostReport, run};
 
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
@@ -111,23 +109,9 @@ pub enum VhostError {
     /// A parameter is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The drives could not be opened.
+    /// The pool in this process failed, or one of its threads.
     #[error("{0}")]
-    Drives(#[from] BenchError),
-    /// The engine failed.
-    #[error("{0}")]
-    Engine(#[from] engine::Error),
-    /// No I/O backend is available.
-    #[error("{0}")]
-    Platform(reactor::PlatformError),
-    /// The load cannot run on the core.
-    #[error("cannot run on core {core}: {source}")]
-    Pin {
-        /// Number of the core.
-        core: usize,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Pool(#[from] EmbeddedError),
     /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -137,15 +121,4 @@ pub enum VhostError {
     /// A system call failed.
     #[error("{0}")]
     System(#[from] std::io::Error),
-}
-
-/// Pins this thread to one core.
-fn pin(core: usize) -> Result<(), VhostError> {
-    let failed = |source: rustix::io::Errno| VhostError::Pin { core, source: source.into() };
-    if core >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(failed(rustix::io::Errno::INVAL));
-    }
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    rustix::thread::sched_setaffinity(None, &set).map_err(failed)
 }

@@ -2,11 +2,26 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
+
 use super::back_end::{BackEnd, PEAK_DEPTH};
-use super::line::{Round, Share};
-use super::load::Window;
 use super::{VhostError, VhostOptions};
+use crate::line::Round;
+use crate::load_counters::Window;
 use crate::suite::Job;
+
+/// Processor time at a share of the peak load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Description of the load.
+    pub load: String,
+    /// Name of the back end.
+    pub system: String,
+    /// The result.
+    pub round: Round,
+    /// Processors per 100,000 operations per second.
+    pub cores_per_100k: Option<f64>,
+}
 
 /// Shares of the peak load, in percent.
 const PARTS: [u32; 4] = [100, 50, 10, 1];

@@ -2,15 +2,26 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::back_end::{BLOCK_MAX, BackEnd, FILL_DEPTH, NO_TIME_LIMIT};
-use super::line::{Line, Round, VhostReport, median};
 use super::load::entries;
-use super::proportion;
+use super::proportion::{self, Share};
 use super::{VhostError, VhostOptions};
+use crate::line::{self, Line};
 use crate::suite::Job;
 
 /// Maximum queue entries that back ends support.
 const ENTRIES_MAX: u32 = 1024;
+
+/// All results.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VhostReport {
+    /// One line per job and back end.
+    pub lines: Vec<Line>,
+    /// Processor time at shares of the peak load.
+    pub shares: Vec<Share>,
+}
 
 /// Runs the jobs. Calls `done` with each line when the rounds of its job are complete.
 ///
@@ -41,18 +52,12 @@ pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostR
     run(&options.jobs, &mut systems)?;
     if options.degraded {
         systems.iter().try_for_each(BackEnd::fail_drive)?;
-        run(&degraded(&options.jobs), &mut systems)?;
+        run(&line::degraded(&options.jobs), &mut systems)?;
     }
     if options.proportion {
         report.shares = proportion::measure(&mut systems, options)?;
     }
     Ok(report)
-}
-
-/// Returns the jobs that only read, for a pool that lacks a drive.
-fn degraded(jobs: &[Job]) -> Vec<Job> {
-    let reads = jobs.iter().filter(|job| job.read_percent == 100).cloned();
-    reads.map(|job| Job { name: format!("{}, one drive lost", job.name), ..job }).collect()
 }
 
 fn check(options: &VhostOptions) -> Result<(), VhostError> {
@@ -98,30 +103,14 @@ fn uses_sockets(options: &VhostOptions) -> bool {
 }
 
 fn run_job(job: &Job, systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Line>, VhostError> {
-    let mut rounds = vec![Vec::new(); systems.len()];
-    for round in 0..options.rounds as usize {
-        for turn in 0..systems.len() {
-            let index = (turn + round) % systems.len();
-            let (Some(system), Some(rounds)) = (systems.get_mut(index), rounds.get_mut(index)) else {
-                continue;
-            };
-            rounds.push(match options.requests {
-                None => system.measure(job, None, None, options.warm_up, options.length)?,
-                limit => system.measure(job, None, limit, Duration::ZERO, NO_TIME_LIMIT)?,
-            });
-        }
-    }
-    let first = rounds.first().cloned().unwrap_or_default();
-    let lines = systems.iter().zip(rounds).enumerate().map(|(index, (system, rounds))| Line {
-        job: job.name.clone(),
-        system: system.name.clone(),
-        block_bytes: job.block_bytes,
-        depth: job.depth,
-        queues: job.threads,
-        median: Round::median(&rounds),
-        first_is_times: (index > 0)
-            .then(|| median(first.iter().zip(&rounds).map(|(first, this)| first.iops / this.iops))),
-        rounds,
-    });
-    Ok(lines.collect())
+    line::measure_in_turns(
+        job,
+        systems,
+        options.rounds,
+        |system| &system.name,
+        |system| match options.requests {
+            None => system.measure(job, None, None, options.warm_up, options.length),
+            limit => system.measure(job, None, limit, Duration::ZERO, NO_TIME_LIMIT),
+        },
+    )
 }

@@ -1,7 +1,9 @@
 //! Tests of the benchmark on a small pool and on two back ends.
 
-use super::embedded::{Embedded, PoolShape};
+use super::embedded::VhostPool;
 use super::*;
+use crate::embedded::PoolShape;
+use crate::line::Line;
 
 fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32) -> Job {
     let random = block_bytes == 4096;
@@ -50,8 +52,8 @@ fn shape() -> PoolShape {
     }
 }
 
-fn start_pool() -> Embedded {
-    Embedded::start(&shape()).unwrap()
+fn start_pool() -> VhostPool {
+    VhostPool::start(&shape()).unwrap()
 }
 
 fn assert_sound(line: &Line) {
@@ -103,10 +105,17 @@ fn disks_on_separate_shards_are_measured_together() {
         assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
     }
     let shape = PoolShape { cores: vec![None; 3], disks: 4, shards: Some(1), ..shape() };
-    let start_pool = Embedded::start(&shape).unwrap();
+    let start_pool = VhostPool::start(&shape).unwrap();
     let homes = start_pool.disks.iter().map(|disk| {
         assert_eq!(disk.reactors.len(), 1);
-        start_pool.remotes.iter().position(|remote| remote.is_same(&disk.reactors[0])).unwrap()
+        start_pool
+            .pool
+            .as_ref()
+            .unwrap()
+            .remotes()
+            .iter()
+            .position(|remote| remote.is_same(&disk.reactors[0]))
+            .unwrap()
     });
     assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 0]);
 }

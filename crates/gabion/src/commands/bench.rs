@@ -37,6 +37,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason>
         BenchCommand::Map(arguments) => super::bench_scale::map(global, arguments),
         BenchCommand::Recovery(arguments) => super::bench_scale::recovery(global, arguments),
         BenchCommand::Vhost(arguments) => super::bench_vhost::run(global, arguments),
+        BenchCommand::Nvme(arguments) => super::bench_nvme::run(global, arguments),
         BenchCommand::List { suite } => suites::list(global, suite.as_deref()),
         BenchCommand::Plan(arguments) => suites::plan(global, arguments),
         BenchCommand::Run(arguments) => suites::run(global, arguments),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use bench::vhost::{Line, VhostOptions};
+use bench::Line;
+use bench::vhost::VhostOptions;
 use indicatif::ProgressBar;
 
-use crate::cli::{Global, VhostArgs};
+use crate::cli::{Global, JobArgs, VhostArgs};
 use crate::failure::ExitReason;
 use crate::output;
 
@@ -34,7 +35,7 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<ExitReason> 
             None => format!("{}: {POOL_SETUP}", options.drives),
             Some(_) => String::new(),
         };
-        let (machine, header) = (bench::machine(), output::line_header());
+        let (machine, header) = (bench::machine(), output::line_header("back end"));
         super::print(&format!("{SETUP}\n{pool}\nmachine: {machine}\n\n{header}"))?;
     }
     let spinner = if global.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
@@ -54,17 +55,13 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<ExitReason> 
     } else if table && !report.shares.is_empty() {
         super::print(&output::shares(&report.shares))?;
     }
-    let wrong: Vec<&str> =
-        report.lines.iter().filter(|line| line.median.wrong > 0).map(|line| line.job.as_str()).collect();
-    if !wrong.is_empty() {
-        bail!("wrong data was read, the results are invalid: {}", wrong.join(", "));
-    }
+    check_contents(&report.lines)?;
     Ok(ExitReason::Success)
 }
 
 fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
     let jobs = match arguments.job.block {
-        Some(block) => vec![user_job(arguments, block.0)],
+        Some(block) => vec![user_job(&arguments.job, block.0)],
         None => {
             let table = bench::vhost::table().jobs;
             table.into_iter().filter(|job| job.name.contains(&arguments.only)).collect()
@@ -97,8 +94,18 @@ fn options(arguments: &VhostArgs) -> Result<VhostOptions> {
     })
 }
 
-fn user_job(arguments: &VhostArgs, block_bytes: u64) -> bench::Job {
-    let job = &arguments.job;
+/// Fails if a line has wrong data.
+pub(super) fn check_contents(lines: &[Line]) -> Result<()> {
+    let wrong: Vec<&str> =
+        lines.iter().filter(|line| line.median.wrong > 0).map(|line| line.job.as_str()).collect();
+    if !wrong.is_empty() {
+        bail!("wrong data was read, the results are invalid: {}", wrong.join(", "));
+    }
+    Ok(())
+}
+
+/// Returns the job of the arguments.
+pub(super) fn user_job(job: &JobArgs, block_bytes: u64) -> bench::Job {
     let order = if job.sequential { "sequential" } else { "random" };
     let name = match job.read_percent {
         100 => format!("{} {order} read", api::Size(block_bytes)),

@@ -4,6 +4,7 @@ mod bench;
 mod bench_churn;
 mod bench_fairness;
 mod bench_listing;
+mod bench_nvme;
 mod bench_objects;
 mod bench_rebuild;
 mod bench_scale;

@@ -1,17 +1,18 @@
-//! Formatting of `bench vhost`.
+//! Formatting of `bench vhost` and `bench nvme`.
 
-use bench::vhost::{Line, Share};
+use bench::Line;
+use bench::vhost::Share;
 
 /// Column width of job names.
 const JOB: usize = 35;
 /// Column width of back-end names; longer names are cut at the start.
 const SYSTEM: usize = 20;
 
-/// Returns the column headers.
-pub(crate) fn line_header() -> String {
+/// Returns the column headers. `system`: the kind of the measured systems.
+pub(crate) fn line_header(system: &str) -> String {
     format!(
         "{:<JOB$} {:<SYSTEM$} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}",
-        "job", "back end", "IOPS", "GB/s", "mean us", "p50", "p99", "p99.9", "p99.99", "cores", "ratio"
+        "job", system, "IOPS", "GB/s", "mean us", "p50", "p99", "p99.9", "p99.99", "cores", "ratio"
     )
 }
 

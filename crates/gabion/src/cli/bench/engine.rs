@@ -1,4 +1,4 @@
-//! Arguments of the benchmarks of the engine, and of vhost-user disks.
+//! Arguments of the benchmarks of the engine, and of disks over vhost-user and NVMe/TCP.
 
 use std::path::PathBuf;
 
@@ -113,10 +113,58 @@ pub(crate) struct VhostArgs {
     #[arg(long)]
     pub(crate) indirect: bool,
     /// Also measure the back end's CPU time at fractions of its peak load and when idle
-    #[arg(long)]
+    #[arg(long, conflicts_with = "requests")]
     pub(crate) cpu_time: bool,
     /// Fail a drive of the pool after the jobs, and repeat those that only read
     #[arg(long, conflicts_with_all = ["socket", "against"])]
+    pub(crate) degraded: bool,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
+/// Arguments of `gabion bench nvme`.
+#[derive(Args, Debug)]
+pub(crate) struct NvmeArgs {
+    /// Duration of each job in each round, in seconds, after a warm-up of one second
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Number of rounds; medians over the rounds are shown
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Run only the jobs with this text in their name
+    #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
+    pub(crate) only: String,
+    /// Address and subsystem of the target; its namespace 1 is used [default: a 4+1 pool in this
+    /// process]
+    #[arg(long, value_name = "ADDRESS:PORT/NQN")]
+    pub(crate) connect: Option<bench::nvme::NvmeAddress>,
+    /// Address and subsystem of a second target; rounds alternate between the two
+    #[arg(long, value_name = "ADDRESS:PORT/NQN")]
+    pub(crate) against: Option<bench::nvme::NvmeAddress>,
+    /// Allow writes to the namespaces at the addresses, which destroys their data. Without it, they
+    /// are only read and nothing is verified
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Size of the part of the namespace that is used
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) size: Size,
+    #[command(flatten)]
+    pub(crate) drives: PoolDrivesArgs,
+    /// Size of each drive of the pool, unless devices are given
+    #[arg(long, default_value = "2G", value_name = "SIZE", conflicts_with = "connect")]
+    pub(crate) drive_size: Size,
+    /// Core that the load generator is pinned to [default: not pinned]
+    #[arg(long, value_name = "CORE")]
+    pub(crate) core: Option<usize>,
+    /// Cores of the pool, one reactor per core, as in 0,1 [default: one reactor
+    /// that is not pinned]
+    #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "connect")]
+    pub(crate) pool_cores: Vec<usize>,
+    /// I/O backend of the pool: auto, io_uring or threads (for valgrind)
+    #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "connect")]
+    pub(crate) io: bench::vhost::Backend,
+    /// Fail a drive of the pool after the jobs, and repeat those that only read
+    #[arg(long, conflicts_with_all = ["connect", "against"])]
     pub(crate) degraded: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -143,7 +191,7 @@ pub(crate) struct JobArgs {
     #[arg(long, requires = "block")]
     pub(crate) sequential: bool,
     /// Number of requests per queue and round, instead of --seconds
-    #[arg(long, value_name = "N", requires = "block", conflicts_with_all = ["seconds", "cpu_time"],
+    #[arg(long, value_name = "N", requires = "block", conflicts_with = "seconds",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
 }

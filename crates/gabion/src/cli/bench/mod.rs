@@ -7,8 +7,8 @@ mod suites;
 use clap::Subcommand;
 
 pub(crate) use engine::{
-    BenchArgs, ChurnArgs, DistributionArg, EngineArgs, FairnessArgs, MapArgs, RebuildArgs, RecoveryArgs,
-    SnapshotsArgs, VhostArgs,
+    BenchArgs, ChurnArgs, DistributionArg, EngineArgs, FairnessArgs, JobArgs, MapArgs, NvmeArgs, RebuildArgs,
+    RecoveryArgs, SnapshotsArgs, VhostArgs,
 };
 pub(crate) use objects::{ListingArgs, ObjectsArgs};
 pub(crate) use suites::{CompareArgs, DrivesArgs, PlanArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs};
@@ -79,6 +79,18 @@ Examples:
 
 Needs 11 GiB of memory unless --socket is given: five drives of 2 GiB and the block map.")]
     Vhost(VhostArgs),
+    /// Benchmark disks over NVMe/TCP: that of a pool in this process, or the target at an address
+    #[command(after_long_help = "\
+Examples:
+  gabion bench nvme --core 0 --pool-cores 1 --drives memory
+  gabion bench nvme --connect 10.0.0.1:4420/nqn.2014-08.org.example:vm01 --only read
+  gabion bench nvme --connect 10.0.0.1:4420/NQN --against 10.0.0.2:4420/NQN --overwrite --rounds 5 --json
+  gabion bench nvme --block 64K --depth 8 --queues 4 --read-percent 50 --sequential
+
+The load generator is an initiator of its own, which polls its sockets; it uses no digests, no TLS and
+no authentication. Needs 11 GiB of memory unless --connect is given: five drives of 2 GiB and the
+block map.")]
+    Nvme(NvmeArgs),
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,19 +1,11 @@
-//! The results of `bench vhost`, as table lines.
+//! Table lines of the benchmarks that load one disk, or two in alternation.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::load::LoadCounters;
-
-/// All results.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct VhostReport {
-    /// One line per job and back end.
-    pub lines: Vec<Line>,
-    /// Processor time at shares of the peak load.
-    pub shares: Vec<Share>,
-}
+use crate::load_counters::LoadCounters;
+use crate::suite::Job;
 
 /// The result of a job on a back end: medians of its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,22 +52,9 @@ pub struct Round {
     pub wrong: u64,
 }
 
-/// Processor time at a share of the peak load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Share {
-    /// Description of the load.
-    pub load: String,
-    /// Name of the back end.
-    pub system: String,
-    /// The result.
-    pub round: Round,
-    /// Processors per 100,000 operations per second.
-    pub cores_per_100k: Option<f64>,
-}
-
 impl Round {
     /// Returns the sum of the counters of a job's loads.
-    pub(super) fn of(counted: Vec<LoadCounters>, block_bytes: u64, cores: Option<f64>) -> Self {
+    pub(crate) fn of(counted: Vec<LoadCounters>, block_bytes: u64, cores: Option<f64>) -> Self {
         let nanos = counted.iter().map(|counted| counted.nanos).max().unwrap_or(0).max(1);
         let seconds = Duration::from_nanos(nanos).as_secs_f64();
         let mut parts = counted.into_iter().flat_map(|counted| counted.sides);
@@ -96,7 +75,7 @@ impl Round {
     }
 
     /// Returns the median of each figure and the sum of wrong blocks.
-    pub(super) fn median(rounds: &[Self]) -> Self {
+    pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
         let cores: Vec<f64> = rounds.iter().filter_map(|round| round.cores).collect();
         Self {
@@ -114,10 +93,49 @@ impl Round {
 }
 
 /// Returns the median; zero without values.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
     let half = values.len() / 2;
     if values.len().is_multiple_of(2) { (at(half.wrapping_sub(1)) + at(half)) / 2.0 } else { at(half) }
+}
+
+/// Measures a job on each system, in rounds that each begin with the next system. Returns a line
+/// for each system.
+pub(crate) fn measure_in_turns<S, E>(
+    job: &Job,
+    systems: &mut [S],
+    count: u32,
+    name: impl Fn(&S) -> &str,
+    mut measure: impl FnMut(&mut S) -> Result<Round, E>,
+) -> Result<Vec<Line>, E> {
+    let mut rounds = vec![Vec::new(); systems.len()];
+    for round in 0..count as usize {
+        for turn in 0..systems.len() {
+            let index = (turn + round) % systems.len();
+            if let (Some(system), Some(rounds)) = (systems.get_mut(index), rounds.get_mut(index)) {
+                rounds.push(measure(system)?);
+            }
+        }
+    }
+    let first = rounds.first().cloned().unwrap_or_default();
+    let lines = systems.iter().zip(rounds).enumerate().map(|(index, (system, rounds))| Line {
+        job: job.name.clone(),
+        system: name(system).to_owned(),
+        block_bytes: job.block_bytes,
+        depth: job.depth,
+        queues: job.threads,
+        median: Round::median(&rounds),
+        first_is_times: (index > 0)
+            .then(|| median(first.iter().zip(&rounds).map(|(first, this)| first.iops / this.iops))),
+        rounds,
+    });
+    Ok(lines.collect())
+}
+
+/// Returns the jobs that only read, for a pool that lacks a drive.
+pub(crate) fn degraded(jobs: &[Job]) -> Vec<Job> {
+    let reads = jobs.iter().filter(|job| job.read_percent == 100).cloned();
+    reads.map(|job| Job { name: format!("{}, one drive lost", job.name), ..job }).collect()
 }

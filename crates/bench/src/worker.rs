@@ -2,10 +2,13 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::load_counters::Window;
 
 /// The threads to account.
 #[derive(Clone, Debug)]
-pub(super) enum Worker {
+pub(crate) enum Worker {
     /// All threads of a process.
     Process(PathBuf),
     /// Threads of this process.
@@ -14,18 +17,18 @@ pub(super) enum Worker {
 
 impl Worker {
     /// Returns the process at the other end of a socket.
-    pub(super) fn behind(stream: &UnixStream) -> Option<Self> {
+    pub(crate) fn behind(stream: &UnixStream) -> Option<Self> {
         let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
         Some(Self::Process(format!("/proc/{}/task", peer.pid.as_raw_nonzero()).into()))
     }
 
     /// Returns threads of this process, by id.
-    pub(super) fn threads(ids: &[i32]) -> Self {
+    pub(crate) fn threads(ids: &[i32]) -> Self {
         Self::Threads(ids.iter().map(|id| format!("/proc/self/task/{id}").into()).collect())
     }
 
     /// Returns the process id, unless it is this process.
-    pub(super) fn process(&self) -> Option<u32> {
+    pub(crate) fn process(&self) -> Option<u32> {
         match self {
             Self::Process(tasks) => tasks.parent()?.file_name()?.to_str()?.parse().ok(),
             Self::Threads(_) => None,
@@ -34,7 +37,7 @@ impl Worker {
 
     /// Returns the processor time in nanoseconds; `None` if the kernel does not provide it or
     /// access is denied.
-    pub(super) fn nanos(&self) -> Option<u64> {
+    pub(crate) fn nanos(&self) -> Option<u64> {
         match self {
             Self::Process(tasks) => {
                 let mut sum = 0;
@@ -46,6 +49,18 @@ impl Worker {
             }
             Self::Threads(threads) => threads.iter().map(|thread| nanos_of(thread)).sum(),
         }
+    }
+
+    /// Waits for the end of the window, and returns the processors that were used within it.
+    pub(crate) fn cores_within(&self, window: &Window) -> Option<f64> {
+        let now = || Some((Instant::now(), self.nanos()?));
+        std::thread::sleep(window.warm_up.saturating_sub(window.start.elapsed()));
+        let (start, before) = now()?;
+        std::thread::sleep((window.warm_up + window.length).saturating_sub(window.start.elapsed()));
+        let (end, after) = now()?;
+        #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a run")]
+        let used = after.saturating_sub(before) as f64 / 1e9;
+        Some(used / (end - start).as_secs_f64())
     }
 }
 

@@ -1,0 +1,329 @@
+//! The load on one queue: keeps commands in flight, measures their latency and verifies reads.
+//!
+//! Invariants: the id of a command is not reused until it completes; only completions within the
+//! window count. The clock is read once for all PDUs that arrive together.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::controller::{ConnectedQueue, NAMESPACE};
+use super::pdu::{COMMON, Entry, ReadyToTransfer, TargetPdu, push_command, push_data, u32_at};
+use crate::block_stamps;
+use crate::load_counters::{LoadCounters, Window};
+
+const BLOCK: usize = 4096;
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+/// Maximum time to wait for a completion, in nanoseconds.
+const COMPLETION_TIMEOUT_NS: u64 = 60_000_000_000;
+
+/// The specification of a load.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NvmeLoadSpec {
+    pub(super) block_bytes: u32,
+    pub(super) read_percent: u8,
+    pub(super) random: bool,
+    pub(super) depth: u16,
+    pub(super) seed: u64,
+    /// Bytes of the namespace to use, and of one of its sectors.
+    pub(super) size: u64,
+    pub(super) sector: u32,
+    /// The first block of a sequential load.
+    pub(super) first: u64,
+    /// The most bytes of data in a capsule.
+    pub(super) capsule: u32,
+    /// True to stamp written blocks with their number.
+    pub(super) written: bool,
+    /// True to verify the stamps of read blocks.
+    pub(super) verified: bool,
+    /// Maximum number of commands.
+    pub(super) limit: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Command {
+    started: u64,
+    offset: u64,
+    read: bool,
+    /// Bytes of data that have arrived.
+    received: usize,
+}
+
+/// A load on one queue.
+pub(super) struct NvmeLoad {
+    pub(super) queue: ConnectedQueue,
+    spec: NvmeLoadSpec,
+    window: Window,
+    commands: Vec<Command>,
+    free: Vec<u16>,
+    /// Received bytes that are not processed: a part of `received`.
+    received: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes to send; those before `sent` are sent.
+    out: Vec<u8>,
+    sent: usize,
+    transfers: VecDeque<ReadyToTransfer>,
+    /// The data of a write; the stamps of its blocks are set for each command.
+    data: Vec<u8>,
+    random: SmallRng,
+    sequential: u64,
+    begun: u64,
+    heard: u64,
+    pub(super) counted: LoadCounters,
+    /// A violation of the protocol, or a failure of the connection.
+    pub(super) problem: Option<String>,
+}
+
+impl NvmeLoad {
+    pub(super) fn new(queue: ConnectedQueue, spec: NvmeLoadSpec, window: Window) -> Self {
+        let mut random = SmallRng::seed_from_u64(spec.seed);
+        // Bytes that no drive can compress.
+        let mut data = vec![0; spec.block_bytes as usize];
+        random.fill(data.as_mut_slice());
+        // A PDU that is not complete, and the bytes that arrive with it.
+        let room = (4 << 20).max(4 * spec.block_bytes as usize);
+        Self {
+            commands: vec![Command::default(); usize::from(spec.depth)],
+            free: (0..spec.depth).rev().collect(),
+            received: vec![0; room],
+            start: 0,
+            end: 0,
+            out: Vec::new(),
+            sent: 0,
+            transfers: VecDeque::new(),
+            data,
+            random,
+            sequential: spec.first,
+            begun: 0,
+            heard: 0,
+            counted: LoadCounters::new(),
+            problem: None,
+            queue,
+            spec,
+            window,
+        }
+    }
+
+    /// Processes what has arrived, and submits commands. Returns true when the load has ended.
+    pub(super) fn poll(&mut self) -> bool {
+        if let Err(error) = self.receive() {
+            return self.fail(format!("the connection failed: {error}"));
+        }
+        let now = u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let warm = nanos(self.window.warm_up);
+        let end = warm.saturating_add(nanos(self.window.length));
+        while let Some(pdu) = self.next_pdu() {
+            self.heard = now;
+            let (start, length) = pdu;
+            if self.process(start, length, now, warm, end) {
+                return true;
+            }
+        }
+        let over = self.begun >= self.spec.limit || now >= end && self.counted.any();
+        if over && self.free.len() == self.commands.len() {
+            if self.counted.nanos == 0 {
+                self.counted.nanos = now.saturating_sub(warm);
+            }
+            return true;
+        }
+        if over {
+            if now >= end && self.counted.nanos == 0 {
+                self.counted.nanos = now - warm;
+            }
+            if now.saturating_sub(self.heard) > COMPLETION_TIMEOUT_NS {
+                self.counted.stuck = true;
+                return true;
+            }
+        } else {
+            while self.begun < self.spec.limit
+                && let Some(id) = self.free.pop()
+            {
+                self.begin(id, now);
+            }
+        }
+        match self.send() {
+            Ok(()) => false,
+            Err(error) => self.fail(format!("the connection failed: {error}")),
+        }
+    }
+
+    fn fail(&mut self, problem: String) -> bool {
+        self.problem = Some(problem);
+        true
+    }
+
+    /// Receives the bytes that have arrived.
+    fn receive(&mut self) -> std::io::Result<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.received.len() - self.end < self.received.len() / 2 {
+            self.received.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let space = self.received.get_mut(self.end..).unwrap_or_default();
+        match rustix::net::recv(&self.queue.stream, space, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok((count, _)) => {
+                self.end += count;
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                std::hint::spin_loop();
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the next whole PDU: its place and its length.
+    fn next_pdu(&mut self) -> Option<(usize, usize)> {
+        let left = self.received.get(self.start..self.end)?;
+        if left.len() < COMMON {
+            return None;
+        }
+        let length = (u32_at(left, 4) as usize).max(COMMON);
+        if length > self.received.len() / 2 {
+            self.problem = Some(format!("the target sent a PDU of {length} bytes"));
+            return None;
+        }
+        if left.len() < length {
+            return None;
+        }
+        let start = self.start;
+        self.start += length;
+        Some((start, length))
+    }
+
+    /// Processes a PDU. Returns true if the load cannot go on.
+    fn process(&mut self, start: usize, length: usize, now: u64, warm: u64, end: u64) -> bool {
+        let received = std::mem::take(&mut self.received);
+        let pdu = TargetPdu::decode(received.get(start..start + length).unwrap_or_default());
+        let completed = match pdu {
+            TargetPdu::Response { command, status, .. } => {
+                self.counted.failed += u64::from(status != 0);
+                Some(command)
+            }
+            TargetPdu::Data { command, offset, bytes, completes } => {
+                self.verify(command, offset, bytes);
+                completes.then_some(command)
+            }
+            TargetPdu::Ready(ready) => {
+                self.transfers.push_back(ready);
+                None
+            }
+            TargetPdu::Unexpected(kind) => {
+                self.problem = Some(format!("the target sent a PDU of type {kind}"));
+                None
+            }
+        };
+        self.received = received;
+        if let Some(command) = completed {
+            // On an overloaded machine the first completion may come after the end.
+            let counts = now >= warm && (now < end || !self.counted.any());
+            self.finish(command, now, counts.then(|| now - warm));
+        }
+        self.problem.is_some()
+    }
+
+    /// Checks the stamps of blocks that have arrived.
+    fn verify(&mut self, command: u16, offset: usize, bytes: &[u8]) {
+        let Some(place) = self.commands.get_mut(usize::from(command)) else { return };
+        place.received += bytes.len();
+        if !self.spec.verified {
+            return;
+        }
+        if !(offset | bytes.len()).is_multiple_of(BLOCK) {
+            self.problem = Some("the target splits blocks of 4 KiB, which cannot be verified".into());
+            return;
+        }
+        let wrong = block_stamps::wrong_blocks(bytes, place.offset + offset as u64);
+        let [reads, _] = &mut self.counted.sides;
+        reads.wrong += wrong;
+    }
+
+    fn begin(&mut self, id: u16, now: u64) {
+        let read = self.random.random_range(0..100) < self.spec.read_percent;
+        let offset = self.next_offset();
+        self.begun += 1;
+        let Some(place) = self.commands.get_mut(usize::from(id)) else { return };
+        *place = Command { started: now, offset, read, received: 0 };
+        let (length, sector) = (self.spec.block_bytes, self.spec.sector);
+        let in_capsule = !read && length <= self.spec.capsule;
+        let mut entry = Entry::new(if read { READ } else { WRITE }, id, NAMESPACE, length, in_capsule);
+        entry.set(40, &(offset / u64::from(sector)).to_le_bytes());
+        // The count is less by one.
+        entry.set(48, &(length / sector - 1).to_le_bytes());
+        if in_capsule && self.spec.written {
+            block_stamps::stamp(&mut self.data, offset);
+        }
+        push_command(&mut self.out, &entry, if in_capsule { &self.data } else { &[] });
+    }
+
+    /// Sends queued bytes, and the data that the target has asked for.
+    fn send(&mut self) -> std::io::Result<()> {
+        loop {
+            if self.sent == self.out.len() {
+                self.out.clear();
+                self.sent = 0;
+                let Some(ready) = self.transfers.pop_front() else { return Ok(()) };
+                self.queue_data(&ready);
+            }
+            let left = self.out.get(self.sent..).unwrap_or_default();
+            match rustix::net::send(&self.queue.stream, left, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn queue_data(&mut self, ready: &ReadyToTransfer) {
+        let Some(command) = self.commands.get(usize::from(ready.command)) else { return };
+        if self.spec.written {
+            block_stamps::stamp(&mut self.data, command.offset);
+        }
+        let end = (ready.offset + ready.length).min(self.data.len());
+        let all = self.data.get(ready.offset..end).unwrap_or_default();
+        let parts = all.len().div_ceil(self.queue.data_max);
+        for (index, part) in all.chunks(self.queue.data_max).enumerate() {
+            push_data(&mut self.out, ready, index * self.queue.data_max, part, index + 1 == parts);
+        }
+    }
+
+    /// Completes a command, which counts at this time from the start of the window, if any.
+    fn finish(&mut self, id: u16, now: u64, counts: Option<u64>) {
+        let Some(command) = self.commands.get(usize::from(id)).copied() else {
+            self.counted.failed += 1;
+            return;
+        };
+        if command.read && command.received != self.spec.block_bytes as usize {
+            let [reads, _] = &mut self.counted.sides;
+            reads.wrong += 1;
+        }
+        if let Some(at) = counts {
+            self.counted.count(command.read, at, now.saturating_sub(command.started));
+        }
+        self.free.push(id);
+    }
+
+    fn next_offset(&mut self) -> u64 {
+        let length = u64::from(self.spec.block_bytes);
+        let blocks = (self.spec.size / length).max(1);
+        if !self.spec.random {
+            let next = self.sequential;
+            self.sequential += 1;
+            return next % blocks * length;
+        }
+        self.random.random_range(0..blocks) * length
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
