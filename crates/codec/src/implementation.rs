@@ -101,8 +101,8 @@ impl Implementation {
             let Some(block) = next else { break };
             next = blocks.next();
             #[cfg(target_arch = "x86_64")]
-            if self.0 == Kind::Avx2 {
-                avx2::prefetch(next.unwrap_or_default());
+            if let (Kind::Avx2, Some(next)) = (self.0, next) {
+                avx2::prefetch(next);
             }
             *crc = self.crc32c_append(0, block);
         }
