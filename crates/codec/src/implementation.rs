@@ -95,7 +95,15 @@ impl Implementation {
             // SAFETY: this kind is created only if avx512::is_available() is true.
             return unsafe { avx512::crc32c_blocks(data, size, crcs) };
         }
-        for (crc, block) in crcs.iter_mut().zip(data.chunks_exact(size)) {
+        let mut blocks = data.chunks_exact(size);
+        let mut next = blocks.next();
+        for crc in crcs {
+            let Some(block) = next else { break };
+            next = blocks.next();
+            #[cfg(target_arch = "x86_64")]
+            if let (Kind::Avx2, Some(next)) = (self.0, next) {
+                avx2::prefetch(next);
+            }
             *crc = self.crc32c_append(0, block);
         }
     }

@@ -13,8 +13,6 @@ use lanes::{BLOCK, Words};
 pub const MD5_LANES: usize = 16;
 /// Streams from which on a kernel of several lanes is faster than one stream after the other.
 const WIDE_MIN: usize = 3;
-#[cfg(target_arch = "x86_64")]
-const NARROW_MIN: usize = 6;
 
 /// The state of one MD5.
 #[derive(Clone, Debug)]
@@ -156,9 +154,7 @@ impl Kernel {
         match self {
             Self::Single => 1,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => 8,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => MD5_LANES,
+            Self::Avx2 | Self::Avx512 => MD5_LANES,
         }
     }
 
@@ -167,9 +163,7 @@ impl Kernel {
         match self {
             Self::Single => usize::MAX,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => NARROW_MIN,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => WIDE_MIN,
+            Self::Avx2 | Self::Avx512 => WIDE_MIN,
         }
     }
 
@@ -179,8 +173,11 @@ impl Kernel {
             Self::Single => {}
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
-                // SAFETY: `best` returns this kernel only if the processor has its instructions.
-                hash_group::<8>(group, count, |states, inputs| unsafe { lanes::hash_avx2(states, inputs) });
+                hash_group::<MD5_LANES>(group, count, |states, inputs| {
+                    // SAFETY: `best` returns this kernel only if the processor has its
+                    // instructions.
+                    unsafe { lanes::hash_avx2(states, inputs) }
+                });
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {

@@ -1,4 +1,4 @@
-//! Enumeration of column combinations.
+//! Enumeration of column combinations, and the comparison of blocks with their CRCs.
 
 use super::*;
 
@@ -26,4 +26,22 @@ fn the_search_ends_at_the_first_accepted_combination() {
     }));
     assert_eq!(tries, 3);
     assert!(!combinations(ColumnSet::first(2), 3, |_| true), "too few columns");
+}
+
+#[test]
+fn a_changed_bit_or_crc_of_any_block_is_found() {
+    for count in [1, 2, VERIFIED_AT_ONCE, VERIFIED_AT_ONCE + 1, 3 * VERIFIED_AT_ONCE - 1] {
+        let mut bytes: Vec<u8> = (0..count * BLOCK).map(|at| (at / 7 % 253) as u8).collect();
+        let mut crcs: Vec<u32> = bytes.chunks(BLOCK).map(crc32c).collect();
+        assert!(verify(&bytes, &crcs));
+        for block in [0, count / 2, count - 1] {
+            bytes[block * BLOCK + 4095] ^= 1;
+            assert!(!verify(&bytes, &crcs), "block {block} of {count}");
+            bytes[block * BLOCK + 4095] ^= 1;
+            crcs[block] ^= 1 << 31;
+            assert!(!verify(&bytes, &crcs), "CRC {block} of {count}");
+            crcs[block] ^= 1 << 31;
+        }
+        assert!(verify(&bytes, &crcs));
+    }
 }

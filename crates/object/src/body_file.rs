@@ -10,7 +10,7 @@ use crate::body::Body;
 use crate::error::{ObjectError, ObjectErrorKind, Result};
 use crate::segment::{BodySegment, slice};
 use crate::space::{BodySpace, RunHold, StoredBody, allocate};
-use crate::store::{BodyReader, BodyWriter};
+use crate::store::{BodyRead, BodyReader, BodyWriter};
 use crate::volume::BLOCK;
 
 /// The largest allocation at once, in bytes. The writer returns unused blocks at the end.
@@ -58,6 +58,10 @@ impl RunWriter {
 
 impl BodyWriter for RunWriter {
     fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.write_bytes(Bytes::copy_from_slice(data))
+    }
+
+    fn write_bytes(&mut self, data: Bytes) -> Result<()> {
         if !self.written.len().is_multiple_of(BLOCK) {
             let message = "only the last write of a body may end within a block";
             return Err(ObjectError::new(ObjectErrorKind::Invalid, message));
@@ -68,11 +72,15 @@ impl BodyWriter for RunWriter {
             let BodyRun { start, blocks } =
                 run.runs().first().copied().unwrap_or(BodyRun { start: 0, blocks: 0 });
             let count = rest.len().min(usize::try_from(blocks * BLOCK).unwrap_or(usize::MAX));
-            let (now, later) = rest.split_at(count);
-            run.space().volume().write(start * BLOCK, &padded(now))?;
-            self.written.append(run, now.len() as u64);
-            self.expected = self.expected.saturating_sub(now.len() as u64);
-            rest = later;
+            let now = rest.split_to(count);
+            let length = now.len() as u64;
+            if length.is_multiple_of(BLOCK) {
+                run.space().volume().write_bytes(start * BLOCK, now)?;
+            } else {
+                run.space().volume().write(start * BLOCK, &padded(&now))?;
+            }
+            self.written.append(run, length);
+            self.expected = self.expected.saturating_sub(length);
         }
         Ok(())
     }
@@ -121,5 +129,13 @@ impl BodyReader for RunReader {
             rest = later;
         }
         Ok(bytes.into())
+    }
+
+    fn begin_read(&self, offset: u64, length: usize) -> Option<BodyRead> {
+        let wanted = slice(&self.body, offset..offset.saturating_add(length as u64));
+        let [BodySegment::Run { run, offset, length }] = wanted.as_slice() else { return None };
+        let length = usize::try_from(*length).ok()?;
+        let read = self.space.volume().begin_read(run * BLOCK + offset, length)?;
+        Some(Box::pin(async move { Ok(read.await?) }))
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn in_use<'a>(database: &'a OpenDatabase<'_>) -> Result<&'a Database>
 fn open(region: &IndexRegion, cache_bytes: usize) -> Result<Database> {
     let mut builder = Database::builder();
     builder.set_cache_size(cache_bytes);
-    builder.create_with_backend(region.clone()).map_err(failed)
+    region.with_read_ahead(|| builder.create_with_backend(region.clone())).map_err(failed)
 }
 
 /// An error of the database.

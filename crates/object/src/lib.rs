@@ -24,6 +24,7 @@ mod memory;
 mod memory_outboxes;
 mod names;
 mod outbox;
+mod read_ahead;
 mod record;
 mod region;
 mod segment;
@@ -41,13 +42,13 @@ pub use event_signal::EventSignal;
 pub use events::{ChangeOrigin, ChangeSource, EventKind, EventRule, ObjectEvent, OutboxInfo};
 pub use memory::MemoryStore;
 pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
-pub use store::{BodyReader, BodyWriter, ObjectStore, Pending};
+pub use store::{BodyRead, BodyReader, BodyWriter, ObjectStore, Pending};
 pub use types::{
     BucketInfo, Change, Conditions, CopyObject, CopyPart, Counters, DeleteObject, Deletion, ListPage,
     ListQuery, ObjectInfo, ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, PutPart, Retention,
     RetentionMode, UploadInfo, Versioning,
 };
-pub use volume::{BlockVolume, MemoryBlocks};
+pub use volume::{BlockVolume, MemoryBlocks, VolumeRead};
 pub use volume_store::{StoreOptions, VolumeStore};
 
 #[cfg(test)]

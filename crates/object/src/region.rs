@@ -1,7 +1,8 @@
 //! The index's file: a region of the volume as the storage of a database.
 //!
 //! Writes are kept in memory until the database synchronises, and are then written together.
-//! Always true: the length on the volume covers every durable page.
+//! Always true: the length on the volume covers every durable page. While the database is opened,
+//! reads go ahead, and no other thread uses the region.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::StorageBackend;
 
 use crate::layout::{INDEX_START, ObjectSuperblock};
+use crate::read_ahead::ReadAhead;
 use crate::volume::{BLOCK, BlockVolume, each_block};
 
 /// Unwritten blocks after which they are written early.
@@ -21,6 +23,8 @@ const PENDING_MAX: usize = 4096;
 pub(crate) struct IndexRegion {
     volume: Arc<dyn BlockVolume>,
     state: Arc<Mutex<RegionState>>,
+    /// Present while the database is opened.
+    read_ahead: Arc<Mutex<Option<ReadAhead>>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +47,8 @@ impl IndexRegion {
         };
         let end = superblock.index_end;
         let state = RegionState { superblock, pending: BTreeMap::new() };
-        Ok((Self { volume, state: Arc::new(Mutex::new(state)) }, end))
+        let (state, read_ahead) = (Arc::new(Mutex::new(state)), Arc::default());
+        Ok((Self { volume, state, read_ahead }, end))
     }
 
     /// Records that the index is complete. Until then, the next open creates it again.
@@ -58,6 +63,25 @@ impl IndexRegion {
         Ok(())
     }
 
+    /// Reads ahead during `open`.
+    pub(crate) fn with_read_ahead<T>(&self, open: impl FnOnce() -> T) -> T {
+        *self.lock_read_ahead() = Some(ReadAhead::new());
+        let opened = open();
+        *self.lock_read_ahead() = None;
+        opened
+    }
+
+    fn lock_read_ahead(&self) -> MutexGuard<'_, Option<ReadAhead>> {
+        self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops what was read ahead, before a write.
+    fn stop_reading_ahead(&self) {
+        if let Some(ahead) = &mut *self.lock_read_ahead() {
+            ahead.clear();
+        }
+    }
+
     /// Drops writes that the database has not synchronised.
     pub(crate) fn forget_pending(&self) {
         self.lock().pending.clear();
@@ -69,6 +93,7 @@ impl IndexRegion {
 
     /// Writes the pending blocks, adjacent ones in one write.
     fn write_pending(&self, state: &mut RegionState) -> io::Result<()> {
+        self.stop_reading_ahead();
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for (block, bytes) in &state.pending {
             let offset = INDEX_START + block * BLOCK;
@@ -107,7 +132,7 @@ impl StorageBackend for IndexRegion {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        {
+        let end = {
             let state = self.lock();
             if offset.checked_add(out.len() as u64).is_none_or(|end| end > state.superblock.index_len) {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -129,8 +154,12 @@ impl StorageBackend for IndexRegion {
                 });
                 return result;
             }
+            INDEX_START + state.superblock.index_len
+        };
+        match &mut *self.lock_read_ahead() {
+            Some(ahead) => ahead.read(&*self.volume, INDEX_START + offset, out, end),
+            None => self.volume.read(INDEX_START + offset, out),
         }
-        self.volume.read(INDEX_START + offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

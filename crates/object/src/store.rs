@@ -121,6 +121,14 @@ pub trait BodyWriter: Send {
     /// `NoSpace`, `Io`.
     fn write(&mut self, data: &[u8]) -> Result<()>;
 
+    /// Appends bytes, without a copy where the device reads them in place.
+    ///
+    /// # Errors
+    /// As [`BodyWriter::write`].
+    fn write_bytes(&mut self, data: Bytes) -> Result<()> {
+        self.write(&data)
+    }
+
     /// Returns the body for a change.
     ///
     /// # Errors
@@ -135,7 +143,17 @@ pub trait BodyReader: Send + Sync {
     /// # Errors
     /// `Io`.
     fn read(&self, offset: u64, length: usize) -> Result<Bytes>;
+
+    /// Begins a read as [`BodyReader::read`], without blocking. `None` if only a thread that may
+    /// block can read the range. The bytes are those of the body if the reader lives until then.
+    fn begin_read(&self, offset: u64, length: usize) -> Option<BodyRead> {
+        let _ = (offset, length);
+        None
+    }
 }
+
+/// A read of a body in progress.
+pub type BodyRead = Pin<Box<dyn Future<Output = Result<Bytes>> + Send + Sync>>;
 
 /// The answer to a change, once it is durable.
 pub struct Pending {

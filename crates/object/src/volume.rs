@@ -1,13 +1,18 @@
 //! The device of a store: a range of bytes with blocking operations.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
 /// The unit of a store's addresses, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
+
+/// A read in progress.
+pub type VolumeRead = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send + Sync>>;
 
 /// A sparse volume with blocking operations, usable from any thread.
 ///
@@ -34,11 +39,27 @@ pub trait BlockVolume: Send + Sync + fmt::Debug + 'static {
         Ok(bytes.into())
     }
 
+    /// Begins a read as [`BlockVolume::read_bytes`], without blocking. `None` if only a thread that
+    /// may block can read the range.
+    fn begin_read(&self, offset: u64, length: usize) -> Option<VolumeRead> {
+        let _ = (offset, length);
+        None
+    }
+
     /// Writes `data` at `offset`. Offset and length are multiples of 512 bytes.
     ///
     /// # Errors
     /// `StorageFull` in a full pool; when the data cannot be stored.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Writes `data` at `offset`, as [`BlockVolume::write`], without a copy where the device reads
+    /// it in place.
+    ///
+    /// # Errors
+    /// As [`BlockVolume::write`].
+    fn write_bytes(&self, offset: u64, data: Bytes) -> io::Result<()> {
+        self.write(offset, &data)
+    }
 
     /// Writes several ranges, in any order and possibly at the same time.
     ///

@@ -14,14 +14,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Alignment of every buffer in bytes: the largest that direct I/O requires.
-pub const ALIGNMENT: usize = 4096;
+use crate::size_class::{ALIGNMENT, CLASSES, capacity_for, capacity_of, class_of};
 
-/// Largest buffer that is recycled, in bytes. Size classes are powers of two.
-const RECYCLED_MAX: usize = 4 << 20;
 /// Limit of free memory that a thread keeps per size class, in bytes.
 const RECYCLED_CLASS_BYTES: usize = 64 << 20;
-const CLASSES: usize = (RECYCLED_MAX / ALIGNMENT).ilog2() as usize + 1;
 
 /// Owned, aligned, initialised memory.
 pub struct Buffer {
@@ -75,7 +71,7 @@ impl Drop for Recycler {
             for start in free.drain(..) {
                 // SAFETY: every pointer here was allocated with the layout of its class and has no
                 // owner left.
-                unsafe { std::alloc::dealloc(start.as_ptr(), layout(ALIGNMENT << class)) };
+                unsafe { std::alloc::dealloc(start.as_ptr(), layout(capacity_of(class))) };
             }
         }
     }
@@ -88,18 +84,9 @@ fn layout(capacity: usize) -> Layout {
     }
 }
 
-/// Returns the size class of a capacity, or `None` if buffers of this size are not recycled.
-fn class_of(capacity: usize) -> Option<usize> {
-    (capacity <= RECYCLED_MAX).then(|| (capacity / ALIGNMENT).ilog2() as usize)
-}
-
 impl Region {
     fn new(len: usize) -> Self {
-        let capacity = if len <= RECYCLED_MAX {
-            len.max(ALIGNMENT).next_power_of_two()
-        } else {
-            len.next_multiple_of(ALIGNMENT)
-        };
+        let capacity = capacity_for(len);
         if let Some(start) = Self::recycled(capacity) {
             return Self { start, capacity };
         }
@@ -219,6 +206,18 @@ impl Span {
     /// dropped.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { start, len, keep }
+    }
+
+    /// Returns a handle to the bytes of `owner`, for operations that only read them.
+    ///
+    /// # Safety
+    /// `owner` returns the same bytes at each call, also after it was moved, and no operation on
+    /// the handle or on a part of it changes them.
+    pub unsafe fn for_reading<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Self {
+        let owner = Arc::new(owner);
+        let bytes = (*owner).as_ref();
+        let (start, len) = (NonNull::from(bytes).cast(), bytes.len());
+        Self { start, len, keep: owner }
     }
 
     /// Length in bytes.

@@ -1,6 +1,7 @@
 //! Tests of buffers and spans.
 
 use super::*;
+use crate::size_class::RECYCLED_MAX;
 
 #[test]
 fn buffers_are_aligned_and_keep_their_bytes() {
@@ -34,6 +35,29 @@ fn a_span_outlives_its_buffer() {
     span.copy_to(0, &mut back);
     assert_eq!(back, [9; 4096]);
     drop(others);
+}
+
+#[test]
+fn a_buffer_for_a_record_is_recycled() {
+    let record = (8 << 20) + 65_536;
+    let buffer = Buffer::new(record);
+    let address = buffer.span().as_ptr() as usize;
+    drop(buffer);
+    // Another length of the same size class.
+    let again = Buffer::new(record + 100_000);
+    assert_eq!(again.span().as_ptr() as usize, address);
+    assert_eq!(again.span().allocation().1, 10 << 20);
+}
+
+#[test]
+fn a_span_for_reading_keeps_its_owner() {
+    let owner: Arc<[u8]> = vec![5; 5000].into();
+    // SAFETY: the bytes stay where they are, and the test only reads them.
+    let span = unsafe { Span::for_reading(owner.clone()) };
+    assert_eq!((span.len(), span.as_ptr().cast_const()), (5000, owner.as_ptr()));
+    let part = span.slice(4000..5000);
+    drop((owner, span));
+    assert_eq!(part.peek(<[u8]>::to_vec), vec![5; 1000]);
 }
 
 #[test]

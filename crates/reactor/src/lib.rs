@@ -36,6 +36,7 @@ mod platform;
 mod prefetch;
 mod remote;
 mod shared;
+mod size_class;
 mod sleep;
 mod stream;
 mod sync;
@@ -48,7 +49,7 @@ mod timer;
 mod uring;
 
 pub use adaptive_poll::AdaptivePoll;
-pub use buffer::{ALIGNMENT, Buffer, Span};
+pub use buffer::{Buffer, Span};
 pub use call::ReactorGone;
 pub use call_object::call_object;
 pub use clock::{Clock, Instant, SystemClock};
@@ -70,5 +71,6 @@ pub use net::{
 pub use platform::{Backend, Platform, PlatformError, UnknownBackend};
 pub use prefetch::prefetch;
 pub use remote::{Handle, ParkDriver, Remote};
+pub use size_class::ALIGNMENT;
 pub use sleep::{Sleep, UnpolledSleep};
 pub use sync::{Gate, LocalReceiver, LocalSender, Notify, Permit, Semaphore, WaitList, local_oneshot};

@@ -9,6 +9,7 @@ use super::*;
 use crate::encryption::ServiceKeys;
 use crate::gateway::KeyStore;
 use crate::md5_service::Md5Service;
+use crate::piece_buffers::PieceBuffers;
 
 struct NoKeys;
 
@@ -53,6 +54,7 @@ impl Bucket {
             region: "us-east-1".into(),
             settings: Arc::default(),
             md5: Arc::new(Md5Service::start()),
+            pieces: PieceBuffers::default(),
             lifecycle_day: Duration::from_secs(1),
             has_tls: false,
         };

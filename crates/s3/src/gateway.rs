@@ -11,6 +11,7 @@ use crate::encryption::ServiceKeys;
 use crate::errors::{convert, internal, unexpected_outcome};
 use crate::identity::UserRights;
 use crate::md5_service::Md5Service;
+use crate::piece_buffers::PieceBuffers;
 use crate::roles::RoleStore;
 use crate::settings::{BucketSettings, SettingsCache};
 
@@ -50,6 +51,7 @@ pub(crate) struct Gateway {
     pub(crate) region: Arc<str>,
     pub(crate) settings: Arc<SettingsCache>,
     pub(crate) md5: Arc<Md5Service>,
+    pub(crate) pieces: PieceBuffers,
     /// The length of a day of lifecycle rules.
     pub(crate) lifecycle_day: Duration,
     /// True if the service speaks HTTPS.

@@ -31,6 +31,7 @@ mod multipart;
 mod object_attributes;
 mod operations;
 mod patterns;
+mod piece_buffers;
 mod policy;
 mod policy_conditions;
 mod put;

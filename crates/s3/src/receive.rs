@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use object::{Body, BodyWriter, ObjectError, ObjectStore};
 use s3s::checksum::ChecksumHasher;
@@ -19,12 +19,9 @@ use crate::encryption::Encryption;
 use crate::errors::{convert, custom};
 use crate::gateway::{Gateway, blocking};
 use crate::md5_service::{BodyMd5, SubmittedPiece};
+use crate::piece_buffers::PIECE;
 use crate::sealed::Sealer;
 
-/// The bytes of a piece. Smaller bodies stay in memory.
-const PIECE: usize = 1 << 20;
-/// The bytes that arrive at once at most, by the size of the connection's buffer.
-const ARRIVAL_MAX: usize = 64 << 10;
 /// The largest body of a request in bytes, as in S3.
 const BODY_MAX: u64 = 5 << 30;
 /// A client that sends nothing for this time is disconnected.
@@ -81,9 +78,8 @@ impl Gateway {
         // The MD5 is left out only if no claim needs it.
         let leaves_md5_out = form.has_fast_etag && claims.md5.is_none();
         let mut md5 = (!leaves_md5_out).then(|| self.md5.begin());
-        // One allocation for a piece and the bytes that arrive with its end.
         let expected = usize::try_from(length.unwrap_or(0)).unwrap_or(usize::MAX);
-        let mut piece = BytesMut::with_capacity(expected.min(PIECE + ARRIVAL_MAX));
+        let mut piece = self.pieces.take(expected);
         let mut received = 0;
         let mut stream = stream;
         while let Some(source) = &mut stream {
@@ -95,13 +91,19 @@ impl Gateway {
             if received > BODY_MAX {
                 return Err(s3_error!(EntityTooLarge, "the body is larger than {BODY_MAX} bytes"));
             }
-            piece.extend_from_slice(&bytes);
-            while piece.len() > PIECE {
-                let full = piece.split_to(PIECE).freeze();
-                let left = expected.saturating_sub(usize::try_from(received).unwrap_or(usize::MAX));
-                piece.reserve(left.min(PIECE + ARRIVAL_MAX - piece.len().min(PIECE)));
+            let mut rest = bytes;
+            loop {
+                let count = piece.fill(&rest);
+                rest.advance(count);
+                if rest.is_empty() {
+                    break;
+                }
+                // The piece is full, and not the last one.
+                let taken = usize::try_from(received).unwrap_or(usize::MAX).saturating_sub(rest.len());
+                let next = self.pieces.take(expected.saturating_sub(taken));
+                let full = std::mem::replace(&mut piece, next).freeze();
                 let submitted = md5.map(|md5| md5.submit(full.clone()));
-                sink = blocking(move || sink.push(&full).map(|()| sink)).await?.map_err(convert)?;
+                sink = blocking(move || sink.push(full).map(|()| sink)).await?.map_err(convert)?;
                 md5 = hashed(submitted).await;
             }
         }
@@ -111,9 +113,9 @@ impl Gateway {
         let rest = piece.freeze();
         let submitted = md5.map(|md5| md5.submit(rest.clone()));
         let finished = if sink.writer.is_none() && sink.sealer.is_none() {
-            sink.finish(&rest)
+            sink.finish(rest)
         } else {
-            blocking(move || sink.finish(&rest)).await?
+            blocking(move || sink.finish(rest)).await?
         };
         let (body, digests) = finished.map_err(convert)?;
         let md5 = hashed(submitted).await;
@@ -173,40 +175,39 @@ impl BodySink {
         Ok(Self { store, digests, sealer: sealer.map_err(convert)?, writer: None, expected })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+    fn write(&mut self, bytes: Bytes) -> Result<(), ObjectError> {
         let (store, expected) = (&self.store, self.expected);
-        self.writer.get_or_insert_with(|| store.body_writer(expected)).write(bytes)
+        self.writer.get_or_insert_with(|| store.body_writer(expected)).write_bytes(bytes)
     }
 
     /// Takes a piece of the body.
-    fn push(&mut self, piece: &[u8]) -> Result<(), ObjectError> {
-        self.digests.update(piece);
+    fn push(&mut self, piece: Bytes) -> Result<(), ObjectError> {
+        self.digests.update(&piece);
         let Some(sealer) = &mut self.sealer else { return self.write(piece) };
-        sealer.push(piece)?;
+        sealer.push(&piece)?;
         if sealer.sealed.len() > PIECE {
             let rest = sealer.sealed.split_off(PIECE);
             let full = std::mem::replace(&mut sealer.sealed, rest);
-            self.write(&full)?;
+            self.write(full.into())?;
         }
         Ok(())
     }
 
     /// Takes the last piece of the body.
-    fn finish(mut self, piece: &[u8]) -> Result<(Body, Digests), ObjectError> {
-        self.digests.update(piece);
+    fn finish(mut self, piece: Bytes) -> Result<(Body, Digests), ObjectError> {
+        self.digests.update(&piece);
         let sealed = match &mut self.sealer {
             None => None,
             Some(sealer) => {
-                sealer.push(piece)?;
+                sealer.push(&piece)?;
                 sealer.finish()?;
                 Some(std::mem::take(&mut sealer.sealed))
             }
         };
-        let rest = sealed.unwrap_or_else(|| piece.to_vec());
         let body = match self.writer.take() {
-            None => Body::Bytes(rest),
+            None => Body::Bytes(sealed.unwrap_or_else(|| piece.to_vec())),
             Some(mut writer) => {
-                writer.write(&rest)?;
+                writer.write_bytes(sealed.map_or(piece, Bytes::from))?;
                 writer.finish()?
             }
         };

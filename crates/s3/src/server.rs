@@ -23,6 +23,7 @@ use crate::encryption::ServiceKeys;
 use crate::front::{BucketHost, FrontService};
 use crate::gateway::{EventTargets, Gateway, KeyAuth, KeyStore};
 use crate::md5_service::Md5Service;
+use crate::piece_buffers::PieceBuffers;
 use crate::roles::RoleStore;
 
 /// The largest number of connections. Others wait in the queue of the socket.
@@ -126,6 +127,7 @@ impl S3Server {
             region: region.clone(),
             settings: Arc::default(),
             md5: Arc::new(Md5Service::start()),
+            pieces: PieceBuffers::default(),
             lifecycle_day: options.lifecycle_day,
             has_tls: options.tls.is_some(),
         };

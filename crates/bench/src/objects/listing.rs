@@ -24,10 +24,12 @@ const SAMPLES: usize = 50;
 /// The listings to measure.
 #[derive(Clone, Debug)]
 pub struct ListingPlan {
-    /// An empty bucket.
+    /// An empty bucket, or one with the keys.
     pub bucket: String,
     /// Number of keys.
     pub keys: u64,
+    /// True if the bucket has the keys.
+    pub is_filled: bool,
     /// Clients that create the keys.
     pub clients: u32,
 }
@@ -37,8 +39,8 @@ pub struct ListingPlan {
 pub struct ListingResult {
     /// Number of keys.
     pub keys: u64,
-    /// Seconds in which the objects, of one byte each, were put.
-    pub put_seconds: f64,
+    /// Seconds in which the objects, of one byte each, were put; `None` if the bucket had them.
+    pub put_seconds: Option<f64>,
     /// Latencies of the first page in milliseconds: median, 99 %, longest.
     pub first_page_ms: [f64; 3],
     /// Latencies of a page after a random key.
@@ -73,7 +75,7 @@ pub async fn measure_listing(
     progress: impl Fn(&str, u64),
 ) -> Result<ListingResult> {
     let started = Instant::now();
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(if plan.is_filled { plan.keys } else { 0 });
     let fill = |_| async {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +92,7 @@ pub async fn measure_listing(
     };
     let filling: FuturesUnordered<_> = (0..plan.clients).map(fill).collect();
     filling.try_collect::<()>().await?;
-    let put_seconds = started.elapsed().as_secs_f64();
+    let put_seconds = (!plan.is_filled).then(|| started.elapsed().as_secs_f64());
     let mut random = SmallRng::seed_from_u64(plan.keys);
     let list = async |after: &str, delimiter: &str| {
         let request = ListRequest { after, delimiter, limit: PAGE, ..ListRequest::default() };

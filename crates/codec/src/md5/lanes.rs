@@ -127,13 +127,14 @@ pub(super) unsafe fn hash_avx512(streams: &mut [Words; 16], inputs: [&[u8]; 16])
     hash(streams, inputs);
 }
 
-/// Hashes the blocks of 8 lanes.
+/// Hashes the blocks of 16 lanes, two vectors of each word: with one, a step waits for the step
+/// before, and the compiler makes scalar instructions of the loops.
 ///
 /// # Safety
 /// The processor has the instructions that [`has_avx2`] looks for.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-pub(super) unsafe fn hash_avx2(streams: &mut [Words; 8], inputs: [&[u8]; 8]) {
+pub(super) unsafe fn hash_avx2(streams: &mut [Words; 16], inputs: [&[u8]; 16]) {
     hash(streams, inputs);
 }

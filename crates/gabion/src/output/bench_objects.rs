@@ -125,8 +125,12 @@ pub(crate) fn listing_result(result: &ListingResult) -> String {
         result.server_cpu_s.map_or(String::new(), |seconds| format!(", {seconds:.2} s of the server's CPU"));
     let disturbed: String =
         result.observation.disturbed.iter().map(|by| format!("disturbed: {by}\n")).collect();
+    let put = match result.put_seconds {
+        Some(seconds) => format!("{} objects put in {seconds:.1} s", result.keys),
+        None => format!("{} objects of an earlier run", result.keys),
+    };
     format!(
-        "{} objects put in {:.1} s\n\n{pages}\nall keys in {:.2} s, {} pages{cpu}; {} wrong\n{disturbed}",
-        result.keys, result.put_seconds, result.list_seconds, result.pages, result.wrong
+        "{put}\n\n{pages}\nall keys in {:.2} s, {} pages{cpu}; {} wrong\n{disturbed}",
+        result.list_seconds, result.pages, result.wrong
     )
 }

@@ -77,6 +77,24 @@ fn a_body_that_is_dropped_frees_its_space() {
 }
 
 #[test]
+fn a_body_of_shared_bytes_is_stored_up_to_its_last_byte() {
+    let (store, _) = store();
+    let number = |at: usize| u8::try_from((at * 7 + at / 300) % 256).unwrap();
+    let body: bytes::Bytes = (0..(2 << 20) + 777).map(number).collect();
+    let mut writer = store.body_writer(body.len() as u64);
+    writer.write_bytes(body.slice(..1 << 20)).unwrap();
+    writer.write(&body[1 << 20..(1 << 20) + 8192]).unwrap();
+    writer.write_bytes(body.slice((1 << 20) + 8192..)).unwrap();
+    assert!(writer.write_bytes(body.slice(..4096)).is_err(), "the last write ended within a block");
+    let stored = writer.finish().unwrap();
+    assert_eq!(stored.len(), body.len() as u64);
+    let Change::Put(mut change) = put("bucket", "key", &[]) else { panic!("a put") };
+    change.body = stored;
+    store.commit(Change::Put(change)).wait().unwrap();
+    assert_eq!(store.open(&object("key")).unwrap().1.read(0, body.len()).unwrap(), body);
+}
+
+#[test]
 fn a_full_volume_refuses_bodies_and_serves_the_rest() {
     let (store, _) = store();
     store.commit(put("bucket", "kept", &[5; 5000])).wait().unwrap();

@@ -1,9 +1,12 @@
-//! The hidden volume of a pool as the device of its object store: blocking I/O from any thread.
+//! The hidden volume of a pool as the device of its object store: I/O from any thread, which blocks
+//! except for long reads of bodies.
 //!
 //! Requests run on the reactors of the volume's shards, in turns. Always true: a buffer belongs to
 //! one operation until that has completed. A buffer is allocated and dropped on the thread of its
 //! caller, which recycles it: memory that one thread allocates and another one drops is cleared
-//! again each time.
+//! again each time. A volume only reads the memory of a write, so bytes that others share are
+//! written from where they are.
+#![allow(unsafe_code)]
 
 use std::fmt;
 use std::future::Future;
@@ -15,8 +18,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use engine::{AttachedVolume, ErrorKind};
-use object::BlockVolume;
-use reactor::{Buffer, Handle, Reactor};
+use object::{BlockVolume, VolumeRead};
+use reactor::{Buffer, Handle, Reactor, Span};
+use tokio::sync::oneshot;
 
 use super::read_buffers::{READ_BUFFER_BYTES, ReadBuffers};
 use crate::error::{Error, ErrorKind as Kind, Result};
@@ -61,10 +65,11 @@ impl PoolBlocks {
         Ok(Self { volume, attached, next: AtomicUsize::new(0), buffers: ReadBuffers::default() })
     }
 
-    /// Begins an operation on the next reactor. Its result is sent to `sender`.
+    /// Begins an operation on the next reactor, which calls `done` with its result. A reactor that
+    /// is shut down drops `done`.
     fn begin<T, F>(
         &self,
-        sender: Sender<io::Result<T>>,
+        done: impl FnOnce(io::Result<T>) + Send + 'static,
         work: impl FnOnce(Rc<AttachedVolume>) -> F + Send + 'static,
     ) where
         T: Send + 'static,
@@ -73,14 +78,11 @@ impl PoolBlocks {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(handle) = self.attached.get(turn % self.attached.len().max(1)).cloned() else { return };
         let remote = handle.remote().clone();
-        // A reactor that has shut down drops the job and the sender, which reports an error.
+        // A reactor that has shut down drops the job.
         let _ = remote.post(move || {
             let Some(volume) = handle.local() else { return };
             let work = work(volume);
-            let task = async move {
-                // The receiver waits for the result of every operation.
-                let _ = sender.send(work.await.map_err(convert));
-            };
+            let task = async move { done(work.await.map_err(convert)) };
             Reactor::current().spawn(task).detach();
         });
     }
@@ -91,7 +93,7 @@ impl PoolBlocks {
         F: Future<Output = engine::Result<T>> + 'static,
     {
         let (sender, receiver) = channel();
-        self.begin(sender, work);
+        self.begin(to(sender), work);
         receiver.recv().map_err(|_| closed())?
     }
 
@@ -136,6 +138,22 @@ impl BlockVolume for PoolBlocks {
         Ok(self.buffers.piece(buffer, wanted))
     }
 
+    fn begin_read(&self, offset: u64, length: usize) -> Option<VolumeRead> {
+        let (start, blocks, wanted) = whole_blocks(offset, length).ok()?;
+        if length < READ_BUFFER_MIN || blocks > READ_BUFFER_BYTES {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let (buffer, buffers) = (self.buffers.take(), self.buffers.clone());
+        // The client may have disconnected.
+        let done = |result| drop(sender.send(result));
+        self.begin(done, move |volume| async move {
+            volume.read(start, &buffer.span().slice(0..blocks)).await?;
+            Ok(buffers.piece(buffer, wanted))
+        });
+        Some(Box::pin(async move { receiver.await.map_err(|_| closed())? }))
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let buffer = Buffer::copy_of(data);
         let buffer = self.run(move |volume| write(volume, offset, buffer))?;
@@ -143,13 +161,23 @@ impl BlockVolume for PoolBlocks {
         Ok(())
     }
 
+    fn write_bytes(&self, offset: u64, data: Bytes) -> io::Result<()> {
+        let span = span_of(data);
+        self.run(move |volume| async move { volume.write(offset, &span).await })
+    }
+
     fn write_many(&self, writes: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
         let (sender, receiver) = channel();
         let mut begun = 0;
         for (offset, data) in writes {
-            for (index, piece) in data.chunks(WRITE_MAX).enumerate() {
-                let (at, buffer) = (offset + (index * WRITE_MAX) as u64, Buffer::copy_of(piece));
-                self.begin(sender.clone(), move |volume| write(volume, at, buffer));
+            let data = Bytes::from(data);
+            for start in (0..data.len()).step_by(WRITE_MAX) {
+                let end = data.len().min(start + WRITE_MAX);
+                let (at, span) = (offset + start as u64, span_of(data.slice(start..end)));
+                self.begin(to(sender.clone()), move |volume| async move {
+                    volume.write(at, &span).await?;
+                    Ok(span)
+                });
                 begun += 1;
             }
         }
@@ -174,6 +202,18 @@ impl Drop for PoolBlocks {
             let _ = remote.post(move || handle.unregister());
         }
     }
+}
+
+/// Returns a function that sends a result to a receiver, which waits for all results.
+fn to<T>(sender: Sender<io::Result<T>>) -> impl FnOnce(io::Result<T>) {
+    move |result| drop(sender.send(result))
+}
+
+/// Returns a handle to bytes that are written.
+fn span_of(data: Bytes) -> Span {
+    // SAFETY: bytes are immutable and stay in place. The engine reads the payload of a write, once,
+    // and never changes it.
+    unsafe { Span::for_reading(data) }
 }
 
 /// Writes a buffer and returns it.

@@ -59,7 +59,8 @@ pub(crate) struct ObjectsArgs {
 #[command(after_long_help = "\
 Examples:
   gabion bench listing fast
-  gabion bench listing fast --keys 10000000 --json > listing.json")]
+  gabion bench listing fast --keys 10000000 --json > listing.json
+  gabion bench listing fast --keys 10000000 --bucket large    # a second time without the puts")]
 pub(crate) struct ListingArgs {
     /// Name of the pool
     pub(crate) pool: String,
@@ -69,6 +70,10 @@ pub(crate) struct ListingArgs {
     /// Number of clients that put the objects
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub(crate) clients: u32,
+    /// Bucket to create and to keep. If it exists, it must have the keys of an earlier run: only
+    /// the listings are measured
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bucket: Option<String>,
 }
 
 fn mix(name: &str) -> Result<bench::objects::Mix, String> {
