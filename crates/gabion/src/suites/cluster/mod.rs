@@ -1,52 +1,146 @@
-//! A Ceph cluster as a benchmark target: volumes on it, exported by a child daemon of this host.
+//! A Ceph cluster as a benchmark target: volumes on it, exported by child daemons of this host, or
+//! files on its file system.
 //!
-//! Always true: the volumes carry the name of the run, and only those are deleted; the cluster must
-//! run already, and no daemon of it is changed.
+//! Always true: volumes and files carry the name of the run, and only those are deleted; the
+//! cluster must run already, and no daemon of it is changed.
 
-use std::path::PathBuf;
+mod files;
+mod network;
+mod pools;
+mod rados;
+mod volumes;
 
-use ::cluster::ClusterLinks;
+use std::path::{Path, PathBuf};
+
+use ::cluster::{FILE_SYSTEM_DATA_POOL, HostPlace, VOLUMES_DATA_POOLS, Workspace, storage_places};
 use anyhow::{Context, Result};
 use api::Size;
-use api::client::Client;
-use api::types::{CreateExport, CreateVolume, NetworkOptions, Protocol};
-use bench::network::{self, HostLinks, NetworkPath};
-use bench::stale_processes::{StateDir, environment_tag};
+use api::types::Protocol;
+use bench::network::NetworkPath;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
-use tokio::runtime::Runtime;
 
 use super::format::float;
-use super::gabion::target;
-use crate::child_daemon::ChildDaemon;
 use crate::failure::Usage;
-use crate::progress::follow;
+use files::{FilesPlan, RunningFiles};
+use volumes::{RunningVolumes, VolumesPlan};
 
-/// Default size of a volume in bytes.
-const VOLUME_BYTES: u64 = 4 << 30;
+pub(super) use rados::RadosSystem;
+
+/// Longest name of a volume.
+const NAME_MAX: usize = 63;
+/// The remark on figures without the daemons of the cluster.
+const REMOTE_REMARK: &str = "the processors of the cluster's hosts are not in the figures";
+/// Digits of the number of a volume.
+const NUMBER_DIGITS: usize = 4;
+
+/// The way in which a target is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Volumes, exported by this protocol.
+    Volumes(Protocol),
+    /// Files on the file system.
+    Files,
+}
+
+/// The options that targets on clusters share.
+struct ClusterOptions {
+    cluster: String,
+    directory: PathBuf,
+    pool: Option<String>,
+    bytes: Option<u64>,
+    /// Speed of all links in Gbit/s, as the user states it.
+    link_gbits: Option<f64>,
+}
+
+impl ClusterOptions {
+    /// Parses the name of the cluster and the options of the target. `other` parses an option that
+    /// is not shared, and returns false for an invalid one.
+    ///
+    /// # Errors
+    /// If an option is invalid or there is no such cluster.
+    fn parse(kind: &str, options: &str, mut other: impl FnMut(&str, &str) -> bool) -> Result<Self> {
+        let mut words = options.split(',').filter(|word| !word.is_empty());
+        let cluster = words.next().filter(|word| !word.contains('=')).ok_or_else(|| {
+            Usage(format!("the target '{kind}' needs the name of a cluster, as in {kind}:prod"))
+        })?;
+        let mut parsed = Self {
+            cluster: cluster.into(),
+            directory: ::cluster::CLUSTERS_DIR.into(),
+            pool: None,
+            bytes: None,
+            link_gbits: None,
+        };
+        for option in words {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            match key {
+                "dir" if value.starts_with('/') => parsed.directory = value.into(),
+                "pool" if !value.is_empty() => parsed.pool = Some(value.into()),
+                "network" => {
+                    let gbits = value.parse::<f64>().ok().filter(|gbits| gbits.is_finite() && *gbits > 0.0);
+                    let wrong = || Usage(format!("{option}: expected the speed of the links in Gbit/s"));
+                    parsed.link_gbits = Some(gbits.ok_or_else(wrong)?);
+                }
+                "size" => {
+                    let size: Size = value.parse().map_err(|error| Usage(format!("{option}: {error}")))?;
+                    parsed.bytes = Some(size.bytes());
+                }
+                _ if other(key, value) => {}
+                _ => {
+                    let message = format!(
+                        "invalid option '{option}' of the target '{kind}': see 'gabion bench run --help'"
+                    );
+                    return Err(Usage(message).into());
+                }
+            }
+        }
+        parsed.workspace()?;
+        Ok(parsed)
+    }
+
+    fn workspace(&self) -> Result<Workspace> {
+        Ok(Workspace::open(&self.directory, &self.cluster)?)
+    }
+}
+
+/// Returns the name of what a run creates for a target. No other run or target has the same.
+fn run_name(folder: &Path, target: &str) -> Result<String> {
+    let run = folder.file_name().and_then(|name| name.to_str()).context("the run has no name")?;
+    let name = format!("bench-{run}-{target}-");
+    if name.len() > NAME_MAX - NUMBER_DIGITS {
+        let message = format!("the name of target '{target}' is too long: choose another, as in NAME=TARGET");
+        return Err(Usage(message).into());
+    }
+    Ok(name)
+}
+
+/// Describes the speed of a network.
+fn link_text(network: &NetworkPath) -> String {
+    match (network.own_bps, network.hosts) {
+        (Some(bps), _) => format!("over a link of {} Gbit/s", float(bps) * 8.0 / 1e9),
+        (None, Some(hosts)) => format!("over links of {} Gbit/s", float(hosts.bps) * 8.0 / 1e9),
+        (None, None) => "over a link of unknown speed".into(),
+    }
+}
 
 /// The benchmark target.
 pub(super) struct ClusterTarget {
     name: String,
-    cluster: String,
-    directory: PathBuf,
-    bytes: u64,
-    protocol: Protocol,
+    options: ClusterOptions,
+    access: Access,
+    /// True to use the cluster from its storage hosts.
+    on_hosts: bool,
     shape: String,
-    /// Speed of all links in Gbit/s, as the user states it.
-    link_gbits: Option<f64>,
+    protection: String,
     network: Option<NetworkPath>,
-    running: Option<RunningCluster>,
+    /// The daemons of the cluster on this machine.
+    daemons: Vec<u32>,
+    running: Option<Running>,
 }
 
 /// A running target.
-struct RunningCluster {
-    runtime: Runtime,
-    daemon: ChildDaemon,
-    client: Client,
-    /// Holds the daemon's sockets and state.
-    state: StateDir,
-    volumes: Vec<String>,
-    extents: Vec<TargetExtent>,
+enum Running {
+    Volumes(RunningVolumes),
+    Files(RunningFiles),
 }
 
 impl ClusterTarget {
@@ -55,183 +149,120 @@ impl ClusterTarget {
     /// # Errors
     /// If an option is invalid or there is no such cluster.
     pub(super) fn parse(name: &str, options: &str) -> Result<Self> {
-        let mut words = options.split(',').filter(|word| !word.is_empty());
-        let cluster = words.next().filter(|word| !word.contains('=')).ok_or_else(|| {
-            Usage("the target 'cluster' needs the name of a cluster, as in cluster:prod".into())
+        let (mut access, mut on_hosts) = (Access::Volumes(Protocol::Nbd), false);
+        let options = ClusterOptions::parse("cluster", options, |key, value| {
+            match (key, value) {
+                ("by", "nbd") => access = Access::Volumes(Protocol::Nbd),
+                ("by", "vhost") => access = Access::Volumes(Protocol::VhostUser),
+                ("by", "fuse") => access = Access::Volumes(Protocol::Fuse),
+                ("by", "cephfs") => access = Access::Files,
+                ("on", "hosts") => on_hosts = true,
+                ("on", "client") => on_hosts = false,
+                _ => return false,
+            }
+            true
         })?;
-        let mut system = Self {
+        let target = Self {
             name: name.into(),
-            cluster: cluster.into(),
-            directory: ::cluster::CLUSTERS_DIR.into(),
-            bytes: VOLUME_BYTES,
-            protocol: Protocol::Nbd,
+            options,
+            access,
+            on_hosts,
             shape: String::new(),
-            link_gbits: None,
+            protection: String::new(),
             network: None,
+            daemons: Vec::new(),
             running: None,
         };
-        for option in words {
-            match option.split_once('=') {
-                Some(("by", "nbd")) => system.protocol = Protocol::Nbd,
-                Some(("by", "vhost")) => system.protocol = Protocol::VhostUser,
-                Some(("by", "fuse")) => system.protocol = Protocol::Fuse,
-                Some(("dir", directory)) if directory.starts_with('/') => system.directory = directory.into(),
-                Some(("network", gbits)) => {
-                    let parsed = gbits.parse::<f64>().ok().filter(|gbits| gbits.is_finite() && *gbits > 0.0);
-                    let wrong = || Usage(format!("{option}: expected the speed of the links in Gbit/s"));
-                    system.link_gbits = Some(parsed.ok_or_else(wrong)?);
-                }
-                Some(("size", size)) => {
-                    let parsed: Size = size.parse().map_err(|error| Usage(format!("{option}: {error}")))?;
-                    system.bytes = parsed.bytes();
-                }
-                _ => {
-                    let message = format!(
-                        "invalid option '{option}' of the target 'cluster': see 'gabion bench run --help'"
-                    );
-                    return Err(Usage(message).into());
-                }
-            }
-        }
-        ::cluster::Workspace::open(&system.directory, &system.cluster)?;
-        Ok(system)
+        target.places()?;
+        Ok(target)
     }
 
-    fn start(&mut self, requirements: &Requirements<'_>) -> Result<RunningCluster> {
-        let state = StateDir::new(requirements.folder, &self.name)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let client = Client::unix(state.path().join("gabion.sock"));
-        let log = requirements.folder.join(format!("{}.log", self.name));
-        let arguments = ["--clusters-directory".to_owned(), self.directory.display().to_string()];
-        // Allows a resumed run to find the daemon if this process is killed.
-        let tag = Some(environment_tag(requirements.folder)?);
-        let daemon = runtime.block_on(ChildDaemon::start(state.path(), &log, &arguments, tag, &client))?;
-        let (volumes, extents) = (Vec::new(), Vec::new());
-        let mut running = RunningCluster { runtime, daemon, client, state, volumes, extents };
-        let bytes = self.bytes.min(requirements.instance_bytes.unwrap_or(u64::MAX)) / (1 << 20) * (1 << 20);
-        for number in 0..requirements.instances.max(1) {
-            let name = format!("bench-{}-{}-{number}", self.name, std::process::id());
-            if let Err(error) = running.add(&self.cluster, &name, bytes, self.protocol) {
-                // The volumes that exist are deleted.
-                return Err(match running.remove(&self.cluster) {
-                    Ok(()) => error,
-                    Err(left) => error.context(format!("volumes of the run remain: {left:#}")),
-                });
-            }
-        }
-        let by = match self.protocol {
-            Protocol::VhostUser => "over vhost-user",
-            Protocol::Fuse => "as FUSE files",
-            _ => "over NBD on a Unix socket",
+    /// Returns the storage hosts on which the cluster is used, or none.
+    fn places(&self) -> Result<Vec<HostPlace>> {
+        if self.on_hosts { Ok(storage_places(&self.options.workspace()?)?) } else { Ok(Vec::new()) }
+    }
+
+    fn start(&mut self, requirements: &Requirements<'_>) -> Result<Running> {
+        let workspace = self.options.workspace()?;
+        let prefix = run_name(requirements.folder, &self.name)?;
+        let places = self.places()?;
+        let named: Vec<&str> = match (&self.options.pool, self.access) {
+            (Some(pool), _) => vec![pool.as_str()],
+            (None, Access::Volumes(_)) => VOLUMES_DATA_POOLS.to_vec(),
+            (None, Access::Files) => vec![FILE_SYSTEM_DATA_POOL],
         };
-        let network = self.find_network().context("the network of the cluster")?;
-        let speed = match network.own_bps {
-            Some(bps) => format!("{} Gbit/s", float(bps) * 8.0 / 1e9),
-            None => "unknown speed".into(),
+        let pool = pools::find(&workspace, &named)?;
+        let count = requirements.instances.max(1);
+        let bytes = pools::size(&pool, count, self.options.bytes, requirements.instance_bytes)?;
+        let protection = Some(pool.protection.as_str());
+        let network = network::find(&workspace, protection, self.options.link_gbits, self.on_hosts)?;
+        let (things, by) = match self.access {
+            Access::Volumes(Protocol::VhostUser) => ("volumes", "vhost-user"),
+            Access::Volumes(Protocol::Fuse) => ("volumes", "FUSE files"),
+            Access::Volumes(_) => ("volumes", "NBD on a Unix socket"),
+            Access::Files => ("files", "CephFS (ceph-fuse)"),
         };
+        let place = match places.len() {
+            0 => String::new(),
+            hosts => format!(", from {hosts} storage hosts"),
+        };
+        self.shape = format!(
+            "{things} of {} on cluster '{}', pool {} ({}), by {by}{place}, {}",
+            Size(bytes),
+            self.options.cluster,
+            pool.name,
+            pool.protection,
+            link_text(&network)
+        );
+        self.protection = format!("{} on different hosts", pool.protection);
         self.network = Some(network);
-        self.shape =
-            format!("volumes of {} on cluster '{}', {by}, over a link of {speed}", Size(bytes), self.cluster);
-        Ok(running)
-    }
-
-    /// Returns the network to the cluster and between its hosts.
-    fn find_network(&self) -> Result<NetworkPath> {
-        let workspace = ::cluster::Workspace::open(&self.directory, &self.cluster)?;
-        let links = ::cluster::links(&workspace)?;
-        let pools = ::cluster::status(&workspace)?.pools;
-        let protection = ["rbd-data", "rbd"].iter().find_map(|name| {
-            pools.iter().find(|pool| pool.name == *name).map(|pool| pool.protection.clone())
-        });
-        let monitor = links.monitor.clone();
-        let detected = monitor.and_then(|monitor| network::link_speed(&network::device_to(&monitor)?));
-        Ok(network_path(&links, protection.as_deref(), self.link_gbits, detected))
-    }
-}
-
-/// Returns the network to a cluster. `detected` is the speed of this host's link in bytes per
-/// second; `stated` is that of all links in Gbit/s, and has precedence.
-fn network_path(
-    links: &ClusterLinks,
-    protection: Option<&str>,
-    stated: Option<f64>,
-    detected: Option<u64>,
-) -> NetworkPath {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below 2^63")]
-    let stated = stated.map(|gbits| (gbits.min(1e9) * 1e9 / 8.0) as u64);
-    let between = stated.or(links.speed.map(|megabits| megabits.saturating_mul(125_000)));
-    let parts = protection.and_then(parts);
-    let hosts = between.zip(parts).map(|(bps, (data, parity))| HostLinks {
-        hosts: u32::try_from(links.hosts).unwrap_or(u32::MAX),
-        bps,
-        data,
-        parity,
-    });
-    NetworkPath { own_bps: stated.or(detected), hosts: hosts.filter(|links| links.hosts > 0) }
-}
-
-/// Returns the data parts and further parts of a write, from `3 copies` or `4+2`.
-fn parts(protection: &str) -> Option<(u32, u32)> {
-    if let Some((data, parity)) = protection.split_once('+') {
-        return Some((data.parse().ok()?, parity.parse().ok()?));
-    }
-    let copies: u32 = protection.split(' ').next()?.parse().ok()?;
-    Some((1, copies.checked_sub(1)?))
-}
-
-impl RunningCluster {
-    /// Creates and exports a volume.
-    fn add(&mut self, cluster: &str, name: &str, bytes: u64, protocol: Protocol) -> Result<()> {
-        let export = CreateExport {
-            pool: cluster.to_owned(),
-            volume: name.to_owned(),
-            protocol,
-            read_only: false,
-            shared: false,
-            queues: None,
-            reactors: Vec::new(),
-            network: NetworkOptions::default(),
-            owner: None,
-        };
-        self.runtime.block_on(self.client.create_volume(cluster, &CreateVolume::new(name, bytes)))?;
-        self.volumes.push(name.to_owned());
-        let export = self.runtime.block_on(self.client.create_export(&export))?;
-        self.extents.push(TargetExtent { target: target(&export, self.state.path())?, bytes });
-        Ok(())
-    }
-
-    /// Deletes the volumes and stops the daemon.
-    fn remove(self, cluster: &str) -> Result<()> {
-        let delete = async {
-            for volume in &self.volumes {
-                let name = api::VolumeName { pool: cluster.to_owned(), volume: volume.clone() };
-                let query = api::types::DeleteExportQuery { force: true, ..Default::default() };
-                // Without an export there is nothing to delete.
-                let _ = self.client.delete_export(&name, &query).await;
-                let started = self.client.delete_volume(&name).await?;
-                follow(&self.client, started, true).await?;
-            }
-            anyhow::Ok(())
-        };
-        let deleted = self.runtime.block_on(delete).context("deleting the volumes");
-        deleted.and(self.daemon.stop())
+        self.daemons = ::cluster::local_processes(&workspace);
+        Ok(match self.access {
+            Access::Volumes(protocol) => Running::Volumes(RunningVolumes::start(&VolumesPlan {
+                cluster: &self.options.cluster,
+                directory: &self.options.directory,
+                folder: requirements.folder,
+                name: &self.name,
+                prefix: &prefix,
+                places: &places,
+                count,
+                bytes,
+                data_pool: self.options.pool.as_deref(),
+                protocol,
+            })?),
+            Access::Files => Running::Files(RunningFiles::start(&FilesPlan {
+                workspace: &workspace,
+                folder: requirements.folder,
+                name: &self.name,
+                directory: prefix.trim_end_matches('-'),
+                places: &places,
+                count,
+                bytes,
+                pool: self.options.pool.as_deref(),
+            })?),
+        })
     }
 }
 
 impl System for ClusterTarget {
     fn info(&self) -> SystemInfo {
+        let flush = match self.access {
+            Access::Volumes(_) => "a completed write is on the drives of all copies",
+            Access::Files => "a completed direct write is on the drives of all copies",
+        };
         SystemInfo {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
             promises: Guarantees {
-                flush: "a completed write is on the drives of all copies".into(),
+                flush: flush.into(),
                 checksums: "CRC-32C of Ceph's stores, verified on every read".into(),
-                protection: "that of the cluster's pool, across hosts".into(),
+                protection: self.protection.clone(),
             },
             takes_drives: false,
+            own_contents: true,
             degrades: false,
             layout: None,
-            remark: Some("the processors of OSDs are not in the figures of this process".into()),
+            remark: self.daemons.is_empty().then(|| REMOTE_REMARK.into()),
             network: self.network.clone(),
         }
     }
@@ -245,11 +276,21 @@ impl System for ClusterTarget {
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.running.as_ref().map(|running| running.extents.clone()).unwrap_or_default()
+        match &self.running {
+            Some(Running::Volumes(volumes)) => volumes.extents().to_vec(),
+            Some(Running::Files(files)) => files.extents().to_vec(),
+            None => Vec::new(),
+        }
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.running.iter().map(|running| running.daemon.pid()).collect()
+        let mut processes = self.daemons.clone();
+        match &self.running {
+            Some(Running::Volumes(volumes)) => processes.extend(volumes.processes()),
+            Some(Running::Files(files)) => processes.extend(files.processes()),
+            None => {}
+        }
+        processes
     }
 
     fn degrade(&mut self) -> Result<String, SystemError> {
@@ -257,9 +298,17 @@ impl System for ClusterTarget {
         Err(SystemError::new(&self.name, "failing a drive", message))
     }
 
+    fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
+        files::remove_stale_mounts(folder, &self.name)
+            .map_err(|error| SystemError::new(&self.name, "unmounting", format!("{error:#}")))
+    }
+
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        let Some(running) = self.running.take() else { return Ok(()) };
-        let removed = running.remove(&self.cluster);
+        let removed = match self.running.take() {
+            Some(Running::Volumes(volumes)) => volumes.remove(),
+            Some(Running::Files(files)) => files.remove(),
+            None => Ok(()),
+        };
         removed.map_err(|error| SystemError::new(&self.name, "tearing down", format!("{error:#}")))
     }
 }
@@ -276,22 +325,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stated_speed_has_precedence_over_detected_ones() {
-        let links = ClusterLinks { hosts: 4, speed: Some(25_000), monitor: None };
-        let path = network_path(&links, Some("3 copies"), None, Some(1_250_000_000));
-        assert_eq!(path.own_bps, Some(1_250_000_000));
-        let hosts = HostLinks { hosts: 4, bps: 3_125_000_000, data: 1, parity: 2 };
-        assert_eq!(path.hosts, Some(hosts));
-        let stated = network_path(&links, Some("4+2"), Some(100.0), Some(1_250_000_000));
-        let hosts = HostLinks { hosts: 4, bps: 12_500_000_000, data: 4, parity: 2 };
-        assert_eq!((stated.own_bps, stated.hosts), (Some(12_500_000_000), Some(hosts)));
-        let unknown = ClusterLinks { speed: None, ..links };
-        let path = network_path(&unknown, Some("3 copies"), None, None);
-        assert_eq!((path.own_bps, path.hosts), (None, None));
-        assert_eq!(network_path(&unknown, None, Some(1.0), None).hosts, None);
-        assert_eq!(
-            (parts("1 copy"), parts("2 copies"), parts("unknown")),
-            (Some((1, 0)), Some((1, 1)), None)
+    fn each_target_of_each_run_has_its_own_names() {
+        let name = |folder: &str, target: &str| run_name(Path::new(folder), target);
+        assert_eq!(name("/runs/sweep-20260102-030405", "rbd").unwrap(), "bench-sweep-20260102-030405-rbd-");
+        let long = "a-name-of-a-target-that-is-longer-than-any";
+        assert!(
+            name("/runs/simulations-20260102-030405", long).unwrap_err().to_string().contains("NAME=TARGET")
         );
+    }
+
+    #[test]
+    fn the_speed_of_the_links_is_described() {
+        let path = |own_bps| NetworkPath { own_bps, hosts: None };
+        assert_eq!(link_text(&path(Some(1_250_000_000))), "over a link of 10 Gbit/s");
+        assert_eq!(link_text(&path(None)), "over a link of unknown speed");
     }
 }
