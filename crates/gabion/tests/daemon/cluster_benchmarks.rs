@@ -136,16 +136,19 @@ fn whole_objects(bench: &ClusterBench<'_>) {
 }
 
 fn invalid_targets_are_refused(bench: &ClusterBench<'_>) {
-    for (kind, options, expected) in [
+    let cases = [
         ("cluster", ",pool=none", "has no pool 'none'"),
         ("cluster", ",size=1T", "do not fit in 80 %"),
         ("cluster", ",by=cephfs,pool=ec22", "cannot store the files"),
         ("cluster", ",pool=files22", "pool"),
         ("rados", ",pool=none", "has no pool 'none'"),
-    ] {
+    ];
+    for (number, (kind, options, expected)) in cases.into_iter().enumerate() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
         command.args(["bench", "run", "sweep", "--seconds", "1", "--only", "4M sequential read", "--target"]);
-        command.arg(bench.target("x", kind, options)).arg("--results").arg(&bench.runs);
+        // The names of runs have seconds.
+        let runs = bench.runs.with_extension(number.to_string());
+        command.arg(bench.target("x", kind, options)).arg("--results").arg(runs);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success() && text.contains(expected), "{options}: {text}");
