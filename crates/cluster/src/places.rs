@@ -120,7 +120,9 @@ mod tests {
         );
         save_model(&workspace, &model(&["a", "c"])).unwrap();
         let run = |host: &str| workspace.directory().join("hosts").join(host).join("run");
-        ["a", "c"].map(|host| std::fs::create_dir_all(run(host)).unwrap());
+        for host in ["a", "c"] {
+            std::fs::create_dir_all(run(host)).unwrap();
+        }
         // The directory is in the arguments of a daemon, and not in those of this test.
         let mut command = Command::new("sh");
         command.args(["-c", "read -r line"]).arg(workspace.directory()).stdin(std::process::Stdio::piped());

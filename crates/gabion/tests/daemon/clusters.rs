@@ -263,9 +263,13 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     // The network is cut between halves: two hosts and their client, and the others. Writes whose
     // copies are mostly on the other side wait until the halves are connected.
     blocks.under_load(&mut client, || {
-        [3, 4].map(|host| cluster.set_link(host, "down"));
+        for host in [3, 4] {
+            cluster.set_link(host, "down");
+        }
         until("half of the OSDs count as down", || cluster.osds_up() == 2);
-        [3, 4].map(|host| cluster.set_link(host, "up"));
+        for host in [3, 4] {
+            cluster.set_link(host, "up");
+        }
         until("all OSDs are up again", || cluster.osds_up() == 4);
     });
     blocks.verify(&mut client, "after a cut between halves");
