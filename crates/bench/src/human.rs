@@ -11,9 +11,10 @@ pub fn rate(value: f64, bandwidth: bool) -> String {
     }
 }
 
-/// Formats a time given in microseconds.
+/// Formats a time given in microseconds. Zero is an unknown time.
 pub fn time(micros: f64) -> String {
     match micros {
+        0.0 => "-".into(),
         micros if micros >= 100_000.0 => format!("{:.0} ms", micros / 1000.0),
         micros if micros >= 10_000.0 => format!("{:.1} ms", micros / 1000.0),
         micros => format!("{micros:.0} us"),

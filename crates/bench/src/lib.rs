@@ -42,6 +42,7 @@ mod overwrite;
 pub mod peers;
 pub mod pods;
 mod program;
+pub mod rados;
 pub mod rebuild;
 mod remote_load;
 pub mod report;

@@ -39,6 +39,26 @@ pub enum Target {
     },
     /// An S3 service.
     S3(S3Endpoint),
+    /// Objects of a pool of a Ceph cluster.
+    Rados(RadosTarget),
+}
+
+/// A pool of a Ceph cluster, as `rados bench` uses it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RadosTarget {
+    /// The configuration of the cluster, with its monitors.
+    pub conf: PathBuf,
+    /// The user.
+    pub user: String,
+    /// The file with the user's key.
+    pub keyring: PathBuf,
+    /// The pool.
+    pub pool: String,
+    /// The namespace of the objects within the pool.
+    pub namespace: String,
+    /// Most bytes that a measured write adds, after which it ends: a full pool refuses the writes
+    /// of everyone.
+    pub write_max: u64,
 }
 
 /// The address and the keys of an S3 service.

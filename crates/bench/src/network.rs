@@ -36,14 +36,20 @@ pub struct HostLinks {
     pub data: u32,
     /// Further parts or copies, each on another host.
     pub parity: u32,
+    /// True if the load runs on the hosts, and its requests use the same links.
+    #[serde(default)]
+    pub has_load: bool,
 }
 
 impl HostLinks {
     /// Returns the bytes between hosts for each byte that a client reads and writes. The host that
-    /// answers a client has one of the parts itself.
+    /// answers a client has one of the parts itself. Of the requests of a load on the hosts, one in
+    /// `hosts` stays on its host.
     fn traffic(self) -> (f64, f64) {
         let (data, parity) = (f64::from(self.data.max(1)), f64::from(self.parity));
-        ((data - 1.0) / data, (data + parity - 1.0) / data)
+        let hosts = f64::from(self.hosts.max(1));
+        let requests = if self.has_load { (hosts - 1.0) / hosts } else { 0.0 };
+        ((data - 1.0) / data + requests, (data + parity - 1.0) / data + requests)
     }
 }
 
@@ -155,7 +161,7 @@ mod tests {
         bounds(&job(read_percent), path).into_iter().map(|bound| (bound.name, bound.iops)).collect()
     }
 
-    const HOSTS: HostLinks = HostLinks { hosts: 4, bps: 4_096_000, data: 1, parity: 2 };
+    const HOSTS: HostLinks = HostLinks { hosts: 4, bps: 4_096_000, data: 1, parity: 2, has_load: false };
 
     #[test]
     fn each_direction_of_the_own_link_is_a_bound() {
@@ -181,6 +187,10 @@ mod tests {
         assert!((write - 4000.0 / 1.5).abs() < 1e-6, "{write}");
         let alone = NetworkPath { own_bps: None, hosts: Some(HostLinks { parity: 0, ..HOSTS }) };
         assert_eq!(of_job(0, &alone), []);
+        // Three of four requests of machines on the hosts reach another host.
+        let path = NetworkPath { own_bps: None, hosts: Some(HostLinks { has_load: true, ..HOSTS }) };
+        assert!((of_job(100, &path)[0].1 - 4000.0 / 0.75).abs() < 1e-6);
+        assert!((of_job(0, &path)[0].1 - 4000.0 / 2.75).abs() < 1e-6);
     }
 
     #[test]

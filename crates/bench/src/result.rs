@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// The figures of one direction of a job.
+/// The figures of one direction of a job. A percentile is zero if the runner reports none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionFigures {
     /// Operations per second.

@@ -1,5 +1,6 @@
 //! Runs a load with the program that reaches its target: fio for files, devices and NBD, on the
-//! host, in a guest or in a pod; built-in generators for vhost-user sockets and S3 services.
+//! host, in a guest or in a pod; built-in generators for vhost-user sockets and S3 services; `rados
+//! bench` for pools of Ceph clusters.
 //!
 //! Invariant: one runner serves all slices of a load.
 
@@ -11,6 +12,8 @@ use crate::guest;
 use crate::load::{Load, LoadResult, Slice, Target};
 use crate::objects::{self, ObjectLoadError};
 use crate::pods;
+use crate::rados::{self, RadosError};
+use crate::suite::Job;
 use crate::vhost::{self, VhostError};
 
 /// A load that failed.
@@ -25,6 +28,9 @@ pub enum LoadError {
     /// A failure of a load of S3 requests.
     #[error(transparent)]
     Objects(ObjectLoadError),
+    /// A failure of `rados bench`.
+    #[error(transparent)]
+    Rados(RadosError),
     /// The slices need different runners.
     #[error("cannot run one load on targets of different kinds")]
     Mixed,
@@ -51,6 +57,21 @@ impl From<ObjectLoadError> for LoadError {
     }
 }
 
+impl From<RadosError> for LoadError {
+    fn from(error: RadosError) -> Self {
+        if matches!(error, RadosError::Interrupted) { Self::Interrupted } else { Self::Rados(error) }
+    }
+}
+
+/// Returns the reason why the runner of these slices cannot run a job.
+pub fn refusal(slices: &[Slice], job: &Job) -> Option<&'static str> {
+    if slices.iter().any(|slice| matches!(slice.target, Target::Rados(_))) {
+        return rados::refusal(job);
+    }
+    (job.latency.is_some() && runs_in_process(slices))
+        .then_some("the vhost-user load generator does not support latency targets")
+}
+
 /// True if the load runs in this process.
 pub fn runs_in_process(slices: &[Slice]) -> bool {
     slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_) | Target::S3(_)))
@@ -74,6 +95,7 @@ pub fn run(
         Target::Machine { .. } => Runner::Machines,
         Target::Pod { .. } => Runner::Pods,
         Target::S3(_) => Runner::Objects,
+        Target::Rados(_) => Runner::Rados,
     };
     let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
     runners.dedup();
@@ -82,6 +104,7 @@ pub fn run(
         [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
         [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
         [Runner::Pods] => Ok(pods::run_loads(load, folder, name, stop)?),
+        [Runner::Rados] => Ok(rados::run_load(load, folder, name, stop, started)?),
         [Runner::Objects] => Ok(objects::run_load(load, folder, name, stop, started)?),
         _ => Err(LoadError::Mixed),
     }
@@ -95,4 +118,5 @@ enum Runner {
     Machines,
     Pods,
     Objects,
+    Rados,
 }

@@ -126,6 +126,7 @@ functions! {
         pool_init: unsafe extern "C" fn(IoContext, bool) -> c_int = "rbd_pool_init",
         pool_metadata_set: unsafe extern "C" fn(IoContext, *const c_char, *const c_char) -> c_int = "rbd_pool_metadata_set",
         options_create: unsafe extern "C" fn(*mut ImageOptions) = "rbd_image_options_create",
+        options_set_text: unsafe extern "C" fn(ImageOptions, c_int, *const c_char) -> c_int = "rbd_image_options_set_string",
         options_destroy: unsafe extern "C" fn(ImageOptions) = "rbd_image_options_destroy",
         create: unsafe extern "C" fn(IoContext, *const c_char, u64, ImageOptions) -> c_int = "rbd_create4",
         clone: unsafe extern "C" fn(

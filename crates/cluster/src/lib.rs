@@ -18,9 +18,11 @@ mod inventory;
 mod keys;
 mod links;
 mod model;
+mod mount;
 mod network;
 mod perform;
 mod perform_services;
+mod places;
 mod policy;
 mod pools;
 mod prepare;
@@ -39,11 +41,18 @@ mod transport;
 mod validate;
 mod workspace;
 
+/// Pool of the data of the file system that `services` creates.
+pub const FILE_SYSTEM_DATA_POOL: &str = services::FILE_SYSTEM_POOLS[1];
+/// Pools of the data of volumes that `services` creates; the first one that exists is the default.
+pub const VOLUMES_DATA_POOLS: [&str; 2] = [pools::VOLUMES_DATA_POOL, pools::VOLUMES_POOL];
+
 pub use adopt::adopt;
 pub use ceph::{Error, ErrorKind, Result};
 pub use inventory::{DriveKind, HostDrive, HostInventory};
 pub use links::{ClusterLinks, links};
 pub use model::{ClusterModel, ModelHost};
+pub use mount::{FileSystemMount, MountOptions, remove_stale_mount};
+pub use places::{HostPlace, local_processes, storage_places};
 pub use pools::{PoolSpec, Redundancy};
 pub use progress::{Progress, StepOutcome, StepReport};
 pub use proposal::ProposalArgs;
@@ -53,4 +62,4 @@ pub use services::{ServiceAddress, ServiceOptions, ServicesResult, services};
 pub use stages::{Configuration, DeployResult, Discovery, configure, deploy, discover, prepare};
 pub use status::status;
 pub use validate::Violation;
-pub use workspace::{CLUSTERS_DIR, Workspace, list};
+pub use workspace::{CLUSTERS_DIR, ClientAccess, Workspace, list};

@@ -16,6 +16,9 @@ pub struct ClusterLinks {
     pub speed: Option<u64>,
     /// Address of a monitor in the public network.
     pub monitor: Option<String>,
+    /// True if each storage host has one address for clients and for other hosts, so that both
+    /// share a link.
+    pub shared: bool,
 }
 
 /// Returns the links of a cluster. The links of an adopted cluster are unknown.
@@ -41,6 +44,9 @@ fn describe(model: &ClusterModel, inventories: &[HostInventory]) -> ClusterLinks
     ClusterLinks {
         hosts: model.with_role("storage").count(),
         speed: speeds.and_then(|speeds| speeds.into_iter().min()),
+        shared: model
+            .with_role("storage")
+            .all(|host| host.cluster_address.is_some() && host.public_address == host.cluster_address),
         monitor: monitors.map(|address| address.to_string()).chain(adopted).next(),
     }
 }
@@ -78,6 +84,10 @@ mod tests {
         let all = [inventory(1, Some(10)), inventory(2, Some(100_000)), inventory(3, Some(25_000))];
         let found = describe(&model, &all);
         assert_eq!((found.hosts, found.speed, found.monitor.as_deref()), (2, Some(25_000), Some("10.0.0.1")));
+        assert!(!found.shared, "clients use other addresses");
+        let mut same = model.clone();
+        same.hosts.iter_mut().for_each(|host| host.public_address = host.cluster_address);
+        assert!(describe(&same, &all).shared);
         let unknown = [inventory(2, Some(25_000)), inventory(3, None)];
         assert_eq!(describe(&model, &unknown).speed, None);
     }

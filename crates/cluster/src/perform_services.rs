@@ -2,6 +2,7 @@
 //!
 //! Always true: as for the steps of a deployment, the effect of a step is looked for first.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -30,14 +31,17 @@ impl Deployment {
         match action {
             Action::Pool(pool) => self.pool(pool),
             Action::VolumesPool { data } => self.volumes_pool(data.as_deref()),
-            Action::VolumesUser => {
-                let osd = format!("profile rbd pool={VOLUMES_POOL}, profile rbd pool={VOLUMES_DATA_POOL}");
+            Action::VolumesUser { pools } => {
+                let known = self.find_user(VOLUMES_USER)?;
+                let known = known.as_ref().and_then(|user| user.pointer("/caps/osd")).and_then(Value::as_str);
+                let osd = volumes_capability(known.unwrap_or_default(), pools);
                 self.user(VOLUMES_USER, &["mon", "profile rbd", "osd", &osd, "mgr", "profile rbd"])
             }
-            Action::FileSystem => self.file_system(),
+            Action::FileSystem { pools } => self.file_system(pools),
             Action::FileSystemUser => {
                 let osd = format!("allow rw tag cephfs data={FILE_SYSTEM}");
-                self.user(FILE_SYSTEM_USER, &["mon", "allow r", "mds", "allow rw", "osd", &osd])
+                // `p`: quotas, and the pools of directories.
+                self.user(FILE_SYSTEM_USER, &["mon", "allow r", "mds", "allow rwp", "osd", &osd])
             }
             Action::GatewayUser => self.gateway_user(),
             _ => Ok(false),
@@ -141,16 +145,21 @@ impl Deployment {
         Ok(false)
     }
 
+    /// Returns a user with its capabilities.
+    fn find_user(&self, name: &str) -> Result<Option<Value>> {
+        let get = json!({"prefix": "auth get", "entity": format!("client.{name}"), "format": "json"});
+        match self.client()?.monitor_json(&get) {
+            Ok(known) => Ok(known.get(0).cloned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Creates a user and writes its keyring on this machine.
     fn user(&self, name: &str, capabilities: &[&str]) -> Result<bool> {
         let client = self.client()?;
         let entity = format!("client.{name}");
-        let get = json!({"prefix": "auth get", "entity": entity, "format": "json"});
-        let known = match client.monitor_json(&get) {
-            Ok(known) => known.get(0).cloned(),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
+        let known = self.find_user(name)?;
         let has_all = |known: &Value| {
             capabilities.as_chunks::<2>().0.iter().all(|[service, allowed]| {
                 known.pointer(&format!("/caps/{service}")).and_then(Value::as_str) == Some(allowed)
@@ -171,11 +180,17 @@ impl Deployment {
         Ok(changed)
     }
 
-    fn file_system(&self) -> Result<bool> {
+    /// Creates the file system, and adds pools of data to it.
+    fn file_system(&self, pools: &[String]) -> Result<bool> {
         let client = self.client()?;
         let list = client.monitor_json(&json!({"prefix": "fs ls", "format": "json"}))?;
         let is_own = |fs: &Value| fs.get("name").and_then(Value::as_str) == Some(FILE_SYSTEM);
-        let exists = list.as_array().into_iter().flatten().any(is_own);
+        let known = list.as_array().into_iter().flatten().find(|fs| is_own(fs));
+        let exists = known.is_some();
+        let has = |pool: &str| {
+            let data = known.and_then(|fs| fs.get("data_pools")).and_then(Value::as_array);
+            data.into_iter().flatten().any(|name| name.as_str() == Some(pool))
+        };
         if !exists {
             let [metadata, data] = FILE_SYSTEM_POOLS;
             client.monitor(
@@ -186,7 +201,11 @@ impl Deployment {
         let standby = if servers > 1 { "1" } else { "0" };
         let set = json!({"prefix": "fs set", "fs_name": FILE_SYSTEM, "var": "standby_count_wanted", "val": standby});
         client.monitor(&set)?;
-        Ok(!exists)
+        let missing: Vec<&String> = pools.iter().filter(|pool| !has(pool)).collect();
+        for pool in &missing {
+            client.monitor(&json!({"prefix": "fs add_data_pool", "fs_name": FILE_SYSTEM, "pool": pool}))?;
+        }
+        Ok(!exists || !missing.is_empty())
     }
 
     /// Creates the key of a daemon and starts it. Returns true if it did not run.
@@ -226,6 +245,17 @@ impl Deployment {
     }
 }
 
+/// Returns the capability of the user of volumes on the pools of volumes: those that it has, and
+/// `more`. A later run without `more` keeps them.
+fn volumes_capability(known: &str, more: &[String]) -> String {
+    let allowed = known.split(", ").filter_map(|part| part.strip_prefix("profile rbd pool="));
+    let standard = [VOLUMES_POOL, VOLUMES_DATA_POOL];
+    let other: BTreeSet<&str> =
+        allowed.chain(more.iter().map(String::as_str)).filter(|pool| !standard.contains(pool)).collect();
+    let pools = standard.into_iter().chain(other);
+    pools.map(|pool| format!("profile rbd pool={pool}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the condition, as a shell command, that a process listens on an address of this host.
 fn is_listening(address: Ipv4Addr, port: u16) -> String {
     // The kernel's table has the address in the order of the bytes in memory, here from the last.
@@ -237,6 +267,17 @@ fn is_listening(address: Ipv4Addr, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_user_of_volumes_keeps_its_pools() {
+        let standard = "profile rbd pool=rbd, profile rbd pool=rbd-data";
+        assert_eq!(volumes_capability("", &[]), standard);
+        let more = volumes_capability(standard, &["ec22".into(), "rbd".into()]);
+        assert_eq!(more, format!("{standard}, profile rbd pool=ec22"));
+        assert_eq!(volumes_capability(&more, &[]), more);
+        assert_eq!(volumes_capability(&more, &["a".into()]).matches("pool=").count(), 4);
+        assert_eq!(volumes_capability("allow *", &[]), standard, "other capabilities are not kept");
+    }
 
     #[test]
     fn a_listening_socket_is_found_by_address_and_port() {

@@ -114,11 +114,15 @@ fn plan(model: &ClusterModel, options: &ServiceOptions) -> Vec<Phase> {
     let mut actions: Vec<Action> = all_pools(model, options).into_iter().map(Action::Pool).collect();
     let data = options.volumes.map(|_| VOLUMES_DATA_POOL.to_owned());
     actions.push(Action::VolumesPool { data });
-    actions.push(Action::VolumesUser);
+    let pools_of = |application: &str| -> Vec<String> {
+        let pools = options.pools.iter().filter(|pool| pool.application == application);
+        pools.map(|pool| pool.name.clone()).collect()
+    };
+    actions.push(Action::VolumesUser { pools: pools_of("rbd") });
     phases.push(cluster(actions));
     phases.push(Phase { steps: with("mds", Action::MetadataServer), serial: false });
     if model.with_role("mds").next().is_some() {
-        phases.push(cluster(vec![Action::FileSystem, Action::FileSystemUser]));
+        phases.push(cluster(vec![Action::FileSystem { pools: pools_of("cephfs") }, Action::FileSystemUser]));
     }
     // One after the other: the first one creates the pools.
     phases.push(Phase { steps: with("rgw", Action::Gateway), serial: true });

@@ -91,7 +91,7 @@ pub fn prepare(
     Ok(reports)
 }
 
-fn load_hosts(workspace: &Workspace) -> Result<HostsFile> {
+pub(crate) fn load_hosts(workspace: &Workspace) -> Result<HostsFile> {
     workspace.load(HOSTS)?.ok_or_else(|| needs(workspace, "prepare"))
 }
 

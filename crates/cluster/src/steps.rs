@@ -90,12 +90,12 @@ pub(crate) enum Action {
     Pool(PoolSpec),
     /// Prepares the pool of volumes, whose data may be in another pool.
     VolumesPool { data: Option<String> },
-    /// Creates the user of volumes.
-    VolumesUser,
+    /// Creates the user of volumes, with access to these additional pools of their data.
+    VolumesUser { pools: Vec<String> },
     /// Creates and starts a metadata server.
     MetadataServer,
-    /// Creates the file system.
-    FileSystem,
+    /// Creates the file system, with these additional pools of its data.
+    FileSystem { pools: Vec<String> },
     /// Creates the user of the file system.
     FileSystemUser,
     /// Creates and starts an object gateway.
@@ -132,9 +132,9 @@ impl Step {
             Action::Healthy => "wait for HEALTH_OK".into(),
             Action::Pool(pool) => format!("create pool {} ({})", pool.name, pool.redundancy),
             Action::VolumesPool { .. } => "prepare pool rbd for volumes".into(),
-            Action::VolumesUser => "create the user of volumes".into(),
+            Action::VolumesUser { .. } => "create the user of volumes".into(),
             Action::MetadataServer => "create and start the metadata server".into(),
-            Action::FileSystem => "create the file system".into(),
+            Action::FileSystem { .. } => "create the file system".into(),
             Action::FileSystemUser => "create the user of the file system".into(),
             Action::Gateway => "create and start the object gateway".into(),
             Action::GatewayUser => "create the user of the object gateways".into(),

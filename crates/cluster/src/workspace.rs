@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::hosts::is_name;
-use ceph::{CONF_FILE, Error, ErrorKind, Result, VOLUMES_USER};
+use ceph::{ADMIN_USER, CONF_FILE, Error, ErrorKind, Result, VOLUMES_USER};
 
 /// Directory of all clusters.
 pub const CLUSTERS_DIR: &str = "/var/lib/gabion/clusters";
@@ -33,7 +33,27 @@ pub struct Workspace {
 /// The exclusive right to change a cluster, until it is dropped.
 pub struct ChangeLock(#[allow(dead_code, reason = "its drop ends the lock")] FileLock);
 
+/// The files with which programs of Ceph reach a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAccess {
+    /// The configuration, with the monitors.
+    pub conf: PathBuf,
+    /// The user, as `client.NAME`.
+    pub user: String,
+    /// The file with the user's key.
+    pub keyring: PathBuf,
+}
+
 impl Workspace {
+    /// Returns the access of the administrator.
+    pub fn admin_access(&self) -> ClientAccess {
+        ClientAccess {
+            conf: self.path(CONF_FILE),
+            user: format!("client.{ADMIN_USER}"),
+            keyring: ceph::keyring_path(&self.directory, ADMIN_USER),
+        }
+    }
+
     /// Creates the directory of a new cluster, or opens an existing one.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ::cluster::HostPlace;
 use anyhow::{Context, Result};
 use api::client::Client;
 use api::{Error, ErrorKind};
@@ -34,10 +35,28 @@ impl ChildDaemon {
         variable: Option<(String, OsString)>,
         client: &Client,
     ) -> Result<Self> {
+        Self::start_in(None, directory, log, extra_arguments, variable, client).await
+    }
+
+    /// As [`ChildDaemon::start`], in the network of `place`.
+    ///
+    /// # Errors
+    /// As [`ChildDaemon::start`].
+    pub(crate) async fn start_in(
+        place: Option<&HostPlace>,
+        directory: &Path,
+        log: &Path,
+        extra_arguments: &[String],
+        variable: Option<(String, OsString)>,
+        client: &Client,
+    ) -> Result<Self> {
         let log = log.to_owned();
         let out = std::fs::File::options().create(true).append(true).open(&log)?;
         let program = std::env::current_exe().context("finding this program")?;
-        let mut command = Command::new(program);
+        let mut command = match place {
+            Some(place) => place.command(program),
+            None => Command::new(program),
+        };
         for (name, _) in std::env::vars_os() {
             // Variables of the user must not change this daemon.
             if name.to_string_lossy().starts_with("GABION_") {

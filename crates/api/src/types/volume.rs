@@ -85,12 +85,15 @@ pub struct CreateVolume {
     /// The pool chooses the shards with the least allocated space.
     #[serde(default)]
     pub shards: Option<u16>,
+    /// For a volume of a cluster: the pool of its data; the cluster's default if absent.
+    #[serde(default)]
+    pub data_pool: Option<String>,
 }
 
 impl CreateVolume {
     /// Returns a request for a thin volume on all shards, with the default sector size.
     pub fn new(name: impl Into<String>, size: u64) -> Self {
-        Self { name: name.into(), size, sector: None, thick: false, shards: None }
+        Self { name: name.into(), size, sector: None, thick: false, shards: None, data_pool: None }
     }
 }
 

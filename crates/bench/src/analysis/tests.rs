@@ -47,6 +47,7 @@ pub(crate) fn systems() -> Vec<SystemRecord> {
         what: String::new(),
         promises: Guarantees::default(),
         takes_drives: true,
+        own_contents: false,
         degrades: true,
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
         remark: None,

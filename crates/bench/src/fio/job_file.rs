@@ -31,6 +31,8 @@ impl Load<'_> {
         let mut lines = vec![
             "thread=1".to_owned(),
             "group_reporting=1".into(),
+            // Of whole operations: a submission that blocks, as to a FUSE file, counts.
+            "lat_percentiles=1\nclat_percentiles=0".into(),
             format!("percentile_list={PERCENTILES}"),
             format!("rw={direction}"),
         ];
@@ -93,6 +95,7 @@ impl Load<'_> {
             // fio has no vhost-user engine; it reports the error.
             Target::Vhost(path) | Target::File(path) => self.file(path),
             Target::S3(endpoint) => self.file(Path::new(&endpoint.url)),
+            Target::Rados(rados) => self.file(Path::new(&rados.pool)),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
         if let Some((step, rest)) = slice.thread_offsets(job) {

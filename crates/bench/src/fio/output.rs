@@ -31,17 +31,13 @@ struct JsonSide {
     /// Milliseconds.
     runtime: u64,
     bw_bytes: f64,
-    clat_ns: JsonLatency,
-    lat_ns: JsonMean,
-}
-
-#[derive(Deserialize)]
-struct JsonMean {
-    mean: f64,
+    /// From the submission to the completion of an operation, both included.
+    lat_ns: JsonLatency,
 }
 
 #[derive(Deserialize)]
 struct JsonLatency {
+    mean: f64,
     #[serde(default)]
     bins: BTreeMap<String, u64>,
 }
@@ -63,7 +59,7 @@ pub(crate) fn parse(job: &str, text: &str) -> Result<Output, FioError> {
 
 impl JsonSide {
     fn direction(&self) -> Option<Direction> {
-        let bins = self.clat_ns.bins.iter();
+        let bins = self.lat_ns.bins.iter();
         let latencies: Histogram =
             bins.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, *count))).collect();
         // fio's own operation count and rate exclude operations that were in flight when the

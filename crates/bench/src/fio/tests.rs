@@ -78,15 +78,15 @@ fn output_after_warnings_is_parsed_per_instance() {
         // Some operations were in flight when the measurement began.
         let begun = ios / 2;
         format!(
-            r#"{{"total_ios": {begun}, "runtime": 2000, "bw_bytes": 4096, "lat_ns": {{"mean": 3000.0}},
-            "clat_ns": {{"bins": {{"{nanos}": {ios}}}}}}}"#
+            r#"{{"total_ios": {begun}, "runtime": 2000, "bw_bytes": 4096, "lat_ns": {{"mean": 3000.0,
+            "bins": {{"{nanos}": {ios}}}}}}}"#
         )
     };
     let job = |ios, nanos, error| {
         format!(
             r#"{{"jobname": "0", "error": {error}, "read": {}, "write": {}}}"#,
             side(ios, nanos),
-            r#"{"total_ios": 0, "runtime": 0, "bw_bytes": 0, "lat_ns": {"mean": 0}, "clat_ns": {}}"#
+            r#"{"total_ios": 0, "runtime": 0, "bw_bytes": 0, "lat_ns": {"mean": 0}}"#
         )
     };
     let text =

@@ -205,6 +205,7 @@ impl System for Btrfs {
                     .into(),
             },
             takes_drives: true,
+            own_contents: false,
             degrades: true,
             layout: self.layout,
             remark: None,

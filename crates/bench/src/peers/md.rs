@@ -291,6 +291,7 @@ impl System for Md {
                     .into(),
             },
             takes_drives: true,
+            own_contents: false,
             degrades: true,
             layout: self.layout,
             remark,

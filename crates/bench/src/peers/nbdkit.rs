@@ -61,6 +61,7 @@ impl System for Nbdkit {
                 protection: "none: a drive failure loses data".into(),
             },
             takes_drives: true,
+            own_contents: false,
             degrades: false,
             layout: Some(independent_drives(self.drives)),
             remark: Some("page cache".into()),

@@ -53,6 +53,7 @@ impl<S: S3Server> System for S3Peer<S> {
             what: self.server.describe(self.layout),
             promises: self.server.guarantees(),
             takes_drives: true,
+            own_contents: false,
             degrades: false,
             layout: self.layout,
             remark: self.server.remark(),

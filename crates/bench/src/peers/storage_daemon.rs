@@ -106,6 +106,7 @@ impl System for StorageDaemon {
                 protection: "none: a drive failure loses data".into(),
             },
             takes_drives: true,
+            own_contents: false,
             degrades: false,
             layout: Some(independent_drives(self.drives)),
             remark: None,

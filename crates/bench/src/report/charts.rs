@@ -127,11 +127,14 @@ fn lines(chart: &Chart, dark: bool) -> LineChart {
 fn decades(chart: &Chart) -> Option<(i32, i32)> {
     let values = chart.series.iter().flat_map(|(_, values)| values.iter().flatten());
     let logs: Vec<f64> = values.filter(|value| **value > 0.0).map(|value| value.log10()).collect();
+    if logs.is_empty() {
+        return None;
+    }
     let low = logs.iter().copied().fold(f64::MAX, f64::min).floor();
     let high = logs.iter().copied().fold(f64::MIN, f64::max).ceil();
     #[allow(clippy::cast_possible_truncation)]
     let (low, high) = (low as i32, high as i32);
-    (!logs.is_empty()).then_some((low, high.max(low + 1)))
+    Some((low, high.max(low + 1)))
 }
 
 fn heat(chart: &Chart, dark: bool) -> HeatmapChart {

@@ -51,6 +51,19 @@ fn the_page_is_self_contained() {
 }
 
 #[test]
+fn latencies_without_percentiles_have_no_chart() {
+    let mut one = measured("a", 0, 100.0, 100, seen([0.0; 10], &[]));
+    if let Some(read) = one.all.as_mut().and_then(|all| all.read.as_mut()) {
+        read.latencies = crate::Histogram::default();
+    }
+    let report = Report::new(plan(), systems(), vec![one]);
+    assert!(!report.html().unwrap().contains("latency percentiles"));
+    let text = report.markdown();
+    let row = text.lines().find(|line| line.contains("4k random read") && line.contains("100 /s")).unwrap();
+    assert!(!text.contains(" 0 us"), "{row}");
+}
+
+#[test]
 fn targets_are_compared_with_their_remarks() {
     let mut report = report();
     let alone = report.markdown();

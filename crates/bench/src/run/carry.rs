@@ -33,7 +33,9 @@ pub(super) fn use_all_drives(case: &Case, layout: Option<Layout>, places: usize)
 pub(super) fn limit_request_size(case: &Case, slices: &[Slice]) -> (Case, Option<String>) {
     let mut case = case.clone();
     let limit = |slice: &Slice| match slice.target {
-        Target::File(_) | Target::Machine { .. } | Target::Pod { .. } | Target::S3(_) => None,
+        Target::File(_) | Target::Machine { .. } | Target::Pod { .. } | Target::S3(_) | Target::Rados(_) => {
+            None
+        }
         Target::Nbd(_) => Some((NBD_MAX, "the maximum of NBD")),
         Target::Vhost(_) => Some((vhost::BLOCK_MAX, "the maximum of vhost-user")),
     };

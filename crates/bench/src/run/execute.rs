@@ -17,6 +17,7 @@ use crate::fio;
 use crate::lab::Lab;
 use crate::load::{Length, Load, LoadResult, Slice, Target};
 use crate::observe::{Observation, Observer, Watch};
+use crate::rados;
 use crate::result::ReadWrite;
 use crate::runner::{self, LoadError};
 use crate::stale_processes;
@@ -57,11 +58,35 @@ pub struct Run<'a> {
 struct RunningSystem {
     round: u32,
     spots: Vec<TargetExtent>,
-    filled: bool,
-    /// True if all blocks were written by loads that stamp them, so that reads can be verified.
+    /// True if it is measured with its existing contents.
+    keeps_contents: bool,
+    /// The slices that were written from end to end.
+    filled: Vec<Slice>,
+    /// True if all blocks of them were written by loads that stamp them, so that reads can be
+    /// verified.
     stamped: bool,
+    /// Size of the objects that were written for reads, on a target of objects of a Ceph pool.
+    object_bytes: Option<u64>,
     /// Description of the failed drive.
     degraded: Option<String>,
+}
+
+impl RunningSystem {
+    /// True if the volumes must be written before a job. Objects of a Ceph pool are written before
+    /// they are read, with the size of the job's operations.
+    fn needs_fill(&self, job: &Job, slices: &[Slice]) -> bool {
+        if rados::is_target(slices) {
+            return job.read_percent > 0 && self.object_bytes != Some(job.block_bytes);
+        }
+        let covers = |filled: &Slice, slice: &Slice| {
+            filled.target == slice.target
+                && filled.offset <= slice.offset
+                && filled.offset + filled.bytes >= slice.offset + slice.bytes
+        };
+        let is_filled = self.keeps_contents
+            || slices.iter().all(|slice| self.filled.iter().any(|filled| covers(filled, slice)));
+        job.objects.is_none() && (!is_filled || job.prepare == Some(Prepare::Sequential))
+    }
 }
 
 impl<'a> Run<'a> {
@@ -204,12 +229,11 @@ impl<'a> Run<'a> {
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
         let (case, fewer) = limit_objects(&case, &slices);
         let case = &case;
-        if case.job.latency.is_some() && runner::runs_in_process(&slices) {
-            return Err(skipped("the vhost-user load generator does not support latency targets"));
+        if let Some(reason) = runner::refusal(&slices, &case.job) {
+            return Err(skipped(reason));
         }
-        let fills = !standing.filled || case.job.prepare == Some(Prepare::Sequential);
-        if fills && case.job.objects.is_none() {
-            self.fill(step, target, &slices)?;
+        if standing.needs_fill(&case.job, &slices) {
+            self.fill(step, target, &slices, case.job.block_bytes)?;
         }
         if case.job.degraded {
             self.degrade(target)?;
@@ -241,7 +265,10 @@ impl<'a> Run<'a> {
         let longest = cases.iter().max_by_key(|case| case.job.block_bytes).unwrap_or(first);
         let slices = slices(&standing.spots, first.instances, self.plan.scaled.instance_bytes, &longest.job)
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
-        self.fill(step, target, &slices)?;
+        if let Some(reason) = cases.iter().find_map(|case| runner::refusal(&slices, &case.job)) {
+            return Err(skipped(reason));
+        }
+        self.fill(step, target, &slices, longest.job.block_bytes)?;
         let watch = self.watch(self.processes(target), &slices);
         let blended = blend::run(&blend::Blend {
             cases: &cases,
@@ -280,7 +307,7 @@ impl<'a> Run<'a> {
         }
         // Objects are in a bucket of the load, which replaces nothing.
         let replaces = job.writes() && job.objects.is_none();
-        if replaces && !about.takes_drives && !self.plan.overwrite {
+        if replaces && !about.is_writable() && !self.plan.overwrite {
             return Err(skipped("it would overwrite the target; use --overwrite to permit it"));
         }
         Ok(())
@@ -317,8 +344,9 @@ impl<'a> Run<'a> {
         system.set_up(&requirements).map_err(|error| failed(&error))?;
         let (spots, about) = (system.targets(), system.info());
         // A target without permission to overwrite is measured with its existing contents.
-        let filled = !about.takes_drives && !self.plan.overwrite;
-        let standing = RunningSystem { round: step.repeat, spots, filled, ..RunningSystem::default() };
+        let keeps_contents = !about.is_writable() && !self.plan.overwrite;
+        let standing =
+            RunningSystem { round: step.repeat, spots, keeps_contents, ..RunningSystem::default() };
         if let Some(place) = self.standing.get_mut(target) {
             *place = Some(standing.clone());
         }
@@ -332,9 +360,15 @@ impl<'a> Run<'a> {
     }
 
     /// Writes the slices from end to end, if permitted.
-    fn fill(&mut self, step: &Step, target: usize, slices: &[Slice]) -> Result<(), StepError> {
-        let takes_drives = self.systems.get(target).is_some_and(|system| system.info().takes_drives);
-        if !takes_drives && !self.plan.overwrite {
+    fn fill(
+        &mut self,
+        step: &Step,
+        target: usize,
+        slices: &[Slice],
+        block_bytes: u64,
+    ) -> Result<(), StepError> {
+        let is_writable = self.systems.get(target).is_some_and(|system| system.info().is_writable());
+        if !is_writable && !self.plan.overwrite {
             (self.progress)(Event::Note(
                 "measured with its existing contents: writing is not permitted".into(),
             ));
@@ -342,13 +376,17 @@ impl<'a> Run<'a> {
         }
         let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
         (self.progress)(Event::Preparing(format!("writing {} MiB from end to end", bytes >> 20)));
-        let job = fill_job();
+        let mut job = fill_job();
+        if rados::is_target(slices) {
+            job.block_bytes = block_bytes;
+        }
         let load = Load { job: &job, slices, length: Length::Once, log: None, stamped: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
         runner::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
             .map_err(|error| self.step_error(error))?;
         if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            (standing.filled, standing.stamped) = (true, runner::runs_in_process(slices));
+            (standing.filled, standing.stamped) = (slices.to_vec(), runner::runs_in_process(slices));
+            standing.object_bytes = Some(job.block_bytes);
         }
         Ok(())
     }

@@ -212,6 +212,7 @@ impl System for RecordingSystem {
             what: "a file".into(),
             promises: Guarantees::default(),
             takes_drives: true,
+            own_contents: false,
             degrades: true,
             layout: None,
             remark: None,
@@ -259,6 +260,35 @@ fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, V
     let results = Run::new(store, plan.clone(), vec![Box::new(system)], &stop, &mut tell).go().unwrap();
     let notes = notes.lock().unwrap().clone();
     (results, notes)
+}
+
+/// Volumes of later cases with more instances are written as well: reads of unwritten blocks never
+/// reach the drives.
+#[test]
+fn a_case_with_more_instances_fills_their_slices_first() {
+    if !test_support::has_program("fio") {
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut plan = plan("raid-vm", &["a"], 1);
+    plan.scaled.cases.retain(|case| case.job.read_percent == 100 && !case.job.degraded);
+    plan.scaled.instance_bytes = Some(1 << 20);
+    let mut case = plan.scaled.cases.swap_remove(0);
+    (case.job.threads, case.job.fixed_buffers, case.job.prepare) = (1, false, None);
+    plan.scaled.cases = [1, 3, 2]
+        .map(|instances| Case { instances, name: format!("{instances} instances"), ..case.clone() })
+        .into();
+    let (results, _) = go(place.path(), &plan, false);
+    assert!(results.iter().all(|one| one.missing.is_none()), "{results:?}");
+    // Two instances use the beginnings of the halves.
+    let bytes = std::fs::read(place.path().join("file.img")).unwrap();
+    let is_old = |part: usize| bytes[part << 20..(part + 1) << 20].iter().all(|byte| *byte == 7);
+    assert_eq!([0, 1, 2].map(is_old), [false; 3], "written for one and for three instances");
+    let fills = std::fs::read_dir(place.path().join(&plan.id).join("fio")).unwrap();
+    let fills = fills.filter(|file| {
+        file.as_ref().unwrap().file_name().to_str().is_some_and(|name| name.ends_with("-fill.fio"))
+    });
+    assert_eq!(fills.count(), 2, "the last case uses written parts");
 }
 
 #[test]

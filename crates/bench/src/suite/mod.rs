@@ -332,12 +332,13 @@ fn default_run() -> f64 {
 }
 
 /// The built-in suites.
-const BUILT_IN: [&str; 7] = [
+const BUILT_IN: [&str; 8] = [
     include_str!("../../suites/raid-vm.toml"),
     include_str!("../../suites/io-blender.toml"),
     include_str!("../../suites/sweep.toml"),
     include_str!("../../suites/simulations.toml"),
     include_str!("../../suites/vm-scale.toml"),
+    include_str!("../../suites/rados.toml"),
     include_str!("../../suites/object-five.toml"),
     include_str!("../../suites/kv-cache.toml"),
 ];

@@ -66,6 +66,7 @@ impl System for ExternalSystem {
             Target::Vhost(socket) => format!("vhost-user, {}", socket.display()),
             Target::Machine { device: file, .. } | Target::Pod { file, .. } => file.clone(),
             Target::S3(endpoint) => format!("S3, {}", endpoint.url),
+            Target::Rados(rados) => format!("pool {}", rados.pool),
         };
         let unknown = || "unknown: an external target".to_owned();
         SystemInfo {
@@ -73,6 +74,7 @@ impl System for ExternalSystem {
             what: self.targets.iter().map(shown).collect::<Vec<_>>().join(", "),
             promises: Guarantees { flush: unknown(), checksums: unknown(), protection: unknown() },
             takes_drives: false,
+            own_contents: false,
             degrades: false,
             layout: None,
             remark: None,
@@ -145,6 +147,7 @@ fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Er
         Target::Machine { .. } | Target::Pod { .. } => {
             Err("a device in a guest or a pod cannot be an external target".into())
         }
+        Target::Rados(_) => Err("a pool cannot be an external target".into()),
         // The size of a service is unknown.
         Target::S3(_) => Ok((UNKNOWN_BYTES, None)),
         Target::Vhost(socket) => {

@@ -29,6 +29,9 @@ pub struct SystemInfo {
     pub promises: Guarantees,
     /// True if it uses the run's drives exclusively: other systems must wait until it is torn down.
     pub takes_drives: bool,
+    /// True if it creates what it offers for the run: a job overwrites nothing of anyone.
+    #[serde(default)]
+    pub own_contents: bool,
     /// True if it can fail a drive on request.
     pub degrades: bool,
     /// Its layout on the drives, which determines the bounds; `None` if unknown.
@@ -40,6 +43,13 @@ pub struct SystemInfo {
     /// The network to a system on other hosts; `None` for one on this host.
     #[serde(default)]
     pub network: Option<NetworkPath>,
+}
+
+impl SystemInfo {
+    /// True if jobs may write to it without the permission to overwrite.
+    pub fn is_writable(&self) -> bool {
+        self.takes_drives || self.own_contents
+    }
 }
 
 /// The guarantees of a system.

@@ -304,7 +304,8 @@ fn result(load: &Load<'_>, counted: Vec<(usize, LoadCounters)>) -> Result<LoadRe
             | Target::Nbd(_)
             | Target::Machine { .. }
             | Target::Pod { .. }
-            | Target::S3(_) => String::new(),
+            | Target::S3(_)
+            | Target::Rados(_) => String::new(),
         });
         Err(VhostError::Wrong { system, job: job.name.clone(), problem })
     };

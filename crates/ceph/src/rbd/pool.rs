@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("objecter_inflight_op_bytes", "0"),
     ("rbd_default_clone_format", "2"),
 ];
+/// `RBD_IMAGE_OPTION_DATA_POOL`.
+const DATA_POOL_OPTION: c_int = 10;
 /// Limit of waiting for an image that is being closed.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
 /// Size of a list of images that fits most pools.
@@ -101,21 +103,39 @@ impl RbdPool {
         check(code, &format!("cannot set the data pool of pool '{}'", self.name))
     }
 
-    /// Creates an image.
+    /// Creates an image. Its data is in `data_pool`, or else in the default pool of data.
     ///
     /// # Errors
-    /// `Exists`, `Invalid`, `NoSpace`, `Io`.
-    pub fn create(&self, name: &str, size: u64) -> Result<()> {
-        let image = text(name)?;
+    /// `Exists`, `Invalid`, `NotFound` without the pool of its data, `NoSpace`, `Io`.
+    pub fn create(&self, name: &str, size: u64, data_pool: Option<&str>) -> Result<()> {
+        let (image, data) = (text(name)?, data_pool.map(text).transpose()?);
         let mut options = ptr::null_mut();
-        // SAFETY: the call sets the options, which are destroyed below.
+        // SAFETY: the first call sets the options, which are destroyed below; the texts outlive
+        // the calls.
         let code = unsafe {
             (self.library.options_create)(&raw mut options);
-            let code = (self.library.create)(self.context, image.as_ptr(), size, options);
+            let set = data
+                .as_ref()
+                .map_or(0, |pool| (self.library.options_set_text)(options, DATA_POOL_OPTION, pool.as_ptr()));
+            let code = if set < 0 {
+                set
+            } else {
+                (self.library.create)(self.context, image.as_ptr(), size, options)
+            };
             (self.library.options_destroy)(options);
             code
         };
-        check(code, &self.what("create", name))
+        let place = data_pool.map_or(String::new(), |pool| format!(" with its data in pool '{pool}'"));
+        check(code, &(self.what("create", name) + &place)).map_err(|error| match data_pool {
+            Some(pool) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("cluster '{}' has no pool '{pool}'", self.cluster());
+                Error::new(ErrorKind::NotFound, message).hint(data_pool_hint(self.cluster(), pool))
+            }
+            Some(pool) if error.kind() != ErrorKind::Exists => {
+                error.hint(data_pool_hint(self.cluster(), pool))
+            }
+            _ => error,
+        })
     }
 
     /// Creates an image from a snapshot, whose data it shares.
@@ -234,6 +254,11 @@ impl RbdPool {
     pub(super) fn failure(&self, code: i64, verb: &str, image: &str) -> Error {
         errno(code, &self.what(verb, image))
     }
+}
+
+/// Returns the command that creates a pool of data for images, or permits its use.
+fn data_pool_hint(cluster: &str, pool: &str) -> String {
+    format!("'gabion cluster services {cluster} --pool {pool}=ec:2+2,rbd' creates a pool for data of volumes")
 }
 
 impl Drop for RbdPool {

@@ -173,6 +173,7 @@ impl ControllerContext {
                 sector: None,
                 thick: wanted.parameters.thick,
                 shards: wanted.parameters.shards,
+                data_pool: None,
             };
             return client.create_volume(&pool, &request).await.map_err(of_daemon);
         };

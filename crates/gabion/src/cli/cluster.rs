@@ -162,7 +162,9 @@ Examples:
   gabion cluster services prod --dry-run
   gabion cluster services prod
   gabion cluster services prod --volumes ec:2+2
-  gabion cluster services prod --pool backup=ec:4+2")]
+  gabion cluster services prod --pool backup=ec:4+2
+  gabion cluster services prod --pool ec22=ec:2+2,rbd    # for 'gabion volume create --data-pool ec22'
+  gabion cluster services prod --pool files22=ec:2+2,cephfs")]
 pub(crate) struct ServicesArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArg,
@@ -170,7 +172,8 @@ pub(crate) struct ServicesArgs {
     /// 'rbd', three copies]
     #[arg(long, value_name = "REDUNDANCY")]
     pub(crate) volumes: Option<Redundancy>,
-    /// Additional pool, as NAME=ec:4+2 or NAME=replicated:3, and ',APPLICATION' if it has one
+    /// Additional pool, as NAME=ec:4+2 or NAME=replicated:3, and ',APPLICATION' if it has one:
+    /// 'rbd' for the data of volumes, 'cephfs' for the data of the file system's directories
     #[arg(long = "pool", value_name = "NAME=REDUNDANCY")]
     pub(crate) pools: Vec<PoolSpec>,
     /// Print the steps and change nothing

@@ -19,7 +19,8 @@ Examples:
   gabion volume create fast/vm01 --size 500G
   gabion volume create fast/db --size 200G --thick    # space is reserved for all of it
   gabion volume create fast/db --size 1.5TiB --sector 4096
-  gabion volume create fast/vm02 --size 100G --shards 1  # for a virtual machine with one vCPU")]
+  gabion volume create fast/vm02 --size 100G --shards 1  # for a virtual machine with one vCPU
+  gabion volume create prod/vm01 --size 100G --data-pool ec22  # on a cluster")]
     Create {
         /// Pool and name of the volume
         #[arg(value_name = "POOL/VOLUME")]
@@ -40,6 +41,10 @@ Examples:
         /// forwarded between cores [default: all shards]
         #[arg(long, value_name = "NUMBER")]
         shards: Option<u16>,
+        /// For a volume of a cluster: the pool of its data, which 'gabion cluster services --pool
+        /// NAME=ec:K+M,rbd' creates [default: that of 'services --volumes', or the pool rbd]
+        #[arg(long, value_name = "POOL")]
+        data_pool: Option<String>,
     },
     /// List volumes
     List {

@@ -3,20 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use ::cluster::{ServiceOptions, Workspace, services};
-use anyhow::{Context, Result, bail, ensure};
+use ::cluster::{FileSystemMount, MountOptions, ServiceOptions, Workspace, remove_stale_mount, services};
+use anyhow::{Context, Result, ensure};
 use bench::nbd;
 
-use super::{argument, retry};
+use super::retry;
 
 /// Bytes of each part of the volume.
 const PART_BYTES: usize = 16 << 20;
 /// Number of parts.
 const PARTS: u8 = 3;
-/// Limit of waiting for a mount, and for a gateway that starts.
+/// Limit of waiting for a gateway that starts.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Returns bytes that differ between seeds and between blocks.
@@ -75,62 +74,40 @@ impl VolumeCheck {
     }
 }
 
-/// A mounted file system. Unmounted when it is dropped.
+/// The mounted file system. Unmounted when it is dropped.
 pub(super) struct FileCheck {
-    directory: PathBuf,
+    mount: FileSystemMount,
     data: Vec<u8>,
 }
 
 impl FileCheck {
     /// Mounts the file system of a cluster.
-    pub(super) fn mount(workspace: &Workspace, directory: PathBuf) -> Result<Self> {
-        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        let file = |name: &str| argument(workspace.path(name));
-        let quiet = ["--log-file=/dev/null", "--admin-socket="];
-        let output = Command::new("ceph-fuse")
-            .args(["-c", &file("ceph.conf"), "-n", "client.cephfs", "-k", &file("cephfs.keyring")])
-            .args(quiet)
-            .arg(&directory)
-            .output()
-            .context("starting ceph-fuse (package ceph-fuse)")?;
-        if !output.status.success() {
-            bail!("ceph-fuse failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let mounted = Self { directory, data: pattern(9, 4 << 20) };
-        retry(WAIT, || {
-            ensure!(is_mount_point(&mounted.directory)?, "{} is not mounted", mounted.directory.display());
-            Ok(())
-        })?;
-        Ok(mounted)
+    pub(super) fn mount(workspace: &Workspace, directory: &Path) -> Result<Self> {
+        let mount = {
+            // Of a demonstration that was killed.
+            remove_stale_mount(directory)?;
+            let log = directory.with_extension("log");
+            let options = MountOptions { place: None, variable: None, log: &log };
+            FileSystemMount::mount(workspace, directory, options)?
+        };
+        Ok(Self { mount, data: pattern(9, 4 << 20) })
     }
 
     /// Writes a file and flushes it.
     pub(super) fn write(&self) -> Result<()> {
-        let mut file = std::fs::File::create(self.directory.join("data"))?;
+        let mut file = std::fs::File::create(self.mount.directory().join("data"))?;
         file.write_all(&self.data)?;
         Ok(file.sync_all()?)
     }
 
     /// Writes another file, and compares the first one.
     pub(super) fn verify(&self) -> Result<()> {
-        std::fs::write(self.directory.join("newer"), b"written after the others")?;
-        let found = std::fs::read(self.directory.join("data"))?;
+        let directory = self.mount.directory();
+        std::fs::write(directory.join("newer"), b"written after the others")?;
+        let found = std::fs::read(directory.join("data"))?;
         ensure!(found == self.data, "the file differs from the data that was written");
         Ok(())
     }
-}
-
-impl Drop for FileCheck {
-    fn drop(&mut self) {
-        // A mount that is in use goes away with its last user.
-        let _ = Command::new("umount").arg("-l").arg(&self.directory).output();
-    }
-}
-
-fn is_mount_point(directory: &Path) -> Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let parent = directory.parent().unwrap_or(directory);
-    Ok(std::fs::metadata(directory)?.dev() != std::fs::metadata(parent)?.dev())
 }
 
 /// The object gateways.

@@ -6,7 +6,6 @@
 
 mod checks;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::cluster::{self as ceph, Progress, QuickstartPlan, ServiceOptions, StepOutcome, StepReport, Workspace};
@@ -46,7 +45,7 @@ pub(crate) fn run(plan: &QuickstartPlan, workspace: &Workspace, progress: Progre
         runtime.block_on(serve_volume(&client, &plan.name))
     })?;
     let volume = VolumeCheck::new(directory.join("nbd.sock"), format!("{}/{VOLUME}", plan.name));
-    let file = FileCheck::mount(workspace, directory.join("cephfs"))?;
+    let file = FileCheck::mount(workspace, &directory.join("cephfs"))?;
     let gateways = GatewayCheck::new(workspace)?;
     tour.step("write and verify data on the disk and the file system", || {
         volume.write(0)?;
@@ -154,9 +153,4 @@ fn retry(limit: Duration, mut attempt: impl FnMut() -> Result<()>) -> Result<()>
             result => return result,
         }
     }
-}
-
-/// A path as an argument of a program.
-fn argument(path: PathBuf) -> String {
-    path.to_string_lossy().into_owned()
 }

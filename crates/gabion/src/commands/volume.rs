@@ -17,10 +17,15 @@ use crate::progress::follow;
 /// The error of the command.
 pub(crate) async fn run(ctx: &CommandContext, command: VolumeCommand) -> Result<ExitReason> {
     match command {
-        VolumeCommand::Create { name, size, sector, thick, shards } => {
-            let sector = Some(sector);
-            let wanted =
-                CreateVolume { sector, thick, shards, ..CreateVolume::new(&name.volume, size.bytes()) };
+        VolumeCommand::Create { name, size, sector, thick, shards, data_pool } => {
+            let wanted = CreateVolume {
+                name: name.volume.clone(),
+                size: size.bytes(),
+                sector: Some(sector),
+                thick,
+                shards,
+                data_pool,
+            };
             create(ctx, &name, &wanted).await
         }
         VolumeCommand::List { pool, snapshots } => list(ctx, pool, snapshots).await,

@@ -314,7 +314,11 @@ fn done(one: &Measured) -> String {
         .figures()
         .map(|side| {
             let rate = format::rate(if bandwidth { side.bytes_per_s } else { side.iops }, bandwidth);
-            format!("{rate} (mean {:.0} us, 99.95 % {:.0} us)", side.mean_us, side.p9995_us)
+            let tail = match side.p9995_us {
+                0.0 => String::new(),
+                tail => format!(", 99.95 % {tail:.0} us"),
+            };
+            format!("{rate} (mean {:.0} us{tail})", side.mean_us)
         })
         .collect();
     let disturbed: String = one.observation.disturbed.iter().map(|by| format!("; disturbed: {by}")).collect();

@@ -346,6 +346,7 @@ impl System for Gabion {
                 protection: "failures of up to m drives of a k+m scheme; no write hole".into(),
             },
             takes_drives: true,
+            own_contents: false,
             degrades: true,
             layout: self.layout,
             remark: self.remark.clone(),

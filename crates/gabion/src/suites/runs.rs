@@ -115,7 +115,10 @@ fn table(compared: &[CaseComparison], left: &str, right: &str) -> String {
         };
         let tail = |series: &Option<Series>| {
             let sides = series.iter().flat_map(|series| &series.sides);
-            sides.map(|side| format!("{:.0}", side.p9995_us)).collect::<Vec<_>>().join("/")
+            sides
+                .map(|side| if side.p9995_us > 0.0 { format!("{:.0}", side.p9995_us) } else { "-".into() })
+                .collect::<Vec<_>>()
+                .join("/")
         };
         let change = one.change.map_or("-".into(), |change| format!("{:+.1} %", change * 100.0));
         let is_repeated =

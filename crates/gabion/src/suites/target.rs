@@ -6,7 +6,7 @@ use bench::peers::{PEERS, Peer};
 use bench::run::TargetSpec;
 use bench::system::{ExternalSystem, System};
 
-use super::cluster::ClusterTarget;
+use super::cluster::{ClusterTarget, RadosSystem};
 use super::gabion::Gabion;
 use super::kubernetes::KubernetesTarget;
 use crate::failure::Usage;
@@ -115,6 +115,7 @@ pub(super) fn open(target: &TargetSpec, overwrite: bool) -> Result<Box<dyn Syste
     match kind {
         "gabion" => Ok(Box::new(Gabion::parse(&target.name, rest, overwrite)?)),
         "cluster" => Ok(Box::new(ClusterTarget::parse(&target.name, rest)?)),
+        "rados" => Ok(Box::new(RadosSystem::parse(&target.name, rest)?)),
         "kubernetes" => Ok(Box::new(KubernetesTarget::parse(&target.name, rest)?)),
         _ => match Peer::find(kind) {
             Some(peer) => Ok(peer.open(&target.name, rest, overwrite)?),
@@ -166,7 +167,13 @@ mod tests {
             ("cluster", "name of a cluster"),
             ("cluster:by=nbd", "name of a cluster"),
             ("cluster:prod,by=pigeon", "'by=pigeon'"),
+            ("cluster:prod,on=mars", "'on=mars'"),
+            ("cluster:prod,pool=", "'pool='"),
+            ("cluster:prod,size=much", "size=much"),
             ("cluster:prod,network=fast", "Gbit/s"),
+            ("rados", "name of a cluster"),
+            ("rados:prod,by=nbd", "'by=nbd' of the target 'rados'"),
+            ("rados:prod,dir=/nonexistent", "no cluster 'prod'"),
             ("cluster:prod,dir=/nonexistent", "no cluster 'prod'"),
             ("kubernetes", "storage class"),
             ("kubernetes:class=", "'class='"),

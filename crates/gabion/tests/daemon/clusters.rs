@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cluster::{QuickstartPlan, ServiceOptions, StepOutcome, StepReport, Workspace};
 use serde_json::json;
 
+use super::cluster_benchmarks::{self, ClusterBench};
 use super::cluster_objects;
 use super::front_end::{DeviceSetup, FrontEnd, Io};
 use super::harness::{Daemon, DaemonHome, until};
@@ -62,19 +63,48 @@ impl TestCluster {
         planned.services.into_iter().find(|service| service.service == "S3").unwrap().address
     }
 
+    /// Returns the process ids of daemons of a host whose names begin with a text.
+    fn processes(&self, host: &str, prefix: &str) -> Vec<String> {
+        let run = self.workspace().directory().join(format!("hosts/{host}/run"));
+        let paths = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+        let is_meant = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(prefix) && name.ends_with(".pid")
+        };
+        let found = paths.filter(is_meant);
+        found.map(|path| std::fs::read_to_string(path).unwrap().trim().to_owned()).collect()
+    }
+
     /// Kills daemons of a host by their names, or all of them.
     fn kill(&self, host: &str, only: Option<&str>) {
-        let run = self.workspace().directory().join(format!("hosts/{host}/run"));
-        for entry in std::fs::read_dir(run).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let is_meant = only.is_none_or(|only| only == name);
-            if path.extension().is_some_and(|extension| extension == "pid") && is_meant {
-                let pid = std::fs::read_to_string(&path).unwrap().trim().to_owned();
-                assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success(), "{name}");
-                until("a killed daemon is gone", || !Path::new("/proc").join(&pid).exists());
-            }
+        let pids = self.processes(host, only.unwrap_or_default());
+        assert!(!pids.is_empty(), "{host} {only:?}");
+        for pid in pids {
+            signal(&pid, "-9");
+            until("a killed daemon is gone", || !Path::new("/proc").join(&pid).exists());
         }
+    }
+
+    /// Connects a host with the network, or cuts it off.
+    fn set_link(&self, host: u8, state: &str) {
+        let number = std::fs::read_to_string(self.workspace().directory().join("network")).unwrap();
+        let link = format!("gbc{}v{host}", number.trim());
+        assert!(Command::new("ip").args(["link", "set", &link, state]).status().unwrap().success(), "{link}");
+    }
+
+    /// Returns the number of OSDs that are up.
+    fn osds_up(&self) -> usize {
+        let status = cluster::status(&self.workspace()).unwrap();
+        status.osds.iter().filter(|osd| osd.state == "up").count()
+    }
+
+    /// Waits until all OSDs are up and all placement groups have all of their copies.
+    fn wait_clean(&self) {
+        until("the cluster has all copies", || {
+            let status = cluster::status(&self.workspace()).unwrap();
+            let clean = status.placement_groups.keys().all(|state| state == "active+clean");
+            clean && status.osds.iter().all(|osd| osd.state == "up")
+        });
     }
 
     /// Starts the daemons of a host as at its boot.
@@ -99,6 +129,10 @@ impl Drop for TestCluster {
             assert!(removed.is_ok() || std::thread::panicking(), "{removed:?}");
         }
     }
+}
+
+fn signal(pid: &str, signal: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success(), "{signal} {pid}");
 }
 
 fn show(report: &StepReport) {
@@ -200,12 +234,47 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     the_api_shows_the_cluster(&cluster, &daemon, &home);
     volumes_are_administered(&daemon, &name);
     cluster_objects::are_administered(&daemon, &name, &cluster.gateway());
+    data_is_in_the_named_pool(&cluster, &daemon, &home.nbd_socket(), &name);
+    cluster_benchmarks::suites_are_measured(&ClusterBench {
+        cluster: &name,
+        base: cluster.base.path(),
+        runs: home.path("runs"),
+    });
+    let left = daemon.json(&["volume", "list", &name]);
+    assert_eq!(left.as_array().unwrap().len(), 1, "the volumes of the runs are deleted: {left}");
     let identity = data_is_served(&home, &daemon, &name);
 
     // A host and then a monitor of another host are lost under load.
     let mut blocks = VersionedBlocks::default();
     let mut client = Client::connect(&home.nbd_socket(), &volume).unwrap();
     blocks.clear(&mut client);
+
+    // An OSD that does not answer delays writes until it counts as down, and fails none.
+    blocks.under_load(&mut client, || {
+        let stopped = cluster.processes("node3", "osd.");
+        stopped.iter().for_each(|pid| signal(pid, "-STOP"));
+        until("the stopped OSD counts as down", || cluster.osds_up() == 3);
+        stopped.iter().for_each(|pid| signal(pid, "-CONT"));
+        until("the OSD is up again", || cluster.osds_up() == 4);
+    });
+    blocks.verify(&mut client, "after an OSD did not answer");
+    cluster.wait_clean();
+
+    // The network is cut between halves: two hosts and their client, and the others. Writes whose
+    // copies are mostly on the other side wait until the halves are connected.
+    blocks.under_load(&mut client, || {
+        for host in [3, 4] {
+            cluster.set_link(host, "down");
+        }
+        until("half of the OSDs count as down", || cluster.osds_up() == 2);
+        for host in [3, 4] {
+            cluster.set_link(host, "up");
+        }
+        until("all OSDs are up again", || cluster.osds_up() == 4);
+    });
+    blocks.verify(&mut client, "after a cut between halves");
+    cluster.wait_clean();
+
     blocks.under_load(&mut client, || cluster.kill("node4", None));
     blocks.verify(&mut client, "after the loss of a host");
     blocks.under_load(&mut client, || cluster.kill("node2", Some("mon.node2")));
@@ -281,13 +350,18 @@ fn the_api_shows_the_cluster(cluster: &TestCluster, daemon: &Daemon<'_>, home: &
 }
 
 fn services_are_created_once(cluster: &TestCluster) {
-    let options = ServiceOptions { volumes: None, pools: vec!["backup=ec:2+2".parse().unwrap()] };
+    let pools = ["backup=ec:2+2", "ec22=ec:2+2,rbd", "files22=ec:2+2,cephfs"];
+    let pools = pools.map(|pool| pool.parse().unwrap()).into();
+    let options = ServiceOptions { volumes: None, pools };
     let planned = cluster.services(&options, true);
     assert!(planned.iter().all(|step| step.outcome == StepOutcome::Planned));
     let steps = cluster.services(&options, false);
     assert!(changed(&steps).contains(&"create the file system"), "{steps:?}");
-    let again = cluster.services(&options, false);
-    assert_eq!(changed(&again), Vec::<&str>::new());
+    for options in [&options, &ServiceOptions::default()] {
+        // Also without the additional pools, to which the users keep their access.
+        let again = cluster.services(options, false);
+        assert_eq!(changed(&again), Vec::<&str>::new());
+    }
     let other = ServiceOptions { volumes: None, pools: vec!["backup=ec:2+1".parse().unwrap()] };
     let error = cluster::services(&cluster.workspace(), &other, false, &show).unwrap_err();
     assert!(error.to_string().contains("another redundancy"), "{error}");
@@ -320,6 +394,31 @@ fn volumes_are_administered(daemon: &Daemon<'_>, name: &str) {
     assert!(refusal.contains("is a cluster"), "{refusal}");
     let names = daemon.json(&["volume", "list", name, "--snapshots"]);
     assert_eq!(names.as_array().unwrap().len(), 1, "{names}");
+}
+
+/// A volume whose data is in another pool than its description.
+fn data_is_in_the_named_pool(cluster: &TestCluster, daemon: &Daemon<'_>, socket: &Path, name: &str) {
+    let volume = format!("{name}/parity");
+    let refusal = daemon.refused(&["volume", "create", &volume, "--size", "64M", "--data-pool", "none"]);
+    assert!(refusal.contains("has no pool 'none'") && refusal.contains("--pool none="), "{refusal}");
+    // The user of volumes has no access to the pools of others.
+    let refusal = daemon.refused(&["volume", "create", &volume, "--size", "64M", "--data-pool", "backup"]);
+    assert!(refusal.contains("with its data in pool 'backup'"), "{refusal}");
+    daemon.ok(&["volume", "create", &volume, "--size", "64M", "--data-pool", "ec22"]);
+    daemon.ok(&["export", "create", &volume, "--nbd"]);
+    let mut client = Client::connect(socket, &volume).unwrap();
+    let data = pattern(3, 8 << 20);
+    client.write(0, &data).unwrap();
+    assert!(client.read(0, data.len()).unwrap() == data);
+    drop(client);
+    let stored = |pool: &str| {
+        let status = cluster::status(&cluster.workspace()).unwrap();
+        status.pools.into_iter().find(|one| one.name == pool).unwrap().stored
+    };
+    until("the data is in the pool", || stored("ec22") >= 8 << 20);
+    assert!(stored("rbd") < 1 << 20);
+    daemon.ok(&["export", "delete", &volume, "--force"]);
+    daemon.ok(&["volume", "delete", &volume, "--yes"]);
 }
 
 /// Serves a volume by two protocols, and a snapshot of it. Returns the identity of the volume.

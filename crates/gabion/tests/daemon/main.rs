@@ -4,6 +4,7 @@
 mod access;
 mod atomic_writes;
 mod bad_input;
+mod cluster_benchmarks;
 mod cluster_objects;
 mod clusters;
 mod commands;

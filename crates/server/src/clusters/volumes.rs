@@ -52,7 +52,7 @@ impl Clusters {
         cluster: &str,
         request: CreateVolume,
     ) -> Result<Volume> {
-        let CreateVolume { name, size, sector, thick, shards } = request;
+        let CreateVolume { name, size, sector, thick, shards, data_pool } = request;
         check_name(&name)?;
         check_size(size)?;
         if thick || shards.is_some() || sector.is_some_and(|sector| sector != SECTOR) {
@@ -61,7 +61,9 @@ impl Clusters {
             return Err(Error::new(ErrorKind::Invalid, message).hint("omit --thick, --shards and --sector"));
         }
         let image = name.clone();
-        let created = self.call(cluster, move |connection| connection.pool.create(&image, size)).await;
+        let create =
+            move |connection: &Arc<Connection>| connection.pool.create(&image, size, data_pool.as_deref());
+        let created = self.call(cluster, create).await;
         created.map_err(|error| taken(error, cluster, &name))?;
         tracing::info!(cluster, volume = name, size = %Size(size), "volume created");
         self.volume(cluster, &name).await

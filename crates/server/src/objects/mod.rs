@@ -166,6 +166,7 @@ impl ObjectServices {
                     sector: Some(VOLUME_SECTOR),
                     thick: false,
                     shards: None,
+                    data_pool: None,
                 };
                 self.pools.create_volume(pool, create).await?;
                 self.pools.open_volume(pool, OBJECTS_VOLUME).await?

@@ -54,7 +54,11 @@ impl Pools {
     pub(crate) async fn create_volume(&self, pool: &str, request: CreateVolume) -> Result<Volume> {
         let open = self.get(pool)?;
         let now = unix_time();
-        let CreateVolume { name, size, sector, thick, shards } = request;
+        let CreateVolume { name, size, sector, thick, shards, data_pool } = request;
+        if data_pool.is_some() {
+            let message = format!("'{pool}' is a pool: it has no pools of data; only clusters do");
+            return Err(Error::new(ErrorKind::Invalid, message).hint("omit --data-pool"));
+        }
         let sector = sector.unwrap_or(SECTOR);
         let wanted = name.clone();
         let create = move |pool: engine::Pool| async move {

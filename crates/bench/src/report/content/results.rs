@@ -62,6 +62,10 @@ fn latencies(report: &Report, target: &str) -> Option<Block> {
         let both = finding.series.sides.len() > 1;
         for (side, direction) in finding.series.sides.iter().zip([", reads", ", writes"]) {
             let values = [side.p50_us, side.p99_us, side.p9995_us, side.p99999_us];
+            // Of a runner without percentiles.
+            if values.iter().all(|value| *value <= 0.0) {
+                continue;
+            }
             let name = format!("{}{}", finding.case, if both { direction } else { "" });
             series.push((name, values.map(|micros| Some(micros / 1000.0)).to_vec()));
         }

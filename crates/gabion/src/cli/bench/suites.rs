@@ -71,9 +71,14 @@ Targets, as NAME=TARGET or TARGET:
                            memory=MIB and kernel=DIR)
   cluster:NAME[,OPTION,...]
                            volumes on a Ceph cluster that runs, by a daemon of its own. Options:
-                           by=nbd, by=vhost or by=fuse, size=4G (of a volume), network=GBITS (speed of
-                           the links in Gbit/s, if it is not detected), dir=DIR (directory of the
+                           by=nbd, by=vhost, by=fuse or by=cephfs (files on the file system instead),
+                           pool=POOL (of the data), size=4G (of a volume or file), on=hosts (from the
+                           storage hosts, if they are namespaces of this machine), network=GBITS (speed
+                           of the links in Gbit/s, if it is not detected), dir=DIR (directory of the
                            clusters)
+  rados:NAME[,OPTION,...]  objects in a pool of a Ceph cluster, by 'rados bench'. Options: pool=POOL
+                           (default: that of volumes), size=4G (of the objects to read), network=GBITS,
+                           dir=DIR
   kubernetes:class=NAME[,OPTION,...]
                            volumes of a storage class of a Kubernetes cluster, each with a pod that runs
                            fio; by 'kubectl'. Options: size=33G (of a volume), mode=filesystem or
@@ -95,7 +100,8 @@ Targets, as NAME=TARGET or TARGET:
                            qemu-storage-daemon and nbdkit for blocks, which './run peers' installs;
                            minio and versitygw for objects
 
-Data on drives and targets is overwritten only with --overwrite; lab drives need no flag.
+Data on drives and targets is overwritten only with --overwrite; lab drives, and targets of type
+cluster and rados, which create what they use, need no flag.
 
 Examples:
   gabion bench run raid-vm --make-lab 1/400 --target gabion:by=vhost --target peers:by=vhost --report
@@ -104,6 +110,8 @@ Examples:
   gabion bench run vm-scale --make-lab 1/4 --target gabion --vms --instances 1,2,4 --quick
   gabion bench run sweep --target old=/dev/vg/old --target new=/dev/vg/new --overwrite --scale 0.01 --repeats 3
   gabion bench run object-five --make-lab 1/100 --target gabion --target peers --scale 0.1 --report
+  gabion bench run sweep --target cluster:prod --target ec=cluster:prod,pool=ec22 --scale 0.01
+  gabion bench run rados --target rados:prod,pool=test --seconds 60
   gabion bench run io-blender --target kubernetes:class=gabion --overwrite --profile kbench
   gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
 pub(crate) struct RunArgs {
