@@ -38,11 +38,6 @@ impl PieceBuffers {
 }
 
 impl ReceivedPiece {
-    /// True if the piece has its full length.
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= PIECE
-    }
-
     /// Appends the front of `bytes`, up to the full length. Returns the number of bytes.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(PIECE.saturating_sub(self.bytes.len()));
@@ -101,9 +96,7 @@ mod tests {
         let buffers = PieceBuffers::default();
         let mut piece = buffers.take(2 * PIECE);
         assert_eq!(piece.fill(&vec![1; PIECE - 1]), PIECE - 1);
-        assert!(!piece.is_full());
         assert_eq!(piece.fill(&[2; 5]), 1);
-        assert!(piece.is_full());
         assert_eq!(piece.fill(&[3]), 0);
         assert_eq!(piece.as_ref().last(), Some(&2));
         // A body of unknown length.

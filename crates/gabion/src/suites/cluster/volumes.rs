@@ -114,8 +114,8 @@ impl RunningVolumes {
         let is_ours = |name: &str| {
             name.strip_prefix(prefix).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         };
-        let ours = volumes.iter().filter(|volume| is_ours(&volume.name));
-        ours.map(|volume| self.delete(&first.client, &volume.name)).collect()
+        let mut ours = volumes.iter().filter(|volume| is_ours(&volume.name));
+        ours.try_for_each(|volume| self.delete(&first.client, &volume.name))
     }
 
     /// Creates and exports a volume.
