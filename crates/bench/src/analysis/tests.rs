@@ -193,7 +193,7 @@ fn efficiency_uses_the_tightest_bound_and_losses_the_same_job() {
 fn the_network_of_a_system_on_other_hosts_is_a_bound() {
     let quiet = [("gabion", 0.4)];
     let mut systems = systems();
-    let hosts = HostLinks { hosts: 4, bps: 10_240_000, data: 1, parity: 2 };
+    let hosts = HostLinks { hosts: 4, bps: 10_240_000, data: 1, parity: 2, has_load: false };
     systems[0].about.layout = None;
     systems[0].about.network = Some(NetworkPath { own_bps: Some(40_960_000), hosts: Some(hosts) });
     let with = |network: [f64; 2]| Observation { network, ..seen([0.0; 10], &quiet) };
