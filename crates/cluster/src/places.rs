@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(local_processes(&workspace), [daemon.id()]);
         daemon.kill().unwrap();
         daemon.wait().unwrap();
-        assert_eq!(local_processes(&workspace), []);
+        assert!(local_processes(&workspace).is_empty());
         let error = storage_places(&workspace).unwrap_err();
         assert!(error.to_string().contains("host 'c' of cluster 'c' is not on this machine"), "{error}");
     }
