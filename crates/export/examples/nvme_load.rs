@@ -6,10 +6,10 @@
 //!
 //! The arguments are the address, the name of the subsystem, the operation, the bytes of a command,
 //! the commands in flight and the seconds; then, for TLS, the bytes of the configured key as
-//! hexadecimal digits, which is combined with the name of the host. The namespace has id 1 and sectors of 512 bytes. Prints
-//! the commands per second, the throughput, and the mean and the 99th percentile of the latency.
-//! The load polls its socket, and so measures no wake-up of its own thread.
-#![allow(
+//! hexadecimal digits, which is combined with the name of the host. The namespace has id 1 and
+//! sectors of 512 bytes. Prints the commands per second, the throughput, and the mean and the 99th
+//! percentile of the latency. The load polls its socket, and so measures no wake-up of its own
+//! thread. llow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,

@@ -1,10 +1,10 @@
 //! Serves a volume in memory over NVMe/TCP, for benchmarks:
-//! `nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US]
-//! [TLS_KEY]`.
+//! `nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US] [TLS_KEY]`.
 //!
 //! The volume is filled first. BACKEND is the name of a [`reactor::Backend`]. POLL_US is the time
 //! for which the reactor polls before it sleeps, in microseconds; the default is 50, as that of the
-//! daemon. TLS_KEY is a configured key in the interchange format. The program ends at the end of its standard input.
+//! daemon. TLS_KEY is a configured key in the interchange format. The program ends at the end of
+//! its standard input.
 
 use std::cell::RefCell;
 use std::error::Error;

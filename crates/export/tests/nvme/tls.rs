@@ -342,7 +342,8 @@ fn openssl_tunnel(target: SocketAddr, identity: &TlsIdentity) -> SocketAddr {
     address
 }
 
-/// Copies until an end. `std::io::copy` lets the kernel copy, which waits for more than has arrived.
+/// Copies until an end. `std::io::copy` lets the kernel copy, which waits for more than has
+/// arrived.
 fn pass_on(from: &mut impl Read, to: &mut impl Write) {
     let mut part = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut part) {

@@ -1,8 +1,8 @@
 //! A TLS session on a socket connection.
 //!
 //! Owns the transfers of encrypted bytes. Always true: a wait that is dropped loses no encrypted
-//! bytes, in either direction: the next call continues its transfer; one receive and one send are in flight
-//! at a time; a failure is final.
+//! bytes, in either direction: the next call continues its transfer; one receive and one send are
+//! in flight at a time; a failure is final.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
