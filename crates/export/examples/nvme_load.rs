@@ -5,29 +5,81 @@
 //! ```
 //!
 //! The arguments are the address, the name of the subsystem, the operation, the bytes of a command,
-//! the commands in flight and the seconds. The namespace has id 1 and sectors of 512 bytes. Prints
-//! the commands per second, the throughput, and the mean and the 99th percentile of the latency.
-//! The load polls its socket, and so measures no wake-up of its own thread.
-#![allow(
+//! the commands in flight and the seconds; then, for TLS, the bytes of the configured key as
+//! hexadecimal digits, which is combined with the name of the host. The namespace has id 1 and
+//! sectors of 512 bytes. Prints the commands per second, the throughput, and the mean and the 99th
+//! percentile of the latency. The load polls its socket, and so measures no wake-up of its own
+//! thread. llow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a program for measurements, whose failures are panics"
 )]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use tls_client::{TlsClient, TlsIdentity};
+
+#[path = "../tests/nvme/tls_client.rs"]
+#[allow(dead_code, reason = "the TLS client of the tests, of which this uses less")]
+#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
+mod tls_client;
 
 const SECTOR: u64 = 512;
 /// The most bytes of data in a capsule.
 const CAPSULE: usize = 16 << 10;
 
+/// The name of the host.
+const HOST: &str = "nqn.2014-08.org.example:load";
+
+/// A connection, without or with TLS.
+enum Link {
+    Plain(TcpStream),
+    Tls { session: TlsClient, socket: TcpStream },
+}
+
+impl Link {
+    /// Lets reads return at once if nothing has arrived.
+    fn poll(&self) {
+        let (Self::Plain(socket) | Self::Tls { socket, .. }) = self;
+        socket.set_nonblocking(true).unwrap();
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls { session, .. } => session.read(into),
+        }
+    }
+
+    /// Writes everything, although the socket may not block.
+    fn write_all(&mut self, mut from: &[u8]) {
+        while !from.is_empty() {
+            let written = match self {
+                Self::Plain(socket) => socket.write(from),
+                Self::Tls { session, .. } => session.write(from),
+            };
+            match written {
+                Ok(count) => from = &from[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn read_exact(&mut self, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let count = self.read(into).unwrap();
+            assert!(count > 0, "the target closed the connection");
+            into = &mut into[count..];
+        }
+    }
+}
+
 struct Load {
-    stream: TcpStream,
+    stream: Link,
     /// Bytes that are received and not consumed: a part of `buffer`.
     buffer: Vec<u8>,
     start: usize,
@@ -71,26 +123,33 @@ fn push(out: &mut Vec<u8>, kind: u8, flags: u8, header: &[u8], data: &[u8]) {
 }
 
 /// Opens a queue. Returns its connection and the id of the controller.
-fn connect(address: &str, subsystem: &str, queue: u16, controller: u16) -> (TcpStream, u16) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_nodelay(true).unwrap();
+fn connect(address: &str, subsystem: &str, key: Option<&[u8]>, queue: u16, controller: u16) -> (Link, u16) {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let mut stream = match key {
+        None => Link::Plain(socket),
+        Some(key) => {
+            let identity = TlsIdentity::new(0, key, HOST, subsystem);
+            let session = TlsClient::connect(socket.try_clone().unwrap(), &identity).unwrap();
+            Link::Tls { session, socket }
+        }
+    };
     let mut out = Vec::new();
     push(&mut out, 0, 0, &[0; 120], &[]);
     let mut data = [0; 1024];
     data[..8].copy_from_slice(b"nvmeload");
     data[16..18].copy_from_slice(&controller.to_le_bytes());
     data[256..256 + subsystem.len()].copy_from_slice(subsystem.as_bytes());
-    let host = b"nqn.2014-08.org.example:load";
-    data[512..512 + host.len()].copy_from_slice(host);
+    data[512..512 + HOST.len()].copy_from_slice(HOST.as_bytes());
     let mut sqe = command(0x7f, 0, 1024, true);
     (sqe[4], sqe[44]) = (1, if queue == 0 { 31 } else { 127 });
     sqe[42..44].copy_from_slice(&queue.to_le_bytes());
     // Without flow control, the target omits the responses of reads.
     sqe[46] = 1 << 2;
     push(&mut out, 4, 0, &sqe, &data);
-    stream.write_all(&out).unwrap();
+    stream.write_all(&out);
     let mut answer = [0; 128 + 24];
-    stream.read_exact(&mut answer).unwrap();
+    stream.read_exact(&mut answer);
     assert_eq!(short(&answer, 128 + 22) >> 1, 0, "the queue was not connected");
     (stream, short(&answer, 128 + 8))
 }
@@ -116,12 +175,12 @@ impl Load {
         }
         while self.end - self.start < count {
             let space = &mut self.buffer[self.end..];
-            let received = match rustix::net::recv(&self.stream, space, RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN) => {
+            let received = match self.stream.read(space) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     std::hint::spin_loop();
                     continue;
                 }
-                received => received.unwrap().0,
+                received => received.unwrap(),
             };
             assert!(received > 0, "the target closed the connection");
             self.end += received;
@@ -161,7 +220,7 @@ impl Load {
         let mut open = depth;
         while open > 0 {
             if !self.out.is_empty() {
-                self.stream.write_all(&self.out).unwrap();
+                self.stream.write_all(&self.out);
                 self.out.clear();
             }
             // One PDU, and those that have arrived with it.
@@ -195,6 +254,12 @@ fn random_bytes(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
+/// The bytes that hexadecimal digits stand for.
+fn bytes_of(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
 fn xorshift(state: &mut u64) {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -203,11 +268,13 @@ fn xorshift(state: &mut u64) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, subsystem, operation, length, depth, seconds] = &arguments[..] else {
-        panic!("usage: nvme_load ADDRESS NQN read|write BYTES DEPTH SECONDS");
+    let [address, subsystem, operation, length, depth, seconds, key @ ..] = &arguments[..] else {
+        panic!("usage: nvme_load ADDRESS NQN read|write BYTES DEPTH SECONDS [TLS_KEY]");
     };
+    let key = key.first().map(|digits| bytes_of(digits));
+    let key = key.as_deref();
     let (length, depth): (usize, u16) = (length.parse().unwrap(), depth.parse().unwrap());
-    let (mut admin, controller) = connect(address, subsystem, 0, 0xffff);
+    let (mut admin, controller) = connect(address, subsystem, key, 0, 0xffff);
     // The configuration that enables the controller, then the properties of the namespace.
     let mut enable = command(0x7f, 0, 0, false);
     (enable[4], enable[44]) = (0, 0x14);
@@ -215,11 +282,12 @@ fn main() {
     let mut out = Vec::new();
     push(&mut out, 4, 0, &enable, &[]);
     push(&mut out, 4, 0, &command(0x06, 1, 4096, false), &[]);
-    admin.write_all(&out).unwrap();
+    admin.write_all(&out);
     let mut answer = [0; 24 + 24 + 4096];
-    admin.read_exact(&mut answer).unwrap();
+    admin.read_exact(&mut answer);
     let blocks = u64::from_le_bytes(answer[48..56].try_into().unwrap());
-    let (stream, _) = connect(address, subsystem, 1, controller);
+    let (stream, _) = connect(address, subsystem, key, 1, controller);
+    stream.poll();
     let mut load = Load {
         stream,
         buffer: vec![0; (4 << 20).max(4 * length)],

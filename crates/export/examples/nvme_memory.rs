@@ -1,9 +1,10 @@
 //! Serves a volume in memory over NVMe/TCP, for benchmarks:
-//! `nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US]`.
+//! `nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US] [TLS_KEY]`.
 //!
 //! The volume is filled first. BACKEND is the name of a [`reactor::Backend`]. POLL_US is the time
 //! for which the reactor polls before it sleeps, in microseconds; the default is 50, as that of the
-//! daemon. The program ends at the end of its standard input.
+//! daemon. TLS_KEY is a configured key in the interchange format. The program ends at the end of
+//! its standard input.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
+use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits, NvmeTlsKey};
 use export::{
     ExportConfig, ExportName, Frontend, FrontendContext, MemorySource, NetworkConfig, ReactorSet,
     ReservationRegistry, Volume, VolumeSource,
@@ -20,7 +21,7 @@ use reactor::{Access, Backend, Buffer, Clock, Platform, Reactor, SystemClock};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const USAGE: &str = "usage: nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US]";
+const USAGE: &str = "usage: nvme_memory ADDRESS:PORT NQN [SIZE_MIB] [BACKEND] [POLL_US] [TLS_KEY]";
 /// Bytes that are written at once to fill the volume.
 const FILL: u64 = 1 << 20;
 
@@ -42,6 +43,7 @@ fn main() -> Outcome {
     let size: u64 = arguments.next().as_deref().unwrap_or("1024").parse()?;
     let backend: Backend = arguments.next().as_deref().unwrap_or("auto").parse()?;
     let poll: u64 = arguments.next().as_deref().unwrap_or("50").parse()?;
+    let tls_key = arguments.next().map(NvmeTlsKey);
 
     let clock: Rc<dyn Clock> = Rc::new(SystemClock::new());
     PLATFORM.set(Some(Platform::new(backend, clock.clone())?));
@@ -67,7 +69,7 @@ fn main() -> Outcome {
             reservations,
         };
         let frontend = NvmeFrontend::start(config, &context).await?;
-        let network = NetworkConfig { target: Some(name), ..NetworkConfig::default() };
+        let network = NetworkConfig { target: Some(name), tls_key, ..NetworkConfig::default() };
         let options = ExportConfig { network, ..ExportConfig::default() };
         let running = frontend.start(&ExportName::new("memory/volume"), &options, source).await?;
         println!("serving {size} MiB as {} over {}", running.listeners().join(", "), platform().backend());

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use reactor::Remote;
 
 use crate::iscsi::ChapAccount;
-use crate::nvme::DhChapSecrets;
+use crate::nvme::{DhChapSecrets, NvmeTlsKey};
 use crate::{ExportError, Volume};
 
 /// A future of the control path. Frontends change state rarely, so that one allocation per call
@@ -107,6 +107,8 @@ pub struct NetworkConfig {
     pub chap: Option<ChapAccount>,
     /// The secrets that NVMe hosts need; none if absent.
     pub dhchap: Option<DhChapSecrets>,
+    /// The key of TLS connections that NVMe hosts need; connections without TLS if absent.
+    pub tls_key: Option<NvmeTlsKey>,
 }
 
 /// The state of a running export.

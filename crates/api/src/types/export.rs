@@ -116,6 +116,18 @@ pub struct NetworkOptions {
     /// Secrets by which NVMe hosts authenticate themselves. No authentication if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap: Option<DhChapOptions>,
+    /// Key of the TLS connections that NVMe hosts must use. Connections without TLS if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsOptions>,
+}
+
+/// TLS 1.3 with a pre-shared key, for NVMe/TCP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsOptions {
+    /// Configured key in the interchange format, `NVMeTLSkey-1:HH:BASE64:`. Never returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// Secrets of NVMe hosts and of their subsystem (DH-HMAC-CHAP), in the form `DHHC-1:NN:BASE64:`.

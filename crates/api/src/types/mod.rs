@@ -36,7 +36,7 @@ pub use drive::{
 pub use event::{Event, EventQuery, PoolEventKind, Severity};
 pub use export::{
     ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
-    Protocol,
+    Protocol, TlsOptions,
 };
 pub use host::{BenchmarkRun, BenchmarkState, HostMachine, MachineConsole, MachineInput};
 pub use image::{ExportImage, ImageCopy, ImageFormat, ImportImage};

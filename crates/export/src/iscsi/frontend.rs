@@ -139,6 +139,9 @@ impl<S: VolumeSource> Frontend<S> for IscsiFrontend<S> {
         if network.dhchap.is_some() {
             return Err(invalid("iSCSI has no secrets for DH-HMAC-CHAP; they belong to NVMe/TCP".into()));
         }
+        if network.tls_key.is_some() {
+            return Err(invalid("iSCSI has no TLS keys; they belong to NVMe/TCP".into()));
+        }
         if let Some(account) = &network.chap {
             check_account(account)?;
         }

@@ -3,8 +3,6 @@
 //! Always true: no other command is executed on a queue before the authentication has succeeded;
 //! a host that fails is disconnected; the memory and the number of messages are limited.
 
-use reactor::Stream;
-
 use super::authentication::{AuthenticationExchange, DhChapKeys, compute};
 use super::direct_replies::{send, send_head};
 use super::disconnect::QueueCloseReason;
@@ -12,6 +10,7 @@ use super::limits::{ADMIN_CAPSULE_DATA, AUTHENTICATION_COMMANDS};
 use super::opcodes::FABRICS;
 use super::pdu_reader::{HostPdu, PduReader};
 use super::wire::{DataLocation, FatalError, Frame, NvmeCommand, NvmeCompletion, NvmeStatus, PduEncoder};
+use crate::transport::Link;
 
 /// Types of fabrics commands.
 mod fabrics {
@@ -24,7 +23,7 @@ pub(super) const REQUIRED: u64 = 1 << 17;
 
 /// A queue whose host authenticates itself.
 pub(super) struct QueueAuthentication<'a> {
-    pub(super) stream: &'a Stream,
+    pub(super) link: &'a Link,
     pub(super) reader: &'a mut PduReader,
     pub(super) encoder: PduEncoder,
     /// Entries of the submission queue.
@@ -125,9 +124,9 @@ impl QueueAuthentication<'_> {
         if !data.is_empty() {
             let header = self.encoder.data(command.id(), data.len() as u32, false);
             let padding = vec![0; self.encoder.padding()];
-            send(self.stream, &[header.as_bytes(), &padding, data].concat()).await?;
+            send(self.link, &[header.as_bytes(), &padding, data].concat()).await?;
         }
-        send_head(self.stream, &self.encoder.response(&entry, &digest)).await
+        send_head(self.link, &self.encoder.response(&entry, &digest)).await
     }
 }
 

@@ -14,7 +14,7 @@ use super::session::NvmeSession;
 use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{AdmittedConnection, LocalAddress, watch_stalls};
+use crate::transport::{AdmittedConnection, Link, LocalAddress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.
@@ -25,8 +25,8 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     admitted: &AdmittedConnection,
 ) {
     let (peer, stream) = (stream.peer(), Rc::new(stream));
-    let mut reader = PduReader::new(stream.clone(), TRANSFER_MAX as usize);
-    let opened = open_in_time(&stream, &mut reader, address, shared, admitted).await;
+    let mut reader = PduReader::new(stream, TRANSFER_MAX as usize);
+    let opened = open_in_time(&mut reader, address, shared, admitted).await;
     let OpenedQueue { identity, encoder, commands } = match opened {
         Ok(opened) => opened,
         Err(end) => {
@@ -36,7 +36,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
                     tracing::warn!(suppressed, "log lines about NVMe/TCP connections were suppressed");
                 }
             }
-            return close(&stream, &mut reader, end).await;
+            return close(&mut reader, end).await;
         }
     };
     admitted.establish();
@@ -44,7 +44,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     let (name, queue) = (session.identity.name().to_owned(), session.identity.id);
     let host = &session.identity.controller.host.name;
     tracing::info!(%peer, subsystem = name, queue, host, "NVMe/TCP connection opened");
-    let end = transmit(&session, &stream, &mut reader, shared).await;
+    let end = transmit(&session, &mut reader, shared).await;
     end.log(peer, &name, queue);
     // Before the host sees the end of the connection, and may connect the queue again.
     session.identity.disconnect();
@@ -52,19 +52,18 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     // Requests whose data will not arrive.
     session.transfers.clear();
     session.fused.clear();
-    close(&stream, &mut reader, end).await;
+    close(&mut reader, end).await;
     session.budget.idle().await;
 }
 
 async fn open_in_time<S: VolumeSource>(
-    stream: &Rc<Stream>,
     reader: &mut PduReader,
     address: LocalAddress,
     shared: &ServerShared<S>,
     admitted: &AdmittedConnection,
 ) -> Result<OpenedQueue<S>, QueueCloseReason> {
     let closed = select(shared.stop.raised(), admitted.displaced());
-    let opening = open_queue(stream, reader, &shared.target, address);
+    let opening = open_queue(reader, &shared.target, address);
     let in_time = select(opening, Reactor::current().sleep(shared.limits.handshake));
     match select(closed, in_time).await {
         Either::Left(Either::Left(())) => Err(QueueCloseReason::Stopped),
@@ -77,7 +76,6 @@ async fn open_in_time<S: VolumeSource>(
 /// Serves commands until something ends the connection.
 async fn transmit<S: VolumeSource>(
     session: &Rc<NvmeSession<S>>,
-    stream: &Stream,
     reader: &mut PduReader,
     shared: &ServerShared<S>,
 ) -> QueueCloseReason {
@@ -97,21 +95,30 @@ async fn transmit<S: VolumeSource>(
         reactor.sleep(limits.drain).await;
     };
     let timers = select(silent.notified(), overdue);
-    let run = session.run(reader, stream, &shared.stop);
-    match select(run, select(stalled.notified(), timers)).await {
+    let link = reader.recv.link().clone();
+    let run = session.run(reader, &link, &shared.stop);
+    let end = match select(run, select(stalled.notified(), timers)).await {
         Either::Left(end) => end,
         Either::Right(Either::Left(())) => QueueCloseReason::Stalled,
         Either::Right(Either::Right(Either::Left(()))) => QueueCloseReason::KeepAlive,
         Either::Right(Either::Right(Either::Right(()))) => QueueCloseReason::DrainTimeout,
+    };
+    // A failure of the session was reported as one of its connection.
+    match (&end, link) {
+        (QueueCloseReason::Io(_), Link::Tls(stream)) => stream.failure().map_or(end, QueueCloseReason::Tls),
+        _ => end,
     }
 }
 
 /// Closes a connection so that the host receives the last messages; after a violation of the
 /// protocol, with its description.
-async fn close(stream: &Stream, reader: &mut PduReader, end: QueueCloseReason) {
+async fn close(reader: &mut PduReader, end: QueueCloseReason) {
     let lingers = match end {
-        QueueCloseReason::Violation(error) => send(stream, &error.encode(reader.header())).await.is_ok(),
+        QueueCloseReason::Violation(error) => {
+            send(reader.recv.link(), &error.encode(reader.header())).await.is_ok()
+        }
         QueueCloseReason::Refused(_)
+        | QueueCloseReason::Tls(_)
         | QueueCloseReason::Stopped
         | QueueCloseReason::Ended(_)
         | QueueCloseReason::Disconnected => true,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reactor::Handle;
 
-use super::authentication::DhChapSecrets;
+use super::host_secrets::HostSecrets;
 use super::limits::{QUEUE_ENTRIES, QUEUES};
 use super::queue_control::{NvmeEvent, QueueControl, raise};
 use super::registrant::registrant_name;
@@ -47,8 +47,8 @@ pub(super) struct Controller {
     /// The name of the host as a registrant.
     pub(super) registrant: String,
     pub(super) notices: Arc<ReservationNotices>,
-    /// The secrets by which the host authenticates itself on each queue.
-    pub(super) secrets: Option<DhChapSecrets>,
+    /// The secrets that the host needs.
+    pub(super) secrets: HostSecrets,
     configuration: AtomicU32,
     /// Keep alive time in ms; 0 for none.
     keep_alive: AtomicU32,
@@ -87,7 +87,7 @@ pub(super) enum PropertyChange {
 }
 
 impl Controller {
-    pub(super) fn new(id: u16, host: NvmeHost, keep_alive: u32, secrets: Option<DhChapSecrets>) -> Self {
+    pub(super) fn new(id: u16, host: NvmeHost, keep_alive: u32, secrets: HostSecrets) -> Self {
         Self {
             id,
             registrant: registrant_name(host.id),

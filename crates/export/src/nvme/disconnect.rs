@@ -5,7 +5,7 @@
 use reactor::{IoError, IoErrorKind, Peer};
 
 use super::wire::FatalError;
-use crate::transport::RecvError;
+use crate::transport::{RecvError, TlsError};
 
 /// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +52,9 @@ pub(super) enum QueueCloseReason {
     /// The connection was not open yet when another one needed the slot.
     #[error("displaced by another connection")]
     Displaced,
+    /// The TLS session failed.
+    #[error("TLS failed: {0}")]
+    Tls(TlsError),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(IoError),
@@ -73,6 +76,12 @@ impl From<IoError> for QueueCloseReason {
             IoErrorKind::Closed => Self::Truncated,
             _ => Self::Io(error),
         }
+    }
+}
+
+impl From<TlsError> for QueueCloseReason {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

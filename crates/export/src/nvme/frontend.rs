@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use reactor::{Handle, Reactor};
 
 use super::discovery_listeners::{DiscoveryListeners, NvmeDiscovery};
+use super::host_secrets::HostSecrets;
 use super::limits::{NAMESPACES, NvmeLimits};
 use super::server::NvmeServer;
 use super::shared::ServerShared;
@@ -132,6 +133,9 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
         if let Some(secrets) = &network.dhchap {
             secrets.check()?;
         }
+        if let Some(key) = &network.tls_key {
+            key.check()?;
+        }
         if network.target.as_deref() == Some(DISCOVERY_NAME) {
             return Err(invalid(format!("'{DISCOVERY_NAME}' is the name of the discovery service")));
         }
@@ -184,7 +188,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
                 source,
                 read_only,
                 hosts: network.hosts.clone(),
-                secrets: network.dhchap.clone(),
+                secrets: HostSecrets { dhchap: network.dhchap.clone(), tls_key: network.tls_key.clone() },
                 listen: addresses.clone(),
                 leases: leases.clone(),
             };

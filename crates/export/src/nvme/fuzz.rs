@@ -12,6 +12,7 @@ use reactor::{Backend, Buffer, Clock, Platform, Reactor, Stream, SystemClock};
 
 use super::NvmeLimits;
 use super::connection::serve_connection;
+use super::host_secrets::HostSecrets;
 use super::shared::ServerShared;
 use super::target::{NvmeNamespace, NvmeTarget};
 use crate::MemorySource;
@@ -50,7 +51,7 @@ fn serve(connections: Vec<Vec<u8>>) -> Vec<u8> {
             read_only: false,
             identity: [7; 16],
             hosts: Vec::new(),
-            secrets: None,
+            secrets: HostSecrets::default(),
             listen: vec![listener],
             leases: Arc::default(),
             reservations: reservations.of_volume([7; 16]),

@@ -1,14 +1,12 @@
-//! The opening of a connection: parameters of the transport, the connect command, and the
-//! authentication of the host, if it is required.
+//! The opening of a connection: TLS, parameters of the transport, the connect command, and the
+//! authentication of the host, as far as they are required.
 //!
 //! Always true: no other command is executed before the queue is connected; the data of the connect
 //! command is in its capsule, so that no memory is requested for a host that is not admitted yet.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::Stream;
-
+use super::accept_tls::accept_tls;
 use super::authenticate::{QueueAuthentication, REQUIRED};
 use super::direct_replies::{send, send_head};
 use super::disconnect::QueueCloseReason;
@@ -36,19 +34,20 @@ pub(super) struct OpenedQueue<S> {
 
 /// Opens a connection: receives the parameters and the connect command, and answers both.
 pub(super) async fn open_queue<S>(
-    stream: &Rc<Stream>,
     reader: &mut PduReader,
     target: &Arc<NvmeTarget<S>>,
     address: LocalAddress,
 ) -> Result<OpenedQueue<S>, QueueCloseReason> {
+    let peer = accept_tls(reader, target).await?;
+    let link = reader.recv.link().clone();
     let request = reader.connection_request().await?;
-    send(stream, &request.accept(TRANSFER_MAX)).await?;
+    send(&link, &request.accept(TRANSFER_MAX)).await?;
     let encoder = PduEncoder { digests: request.digests, alignment: request.alignment };
     let HostPdu::Command { command, frame } = reader.next().await? else {
         return Err(FatalError::Sequence.into());
     };
     let connected = match receive_request(reader, &command, &frame).await? {
-        Ok(request) => QueueIdentity::connect(target, &request, address, stream),
+        Ok(request) => QueueIdentity::connect(target, &request, address, link.stream(), peer.as_ref()),
         Err(refusal) => Err(refusal),
     };
     if let Ok(identity) = &connected {
@@ -63,11 +62,11 @@ pub(super) async fn open_queue<S>(
         Err(refusal) => (refusal.status, refusal.result),
     };
     let completion = NvmeCompletion { command: command.id(), status, result, head: 1 };
-    send_head(stream, &encoder.response(&completion.encode(), &[])).await?;
+    send_head(&link, &encoder.response(&completion.encode(), &[])).await?;
     let identity = connected.map_err(|refusal| QueueCloseReason::Refused(refusal.reason))?;
     let mut commands = 1;
     if let Some(keys) = &identity.keys {
-        let queue = QueueAuthentication { stream, reader, encoder, entries: identity.entries, commands };
+        let queue = QueueAuthentication { link: &link, reader, encoder, entries: identity.entries, commands };
         commands = queue.run(keys, &identity.controller.host.name, identity.name()).await?;
     }
     Ok(OpenedQueue { identity, encoder, commands })

@@ -192,12 +192,14 @@ impl<S: VolumeSource> NvmeSession<S> {
             subsystem: DISCOVERY_NAME.to_owned(),
             address: identity.reached,
             is_discovery: true,
+            requires_tls: false,
         }];
         for subsystem in identity.target.all() {
             let all = subsystem.addresses(host);
+            let requires_tls = subsystem.tls_key(host).is_some();
             for address in all.into_iter().filter_map(|address| reachable(address, identity.reached)) {
                 let subsystem = subsystem.name.clone();
-                entries.push(DiscoveryEntry { subsystem, address, is_discovery: false });
+                entries.push(DiscoveryEntry { subsystem, address, is_discovery: false, requires_tls });
             }
         }
         discovery_log(generation, &entries)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::transport::OWN_BYTES;
+use crate::transport::{OWN_BYTES, TlsStream};
 
 /// The most bytes of data of one command, as a power of two of pages of 4 KiB: 1 MiB. Hosts split
 /// longer requests.
@@ -71,8 +71,8 @@ pub struct NvmeLimits {
 
 impl NvmeLimits {
     /// Bytes that a connection holds of its own at most: payload, requested data, the receive chunk
-    /// and the previous one.
-    pub const CONNECTION_BYTES: usize = 2 * OWN_BYTES + (1 << 20);
+    /// and the previous one, and a TLS session.
+    pub const CONNECTION_BYTES: usize = 2 * OWN_BYTES + (1 << 20) + TlsStream::BYTES;
 }
 
 impl Default for NvmeLimits {

@@ -9,8 +9,9 @@
 //! even if its host is gone; the reason of each disconnect is logged once.
 //!
 //! Must not know: how a volume stores data, other users of a volume. Source: NVM Express Base
-//! Specification 1.4, NVMe over Fabrics 1.1, NVMe TCP Transport Specification 1.0.
+//! Specification 1.4, NVMe over Fabrics 1.1, NVMe TCP Transport Specification 1.1.
 
+mod accept_tls;
 mod admin;
 mod authenticate;
 mod authentication;
@@ -27,6 +28,7 @@ mod fused;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
+mod host_secrets;
 mod inquiry;
 mod io;
 mod limits;
@@ -45,6 +47,7 @@ mod server;
 mod session;
 mod shared;
 mod target;
+mod tls;
 mod transfers;
 mod wire;
 
@@ -52,3 +55,4 @@ pub use authentication::DhChapSecrets;
 pub use discovery_listeners::{DISCOVERY_PORT, NvmeDiscovery};
 pub use frontend::{NvmeConfig, NvmeFrontend};
 pub use limits::NvmeLimits;
+pub use tls::NvmeTlsKey;

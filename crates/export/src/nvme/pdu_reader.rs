@@ -2,16 +2,14 @@
 //!
 //! Must not know commands.
 
-use std::rc::Rc;
-
-use reactor::{Span, Stream};
+use reactor::Span;
 
 use super::disconnect::QueueCloseReason;
 use super::wire::{
     COMMAND_BYTES, COMMON_LEN, ConnectionRequest, Digests, FatalError, Frame, FrameKind, HostData, IC_LEN,
     NvmeCommand, SHORT_LEN, terminate_status,
 };
-use crate::transport::{Payload, RecvBuffer};
+use crate::transport::{Link, Payload, RecvBuffer};
 
 /// The most bytes of a header after the command: digest and padding.
 const HEADER_REST: usize = 256;
@@ -34,9 +32,14 @@ pub(super) struct PduReader {
 }
 
 impl PduReader {
-    pub(super) fn new(stream: Rc<Stream>, data_max: usize) -> Self {
+    pub(super) fn new(link: impl Into<Link>, data_max: usize) -> Self {
         let (digests, header) = (Digests::default(), Vec::new());
-        Self { recv: RecvBuffer::new(stream), digests, data_max, header }
+        Self { recv: RecvBuffer::new(link), digests, data_max, header }
+    }
+
+    /// Continues on another connection, before the first PDU.
+    pub(super) fn continue_on(&mut self, link: Link) {
+        self.recv = RecvBuffer::new(link);
     }
 
     /// Receives the request to open the connection.

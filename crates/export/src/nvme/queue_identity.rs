@@ -16,6 +16,7 @@ use super::controller::{Controller, NvmeHost, QueueRefusal};
 use super::limits::QUEUE_ENTRIES;
 use super::queue_control::{QueueControl, fence_all};
 use super::target::{DISCOVERY_NAME, NvmeTarget, Subsystem};
+use super::tls::TlsPeer;
 use super::wire::{ANY_CONTROLLER, ConnectField, ConnectRequest, NvmeStatus};
 use crate::transport::LocalAddress;
 
@@ -53,17 +54,20 @@ fn refusal(status: NvmeStatus, field: ConnectField, reason: &'static str) -> Con
 
 impl<S> QueueIdentity<S> {
     /// Connects a queue that a host has asked for at `address`, on the reactor of this thread.
+    /// `peer`: the names of the key of the TLS connection, if it is one.
     pub(super) fn connect(
         target: &Arc<NvmeTarget<S>>,
         request: &ConnectRequest,
         address: LocalAddress,
         stream: &Rc<Stream>,
+        peer: Option<&TlsPeer>,
     ) -> Result<Self, ConnectRefusal> {
         let parameters = |field, reason| refusal(NvmeStatus::CONNECT_PARAMETERS, field, reason);
         if request.entries > QUEUE_ENTRIES.into() {
             return Err(parameters(ConnectField::SIZE, "the queue is too large"));
         }
         let subsystem = find(target, request, address.listener)?;
+        check_tls(subsystem.as_deref(), request, peer)?;
         if subsystem.is_none() && request.queue != 0 {
             return Err(parameters(ConnectField::QUEUE, "discovery has no queues for I/O"));
         }
@@ -177,7 +181,7 @@ fn add_queue<S>(
 }
 
 fn keys_of(controller: &Controller, subsystem: &str) -> Result<Option<DhChapKeys>, ConnectRefusal> {
-    let Some(secrets) = &controller.secrets else { return Ok(None) };
+    let Some(secrets) = &controller.secrets.dhchap else { return Ok(None) };
     let keys = secrets.keys(&controller.host.name, subsystem);
     let reason = "the secret of the export is invalid";
     keys.map(Some).ok_or_else(|| refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, reason))
@@ -204,6 +208,25 @@ fn find<S>(
         return Err(refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, "the host is not allowed"));
     }
     Ok(Some(subsystem))
+}
+
+/// Checks that a host uses TLS if its subsystem requires it, with the key for these names.
+fn check_tls<S>(
+    subsystem: Option<&Subsystem<S>>,
+    request: &ConnectRequest,
+    peer: Option<&TlsPeer>,
+) -> Result<(), ConnectRefusal> {
+    let is_required = subsystem.is_some_and(|subsystem| subsystem.tls_key(&request.host).is_some());
+    let reason = match peer {
+        None if is_required => "the export requires TLS",
+        None => return Ok(()),
+        Some(peer) if peer.host != request.host => "the TLS key belongs to another host",
+        Some(peer) if peer.subsystem != request.subsystem => "the TLS key belongs to another subsystem",
+        // Its key was removed since the connection began.
+        Some(_) if !is_required => "the export does not use TLS",
+        Some(_) => return Ok(()),
+    };
+    Err(refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, reason))
 }
 
 fn new_controller<S>(

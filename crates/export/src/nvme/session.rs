@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Reactor, Stream};
+use reactor::Reactor;
 
 use super::disconnect::QueueCloseReason;
 use super::fused::{FusedOrder, FusedPair, FusedStep};
@@ -32,7 +32,7 @@ use super::wire::{DataLocation, FatalError, Frame, HostData, NvmeCommand, NvmeSt
 use crate::poll_then_spawn::poll_then_spawn;
 use crate::reservation::ReservationRegistry;
 use crate::select::{Either, select};
-use crate::transport::{Budget, Payload, QueuedReply, SendQueue};
+use crate::transport::{Budget, Link, Payload, QueuedReply, SendQueue};
 use crate::{Stop, VolumeSource};
 
 /// A connected queue.
@@ -92,11 +92,11 @@ impl<S: VolumeSource> NvmeSession<S> {
     pub(super) async fn run(
         self: &Rc<Self>,
         reader: &mut PduReader,
-        stream: &Stream,
+        link: &Link,
         stop: &Stop,
     ) -> QueueCloseReason {
         // One future for both selects: a send in flight must be completed.
-        let mut sending = pin!(self.send_queue.send_all(stream));
+        let mut sending = pin!(self.send_queue.send_all(link));
         let others = select(self.grant_transfers(), self.report_events());
         let end = match select(select(self.receive(reader, stop), others), sending.as_mut()).await {
             Either::Left(Either::Left(Err(end))) => end,

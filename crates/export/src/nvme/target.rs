@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reactor::Handle;
 
-use super::authentication::DhChapSecrets;
 use super::controller::{Controller, NvmeHost};
+use super::host_secrets::HostSecrets;
 use super::limits::CONTROLLERS;
 use super::queue_control::{NvmeEvent, QueueControl};
+use super::tls::NvmeTlsKey;
 use crate::reservation::VolumeReservations;
 
 /// An exported volume.
@@ -26,8 +27,8 @@ pub(super) struct NvmeNamespace<S> {
     pub(super) identity: [u8; 16],
     /// The hosts that may use it; all if empty.
     pub(super) hosts: Vec<String>,
-    /// The secrets by which its hosts authenticate themselves; none for no authentication.
-    pub(super) secrets: Option<DhChapSecrets>,
+    /// The secrets that its hosts need.
+    pub(super) secrets: HostSecrets,
     /// The addresses at which it is served.
     pub(super) listen: Vec<SocketAddr>,
     /// Counts the queues that have the volume open, and identifies their leases.
@@ -67,6 +68,15 @@ struct SubsystemState<S> {
 struct HostQueue {
     controller: Arc<Controller>,
     control: Handle<QueueControl>,
+}
+
+impl<S> SubsystemState<S> {
+    /// The secrets of a host, which are the same for all namespaces that it may use. `None` if
+    /// there are none.
+    fn secrets_of(&self, host: &str) -> Option<&HostSecrets> {
+        let visible = self.namespaces.values().find(|namespace| namespace.allows(host));
+        visible.map(|namespace| &namespace.secrets)
+    }
 }
 
 /// The largest id of a controller.
@@ -148,12 +158,15 @@ impl<S> Subsystem<S> {
         }
         let id = state.next_controller;
         state.next_controller = id % CONTROLLER_MAX + 1;
-        // The same for all namespaces of a host.
-        let visible = state.namespaces.values().find(|namespace| namespace.allows(&host.name));
-        let secrets = visible.and_then(|namespace| namespace.secrets.clone());
+        let secrets = state.secrets_of(&host.name).cloned().unwrap_or_default();
         let controller = Arc::new(Controller::new(id, host, keep_alive, secrets));
         state.controllers.insert(id, controller.clone());
         Some(controller)
+    }
+
+    /// The key of the TLS connections of a host. `None` if it uses none.
+    pub(super) fn tls_key(&self, host: &str) -> Option<NvmeTlsKey> {
+        self.lock().secrets_of(host)?.tls_key.clone()
     }
 
     /// The controller of this id.
@@ -253,6 +266,11 @@ impl<S> NvmeTarget<S> {
         self.lock().get(name).cloned()
     }
 
+    /// The key of the TLS connections of a host to a subsystem. `None` if it uses none.
+    pub(super) fn tls_key(&self, subsystem: &str, host: &str) -> Option<NvmeTlsKey> {
+        self.find(subsystem)?.tls_key(host)
+    }
+
     /// The subsystems in the order of their names.
     pub(super) fn all(&self) -> Vec<Arc<Subsystem<S>>> {
         self.lock().values().cloned().collect()
@@ -264,7 +282,7 @@ impl<S> NvmeTarget<S> {
     }
 
     /// Adds a namespace to a subsystem, which is created if necessary. Ends controllers whose hosts
-    /// have not authenticated themselves as the namespace requires it.
+    /// have not authenticated themselves, or do not use TLS, as the namespace requires it.
     pub(super) fn add(
         &self,
         name: &str,

@@ -12,9 +12,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Buffer, Io, IoError, IoErrorKind, Reactor, Span, Stream};
+use reactor::{Buffer, IoError, IoErrorKind, Reactor, Span};
 
 use super::budget::{Budget, Charge};
+use super::link::{Link, LinkRead};
 use crate::select::select;
 
 /// The smallest receive size, in bytes.
@@ -28,7 +29,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The receiving half of a connection.
 pub(crate) struct RecvBuffer {
-    stream: Rc<Stream>,
+    link: Link,
     /// The receive memory. Bytes from `start` to `end` are not consumed yet.
     chunk: Rc<RecvChunk>,
     start: usize,
@@ -38,7 +39,7 @@ pub(crate) struct RecvBuffer {
     /// The size of the next receive.
     next_size: usize,
     /// A receive into the chunk after `end`. A wait for it can be cancelled and resumed.
-    receiving: Option<Io>,
+    receiving: Option<LinkRead>,
     progress: Rc<Progress>,
 }
 
@@ -110,9 +111,9 @@ impl Progress {
 }
 
 impl RecvBuffer {
-    pub(crate) fn new(stream: Rc<Stream>) -> Self {
+    pub(crate) fn new(link: impl Into<Link>) -> Self {
         Self {
-            stream,
+            link: link.into(),
             chunk: RecvChunk::new(CHUNK_MIN),
             start: 0,
             end: 0,
@@ -121,6 +122,11 @@ impl RecvBuffer {
             receiving: None,
             progress: Rc::default(),
         }
+    }
+
+    /// The connection.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Returns the progress, for the watchdog.
@@ -147,15 +153,39 @@ impl RecvBuffer {
 
     /// Returns the first `N` bytes of a message. The client may close the connection instead.
     pub(crate) async fn header<const N: usize>(&mut self) -> Result<[u8; N], RecvError> {
-        if self.available() == 0 {
-            match self.receive(N).await {
-                Ok(true) => {}
-                Ok(false) => return Err(RecvError::Closed),
-                Err(error) if error.kind() == IoErrorKind::Closed => return Err(RecvError::Closed),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.begin(N).await?;
         self.body().await
+    }
+
+    /// Returns the first byte of a message, which is not consumed. The client may close the
+    /// connection instead.
+    pub(crate) async fn first_byte(&mut self) -> Result<u8, RecvError> {
+        self.begin(1).await?;
+        let mut first = [0];
+        self.chunk.memory.copy_to(self.start, &mut first);
+        let [byte] = first;
+        Ok(byte)
+    }
+
+    /// Waits for the beginning of a message, of which `count` bytes are needed first.
+    async fn begin(&mut self, count: usize) -> Result<(), RecvError> {
+        if self.available() > 0 {
+            return Ok(());
+        }
+        match self.receive(count).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(RecvError::Closed),
+            Err(error) if error.kind() == IoErrorKind::Closed => Err(RecvError::Closed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the bytes that were received and not consumed.
+    pub(crate) fn take_unread(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.available()];
+        self.chunk.memory.copy_to(self.start, &mut bytes);
+        self.consume(bytes.len());
+        bytes
     }
 
     /// Returns the next `N` bytes of a message.
@@ -203,7 +233,7 @@ impl RecvBuffer {
         self.consume(buffered);
         if buffered < length {
             self.progress.within.set(true);
-            self.stream.read_exact(&[payload.slice(buffered..length)]).await?;
+            self.link.read_exact(&[payload.slice(buffered..length)]).await?;
             self.progress.step();
         }
         // Data that arrives together with the next header would have to be copied.
@@ -250,7 +280,7 @@ impl RecvBuffer {
     async fn receive(&mut self, count: usize) -> Result<bool, IoError> {
         if self.receiving.is_none() {
             self.make_room(count);
-            let receive = self.stream.read(&self.chunk.memory.slice(self.end..self.chunk.memory.len()));
+            let receive = self.link.read(&self.chunk.memory.slice(self.end..self.chunk.memory.len()));
             let at_once = receive.is_done();
             self.receiving = Some(receive);
             if at_once {
@@ -272,9 +302,13 @@ impl RecvBuffer {
     /// own. Closing the connection at once, with requests unread, would make the kernel drop
     /// replies that the client has not received yet.
     pub(crate) async fn linger(&mut self) {
-        if self.stream.shutdown().is_ok() {
-            select(self.discard(), Reactor::current().sleep(LINGER)).await;
-        }
+        let link = self.link.clone();
+        let end = async {
+            if link.shutdown().await.is_ok() {
+                self.discard().await;
+            }
+        };
+        select(end, Reactor::current().sleep(LINGER)).await;
     }
 
     /// Discards everything until the client closes the connection.

@@ -10,9 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-use reactor::{Buffer, IoError, Notify, Span, Stream};
+use reactor::{Buffer, IoError, Notify, Span};
 
 use super::budget::Charge;
+use super::link::ByteSink;
 use super::recv_buffer::Progress;
 
 /// The most bytes of a [`ReplyHead`].
@@ -139,19 +140,19 @@ impl SendQueue {
     }
 
     /// Sends replies until the connection fails.
-    pub(crate) async fn send_all(&self, stream: &Stream) -> Result<Infallible, IoError> {
+    pub(crate) async fn send_all(&self, sink: &impl ByteSink) -> Result<Infallible, IoError> {
         let mut batch = Batch::default();
         loop {
-            self.send_queued(stream, &mut batch).await?;
+            self.send_queued(sink, &mut batch).await?;
             self.idle.set(true);
             self.pushed.notified().await;
         }
     }
 
-    async fn send_queued(&self, stream: &Stream, batch: &mut Batch) -> Result<(), IoError> {
+    async fn send_queued(&self, sink: &impl ByteSink, batch: &mut Batch) -> Result<(), IoError> {
         while batch.fill(&mut self.queues.borrow_mut()) {
             self.progress.within.set(true);
-            let sent = stream.write_all(&batch.spans).await;
+            let sent = sink.write_all(&batch.spans).await;
             self.progress.within.set(false);
             self.progress.step();
             batch.clear();

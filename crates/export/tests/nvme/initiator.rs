@@ -76,9 +76,17 @@ pub(crate) fn host_id(host: &str) -> [u8; 16] {
     if host == HOST { *b"0123456789abcdef" } else { *b"other host 12345" }
 }
 
+/// A session on a socket, such as TLS.
+pub(crate) trait SocketSession: Read + Write + Send {
+    /// Begins the same kind of session on another socket.
+    fn renew(&self, socket: TcpStream) -> Box<dyn SocketSession>;
+}
+
 /// A connection, with one queue once it is connected.
 pub(crate) struct Queue {
     pub(crate) stream: TcpStream,
+    /// The session on the socket, if there is one.
+    pub(crate) session: Option<Box<dyn SocketSession>>,
     pub(crate) wire: Wire,
     next: u16,
     pub(crate) controller: u16,
@@ -118,24 +126,46 @@ impl Queue {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-        Self { stream, wire, next: 0, controller: 0xffff, host: HOST }
+        Self { stream, session: None, wire, next: 0, controller: 0xffff, host: HOST }
+    }
+
+    /// Sends bytes.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        match &mut self.session {
+            Some(session) => session.write_all(bytes).unwrap(),
+            None => self.stream.write_all(bytes).unwrap(),
+        }
+    }
+
+    /// Receives bytes.
+    fn take(&mut self, bytes: &mut [u8]) {
+        match &mut self.session {
+            Some(session) => session.read_exact(bytes).unwrap(),
+            None => self.stream.read_exact(bytes).unwrap(),
+        }
     }
 
     /// Connects a socket and exchanges the parameters of the transport.
     pub(crate) fn negotiated(address: SocketAddr, wire: Wire) -> Self {
         let mut queue = Self::open(address, wire);
+        queue.exchange_parameters();
+        queue
+    }
+
+    /// Exchanges the parameters of the transport.
+    pub(crate) fn exchange_parameters(&mut self) {
+        let wire = self.wire;
         let mut request = [0; 128];
         request[2] = 128;
         request[4] = 128;
         request[10] = wire.alignment;
         request[11] = u8::from(wire.header_digest) | u8::from(wire.data_digest) << 1;
-        queue.stream.write_all(&request).unwrap();
+        self.put(&request);
         let mut answer = [0; 128];
-        queue.stream.read_exact(&mut answer).unwrap();
+        self.take(&mut answer);
         assert_eq!((answer[0], answer[2], u32_of(&answer, 4)), (1, 128, 128));
         assert_eq!(answer[11], request[11], "digests");
         assert!(u32_of(&answer, 12) >= 4096, "data per PDU");
-        queue
     }
 
     /// Connects queue `id` of a subsystem.
@@ -199,7 +229,9 @@ impl Queue {
 
     /// Opens I/O queue `id` of the controller of this admin queue.
     pub(crate) fn io(&self, subsystem: &str, id: u16) -> Self {
-        let mut queue = Self::negotiated(self.stream.peer_addr().unwrap(), self.wire);
+        let mut queue = Self::open(self.stream.peer_addr().unwrap(), self.wire);
+        queue.session = self.session.as_ref().map(|own| own.renew(queue.stream.try_clone().unwrap()));
+        queue.exchange_parameters();
         assert_eq!(queue.connect(subsystem, self.host, id, self.controller, 0).status, 0);
         queue
     }
@@ -269,7 +301,7 @@ impl Queue {
         if !data.is_empty() && self.wire.data_digest {
             pdu.extend_from_slice(&crc32c(data).to_le_bytes());
         }
-        self.stream.write_all(&pdu).unwrap();
+        self.put(&pdu);
     }
 
     /// Receives PDUs until a command completes; sends `data` on request.
@@ -318,11 +350,11 @@ impl Queue {
     /// Receives a PDU and checks its digests.
     pub(crate) fn receive(&mut self) -> Pdu {
         let mut header = vec![0; 8];
-        self.stream.read_exact(&mut header).unwrap();
+        self.take(&mut header);
         let (kind, flags, length) = (header[0], header[1], usize::from(header[2]));
         let (offset, whole) = (usize::from(header[3]), u32_of(&header, 4) as usize);
         let mut rest = vec![0; whole - 8];
-        self.stream.read_exact(&mut rest).unwrap();
+        self.take(&mut rest);
         header.extend_from_slice(&rest);
         if kind == 3 {
             return Pdu { header, data: Vec::new() };
@@ -349,7 +381,10 @@ impl Queue {
     pub(crate) fn read_to_end(&mut self) -> usize {
         let mut rest = Vec::new();
         // A reset is an end too.
-        let _ = self.stream.read_to_end(&mut rest);
+        let _ = match &mut self.session {
+            Some(session) => session.read_to_end(&mut rest),
+            None => self.stream.read_to_end(&mut rest),
+        };
         rest.len()
     }
 

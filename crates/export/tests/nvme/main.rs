@@ -16,3 +16,8 @@ mod store;
 #[path = "../support/mod.rs"]
 mod support;
 mod target;
+#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
+mod tls;
+#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
+mod tls_client;
+mod tls_queue;

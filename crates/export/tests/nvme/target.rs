@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use export::nvme::{DhChapSecrets, NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
+use export::nvme::{DhChapSecrets, NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits, NvmeTlsKey};
 use export::{
     ExportConfig, ExportError, ExportName, Frontend, MemorySource, MemoryVolume, NetworkConfig,
     ReservationRegistry, ReservationStore, RunningExport,
@@ -91,6 +91,13 @@ impl Target {
     pub(crate) fn with_secrets(backend: Backend, limits: NvmeLimits, secrets: DhChapSecrets) -> Self {
         let mut options = config(any(), 1, &[]);
         options.network.dhchap = Some(secrets);
+        Self::with_options(backend, limits, &options, None)
+    }
+
+    /// Serves one namespace over TLS with this key.
+    pub(crate) fn with_tls(backend: Backend, limits: NvmeLimits, key: NvmeTlsKey) -> Self {
+        let mut options = config(any(), 1, &[]);
+        options.network.tls_key = Some(key);
         Self::with_options(backend, limits, &options, None)
     }
 

@@ -131,6 +131,10 @@ Examples:
   nvme gen-dhchap-key --hmac=1 > /etc/gabion/db1.secret
   gabion export create fast/db --nvme-tcp --listen 10.0.0.1:4420 --secret /etc/gabion/db1.secret
 
+  # The same for a host that uses TLS, with 'nvme connect --tls'
+  nvme gen-tls-key --hmac=1 > /etc/gabion/db2.key
+  gabion export create fast/db2 --nvme-tcp --listen 10.0.0.1:4420 --tls-key /etc/gabion/db2.key
+
   # The same over iSCSI, for a host that authenticates itself
   gabion export create fast/vm04 --iscsi --listen 10.0.0.1 --chap-user esx1 --chap-secret-file /etc/gabion/esx1.secret"
 )]
@@ -206,6 +210,10 @@ pub(crate) struct CreateExportArgs {
     /// different from that of --secret
     #[arg(long, value_name = "FILE", requires = "secret")]
     pub(crate) controller_secret: Option<PathBuf>,
+    /// File with the pre-shared key of the TLS 1.3 connections that the hosts of --nvme-tcp must
+    /// use, as 'nvme gen-tls-key' prints it [default: connections without TLS]
+    #[arg(long, value_name = "FILE", requires = "nvme_tcp")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// User name by which initiators of --iscsi authenticate themselves (CHAP)
     #[arg(long, value_name = "NAME", requires_all = ["iscsi", "chap_secret_file"])]
     pub(crate) chap_user: Option<String>,

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use api::VolumeName;
-use api::types::{ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, NetworkOptions, Protocol};
+use api::types::{
+    ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, NetworkOptions, Protocol, TlsOptions,
+};
 
 use super::CommandContext;
 use crate::cli::{CreateExportArgs, ExportCommand};
@@ -30,6 +32,7 @@ pub(crate) async fn run(ctx: &CommandContext, command: ExportCommand) -> Result<
 async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<ExitReason> {
     let protocol = protocol_of(&arguments);
     let (chap, dhchap) = (chap_of(&arguments)?, dhchap_of(&arguments)?);
+    let tls = read_secret(arguments.tls_key.as_deref())?.map(|key| TlsOptions { key: Some(key) });
     let CreateExportArgs { name, read_only, shared, queues, reactors, listen, .. } = arguments;
     let CreateExportArgs { subsystem, namespace, target, lun, host, owner, .. } = arguments;
     let VolumeName { pool, volume } = name;
@@ -40,6 +43,7 @@ async fn create(ctx: &CommandContext, arguments: CreateExportArgs) -> Result<Exi
         hosts: host,
         chap,
         dhchap,
+        tls,
     };
     let request =
         CreateExport { pool, volume, protocol, read_only, shared, queues, reactors, network, owner };

@@ -6,12 +6,13 @@ use super::table::table;
 
 /// Formats the addresses of a new export: the commands by which hosts connect to a network disk.
 pub(crate) fn created_export(export: &Export) -> String {
-    let lines = export.uris.iter().map(|uri| connect_command(uri).unwrap_or_else(|| uri.clone()));
+    let uses_tls = export.network.tls.is_some();
+    let lines = export.uris.iter().map(|uri| connect_command(uri, uses_tls).unwrap_or_else(|| uri.clone()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The command by which a Linux host connects to a network disk; `None` for other addresses.
-fn connect_command(uri: &str) -> Option<String> {
+fn connect_command(uri: &str, uses_tls: bool) -> Option<String> {
     if let Some(rest) = uri.strip_prefix("iscsi://") {
         let (portal, target) = rest.split_once('/')?;
         let (target, _) = target.rsplit_once('/')?;
@@ -21,7 +22,8 @@ fn connect_command(uri: &str) -> Option<String> {
     let (address, name) = uri.strip_prefix("nvme+tcp://")?.split_once('/')?;
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(format!("nvme connect -t tcp -a {host} -s {port} -n {name}"))
+    let tls = if uses_tls { " --tls" } else { "" };
+    Some(format!("nvme connect -t tcp -a {host} -s {port} -n {name}{tls}"))
 }
 
 /// Formats exports as a table.
@@ -73,7 +75,10 @@ mod tests {
             ),
             ("nbd://10.0.0.1:10809/fast/vm01", None),
         ] {
-            assert_eq!(connect_command(uri).as_deref(), command);
+            assert_eq!(connect_command(uri, false).as_deref(), command);
         }
+        let within_tls = connect_command("nvme+tcp://10.0.0.1:4420/nqn.x:y", true);
+        let expected = "nvme connect -t tcp -a 10.0.0.1 -s 4420 -n nqn.x:y --tls";
+        assert_eq!(within_tls.as_deref(), Some(expected));
     }
 }

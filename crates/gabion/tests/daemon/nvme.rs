@@ -188,3 +188,38 @@ fn secrets_survive_a_restart_and_are_not_shown() {
     assert!(requires_authentication());
     daemon.stop();
 }
+
+#[test]
+fn tls_keys_survive_a_restart_and_are_not_shown() {
+    /// As `nvme gen-tls-key` prints it.
+    const KEY: &str = "NVMeTLSkey-1:01:yBd+GiJlgJu8iLUAYCeAjVyXhTSy87BrQwTIF51WOIhkBl26:\n";
+    let home = DaemonHome::new();
+    let address = free_address();
+    let daemon = home.start_with(&["--nvme-listen", &address.to_string()]);
+    daemon.make_pool();
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("disk.key");
+    let (subsystem, key) = (format!("--subsystem={SUBSYSTEM}"), format!("--tls-key={}", file.display()));
+    let create = ["export", "create", "fast/vm01", "--nvme-tcp", &subsystem, &key];
+    std::fs::write(&file, KEY.replace("yBd", "yBe")).unwrap();
+    let refusal = daemon.refused(&create);
+    assert!(refusal.contains("NVMeTLSkey-1:HH:BASE64:") && !refusal.contains("yBe"), "{refusal}");
+    std::fs::write(&file, KEY).unwrap();
+    let printed = daemon.ok(&create);
+    assert!(printed.trim_end().ends_with(&format!("-n {SUBSYSTEM} --tls")), "{printed}");
+    let requires_tls = || {
+        let done = Queue::negotiated(address, PLAIN).connect(SUBSYSTEM, HOST, 0, 0xffff, 0);
+        // The host is not allowed to connect without TLS.
+        done.status == 0x184
+    };
+    assert!(requires_tls());
+    let shown = daemon.json(&["export", "list"]);
+    assert!(shown[0]["network"]["tls"].is_object() && !shown.to_string().contains("NVMeTLSkey"), "{shown}");
+    daemon.kill();
+
+    let daemon = home.start_with(&["--nvme-listen", &address.to_string()]);
+    let active = || daemon.json(&["export", "list"])[0]["state"] == "active";
+    until("the export is active again", active);
+    assert!(requires_tls());
+    daemon.stop();
+}

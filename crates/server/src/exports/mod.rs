@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use export::iscsi::ChapAccount;
-use export::nvme::DhChapSecrets;
+use export::nvme::{DhChapSecrets, NvmeTlsKey};
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
 
 use crate::config::Config;
@@ -30,6 +30,7 @@ use crate::state::{ExportRecord, State};
 use crate::volumes::Volumes;
 use api::types::{
     ChapOptions, CreateExport, DeleteExportQuery, DhChapOptions, Export, ExportState, NetworkOptions,
+    TlsOptions,
 };
 use frontends::Frontends;
 pub(crate) use io_counters::{BUCKETS, ExportCounters, IoKind, IoSums, bucket_nanos};
@@ -426,7 +427,7 @@ fn from_state(export: ExportRecord) -> (ExportKey, ExportEntry) {
 
 /// The options of a network disk as the API and the state file have them.
 fn to_options(network: NetworkConfig) -> NetworkOptions {
-    let NetworkConfig { listen, target, unit, hosts, chap, dhchap } = network;
+    let NetworkConfig { listen, target, unit, hosts, chap, dhchap, tls_key } = network;
     let chap = chap.map(|ChapAccount { user, secret, target }| {
         let (target_user, target_secret) = target.unzip();
         ChapOptions { user, secret: Some(secret), target_user, target_secret }
@@ -435,7 +436,8 @@ fn to_options(network: NetworkConfig) -> NetworkOptions {
         secret: Some(host),
         controller_secret: controller,
     });
-    NetworkOptions { listen, target, unit, hosts, chap, dhchap }
+    let tls = tls_key.map(|NvmeTlsKey(key)| TlsOptions { key: Some(key) });
+    NetworkOptions { listen, target, unit, hosts, chap, dhchap, tls }
 }
 
 /// The options of a network disk without its secrets, for readers.
@@ -447,12 +449,15 @@ fn without_secrets(network: NetworkConfig) -> NetworkOptions {
     if let Some(dhchap) = &mut options.dhchap {
         (dhchap.secret, dhchap.controller_secret) = (None, None);
     }
+    if let Some(tls) = &mut options.tls {
+        tls.key = None;
+    }
     options
 }
 
 /// The options of a network disk as frontends have them.
 fn from_options(network: NetworkOptions) -> NetworkConfig {
-    let NetworkOptions { listen, target, unit, hosts, chap, dhchap } = network;
+    let NetworkOptions { listen, target, unit, hosts, chap, dhchap, tls } = network;
     let chap = chap.map(|ChapOptions { user, secret, target_user, target_secret }| ChapAccount {
         user,
         // A frontend refuses an empty secret.
@@ -465,7 +470,9 @@ fn from_options(network: NetworkOptions) -> NetworkConfig {
         host: secret.unwrap_or_default(),
         controller: controller_secret,
     });
-    NetworkConfig { listen, target, unit, hosts, chap, dhchap }
+    // A frontend refuses an empty key.
+    let tls_key = tls.map(|TlsOptions { key }| NvmeTlsKey(key.unwrap_or_default()));
+    NetworkConfig { listen, target, unit, hosts, chap, dhchap, tls_key }
 }
 
 fn waiting() -> Error {

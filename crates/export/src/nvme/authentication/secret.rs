@@ -101,8 +101,8 @@ impl DhChapKey {
     }
 }
 
-/// The checksum of secrets: CRC-32 as in IEEE 802.3.
-fn crc32(bytes: &[u8]) -> u32 {
+/// The checksum of secrets and keys: CRC-32 as in IEEE 802.3.
+pub(in crate::nvme) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| match crc & 1 {
             1 => crc >> 1 ^ 0xedb8_8320,

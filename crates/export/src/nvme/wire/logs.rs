@@ -26,6 +26,8 @@ pub(in crate::nvme) struct DiscoveryEntry {
     pub(in crate::nvme) address: SocketAddr,
     /// The entry is the discovery service itself.
     pub(in crate::nvme) is_discovery: bool,
+    /// Connections to it use TLS.
+    pub(in crate::nvme) requires_tls: bool,
 }
 
 /// The discovery log.
@@ -36,10 +38,11 @@ pub(in crate::nvme) fn discovery_log(generation: u64, entries: &[DiscoveryEntry]
         let start = number * ENTRY_BYTES;
         let ip = entry.address.ip().to_canonical();
         let family = if ip.is_ipv4() { 1 } else { 2 };
-        // TCP; the type of the subsystem. Flow control can be disabled. Nothing is specified about
-        // a secure channel: hosts with libnvme 1.3 ask for TLS if it is "not required".
+        // TCP; the type of the subsystem. Flow control can be disabled. Without TLS, nothing is
+        // specified about a secure channel: hosts with libnvme 1.3 ask for TLS if it is "not
+        // required".
         data.u8(start, 3).u8(start + 1, family).u8(start + 2, if entry.is_discovery { 3 } else { 2 });
-        data.u8(start + 3, 1 << 2);
+        data.u8(start + 3, 1 << 2 | u8::from(entry.requires_tls));
         // Any controller; the entries of its admin queue.
         data.u16(start + 4, number as u16).u16(start + 6, 0xffff).u16(start + 8, 32);
         // Changes are reported to the discovery controller.
@@ -49,6 +52,8 @@ pub(in crate::nvme) fn discovery_log(generation: u64, entries: &[DiscoveryEntry]
         data.text(start + 32, 32, &entry.address.port().to_string(), 0);
         data.text(start + 256, 256, &entry.subsystem, 0);
         data.text(start + 512, 256, &ip.to_string(), 0);
+        // The address subtype of TCP: the type of security, TLS 1.3.
+        data.u8(start + 768, if entry.requires_tls { 2 } else { 0 });
     }
     data.finish()
 }
