@@ -11,6 +11,7 @@
 //! of the other commands before JOB, joined with commas, as in `librbd=direct,DIR,IMAGE`. The loads
 //! of `compare` run on CORE (`taskset`). The processor time of the library alone includes that of
 //! its load; the time of a server does not include that of the client.
+#![allow(clippy::big_endian_bytes, reason = "the numbers of NBD are big-endian")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -145,7 +146,7 @@ fn fill(directory: &str, image: &str) -> Outcome {
         let at = next;
         next += FILL;
         let (image, span) = (image.clone(), span.clone());
-        (at < image.size()).then(|| async move { image.write(at, &span).await })
+        (at < image.size()).then_some(async move { image.write(at, &span).await })
     })
 }
 

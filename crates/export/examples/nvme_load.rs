@@ -9,7 +9,8 @@
 //! hexadecimal digits, which is combined with the name of the host. The namespace has id 1 and
 //! sectors of 512 bytes. Prints the commands per second, the throughput, and the mean and the 99th
 //! percentile of the latency. The load polls its socket, and so measures no wake-up of its own
-//! thread. llow(
+//! thread.
+#![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
