@@ -130,6 +130,10 @@ mod tests {
         std::fs::write(run("a").join("osd.0.pid"), format!("{}\n", daemon.id())).unwrap();
         std::fs::write(run("a").join("osd.1.pid"), format!("{}\n", std::process::id())).unwrap();
         std::fs::write(run("c").join("osd.2.pid"), format!("{}\n", daemon.id())).unwrap();
+        // The kernel sets the arguments of a new program after it has resumed the parent.
+        while local_processes(&workspace).is_empty() && daemon.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
         assert_eq!(local_processes(&workspace), [daemon.id()]);
         daemon.kill().unwrap();
         daemon.wait().unwrap();

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(size(&large, 16, None, Some(96 << 20)).unwrap(), 96 << 20);
         assert_eq!(size(&large, 2, Some(10 << 30), None).unwrap(), 10 << 30);
         let small = pool(1000 << 20);
-        assert_eq!(size(&small, 4, None, None).unwrap(), 124 << 20, "a part of half of the space");
+        assert_eq!(size(&small, 4, None, None).unwrap(), 125 << 20, "a part of half of the space");
         assert_eq!(size(&small, 4, Some(199 << 20), None).unwrap(), 199 << 20);
         let error = size(&small, 4, Some(201 << 20), None).unwrap_err().to_string();
         assert!(error.contains("4 x 201 MiB") && error.contains("'rbd'"), "{error}");
