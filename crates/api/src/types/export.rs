@@ -193,6 +193,23 @@ pub struct CreateExport {
     pub owner: Option<String>,
 }
 
+impl CreateExport {
+    /// Returns a request for a writable export without options, which belongs to no program.
+    pub fn new(pool: impl Into<String>, volume: impl Into<String>, protocol: Protocol) -> Self {
+        Self {
+            pool: pool.into(),
+            volume: volume.into(),
+            protocol,
+            read_only: false,
+            shared: false,
+            queues: None,
+            reactors: Vec::new(),
+            network: NetworkOptions::default(),
+            owner: None,
+        }
+    }
+}
+
 /// The export of a volume to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

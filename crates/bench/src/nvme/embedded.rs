@@ -11,7 +11,7 @@ use export::{
 use reactor::{Access, Backend, Reactor, Remote};
 
 use super::controller::NvmeAddress;
-use crate::embedded::{EmbeddedError, EmbeddedPool, PoolShape, ServedVolume};
+use crate::disk_bench::{EmbeddedError, EmbeddedPool, PoolShape, ServedVolume};
 use crate::local_platform;
 
 const SUBSYSTEM: &str = "nqn.2014-08.org.gabion:bench";

@@ -4,7 +4,6 @@
 //! window count. The clock is read once for all PDUs that arrive together.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -14,13 +13,11 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::controller::{ConnectedQueue, NAMESPACE};
 use super::pdu::{COMMON, Entry, ReadyToTransfer, TargetPdu, push_command, push_data, u32_at};
 use crate::block_stamps;
-use crate::load_counters::{LoadCounters, Window};
+use crate::disk_bench::{LoadCounters, RequestSequence, Window};
 
 const BLOCK: usize = 4096;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
-/// Maximum time to wait for a completion, in nanoseconds.
-const COMPLETION_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// The specification of a load.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +26,8 @@ pub(super) struct NvmeLoadSpec {
     pub(super) read_percent: u8,
     pub(super) random: bool,
     pub(super) depth: u16,
-    pub(super) seed: u64,
+    /// Seed: loads with different seeds access different offsets.
+    pub(super) seed: u32,
     /// Bytes of the namespace to use, and of one of its sectors.
     pub(super) size: u64,
     pub(super) sector: u32,
@@ -71,8 +69,7 @@ pub(super) struct NvmeLoad {
     transfers: VecDeque<ReadyToTransfer>,
     /// The data of a write; the stamps of its blocks are set for each command.
     data: Vec<u8>,
-    random: SmallRng,
-    sequential: u64,
+    requests: RequestSequence,
     begun: u64,
     heard: u64,
     pub(super) counted: LoadCounters,
@@ -82,10 +79,9 @@ pub(super) struct NvmeLoad {
 
 impl NvmeLoad {
     pub(super) fn new(queue: ConnectedQueue, spec: NvmeLoadSpec, window: Window) -> Self {
-        let mut random = SmallRng::seed_from_u64(spec.seed);
         // Bytes that no drive can compress.
         let mut data = vec![0; spec.block_bytes as usize];
-        random.fill(data.as_mut_slice());
+        SmallRng::seed_from_u64(spec.seed.into()).fill(data.as_mut_slice());
         // A PDU that is not complete, and the bytes that arrive with it.
         let room = (4 << 20).max(4 * spec.block_bytes as usize);
         Self {
@@ -98,8 +94,13 @@ impl NvmeLoad {
             sent: 0,
             transfers: VecDeque::new(),
             data,
-            random,
-            sequential: spec.first,
+            requests: RequestSequence::new(
+                (spec.read_percent, spec.random),
+                (0, spec.size),
+                spec.block_bytes,
+                spec.first,
+                spec.seed,
+            ),
             begun: 0,
             heard: 0,
             counted: LoadCounters::new(),
@@ -110,42 +111,37 @@ impl NvmeLoad {
         }
     }
 
-    /// Processes what has arrived, and submits commands. Returns true when the load has ended.
+    /// Processes the bytes that have arrived, and submits commands. Returns true when the load has
+    /// ended.
     pub(super) fn poll(&mut self) -> bool {
         if let Err(error) = self.receive() {
             return self.fail(format!("the connection failed: {error}"));
         }
-        let now = u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let warm = nanos(self.window.warm_up);
-        let end = warm.saturating_add(nanos(self.window.length));
-        while let Some(pdu) = self.next_pdu() {
+        let now = self.window.now();
+        if self.begun == 0 {
             self.heard = now;
-            let (start, length) = pdu;
-            if self.process(start, length, now, warm, end) {
-                return true;
-            }
         }
-        let over = self.begun >= self.spec.limit || now >= end && self.counted.any();
-        if over && self.free.len() == self.commands.len() {
-            if self.counted.nanos == 0 {
-                self.counted.nanos = now.saturating_sub(warm);
-            }
+        while let Some((start, length)) = self.next_pdu() {
+            self.heard = now;
+            self.process(start, length, now);
+        }
+        if self.problem.is_some() {
             return true;
         }
-        if over {
-            if now >= end && self.counted.nanos == 0 {
-                self.counted.nanos = now - warm;
-            }
-            if now.saturating_sub(self.heard) > COMPLETION_TIMEOUT_NS {
-                self.counted.stuck = true;
-                return true;
-            }
-        } else {
-            while self.begun < self.spec.limit
-                && let Some(id) = self.free.pop()
-            {
-                self.begin(id, now);
-            }
+        let is_idle = self.free.len() == self.commands.len();
+        let is_over = self.counted.is_over(&self.window, now) || self.begun >= self.spec.limit;
+        if is_over && is_idle {
+            self.counted.finish(&self.window, now);
+            return true;
+        }
+        if !is_idle && self.counted.check_stuck(self.heard, now) {
+            return true;
+        }
+        while !is_over
+            && self.begun < self.spec.limit
+            && let Some(id) = self.free.pop()
+        {
+            self.begin(id, now);
         }
         match self.send() {
             Ok(()) => false,
@@ -200,8 +196,8 @@ impl NvmeLoad {
         Some((start, length))
     }
 
-    /// Processes a PDU. Returns true if the load cannot go on.
-    fn process(&mut self, start: usize, length: usize, now: u64, warm: u64, end: u64) -> bool {
+    /// Processes the PDU at this place.
+    fn process(&mut self, start: usize, length: usize, now: u64) {
         let received = std::mem::take(&mut self.received);
         let pdu = TargetPdu::decode(received.get(start..start + length).unwrap_or_default());
         let completed = match pdu {
@@ -224,11 +220,8 @@ impl NvmeLoad {
         };
         self.received = received;
         if let Some(command) = completed {
-            // On an overloaded machine the first completion may come after the end.
-            let counts = now >= warm && (now < end || !self.counted.any());
-            self.finish(command, now, counts.then(|| now - warm));
+            self.finish(command, now);
         }
-        self.problem.is_some()
     }
 
     /// Checks the stamps of blocks that have arrived.
@@ -243,13 +236,11 @@ impl NvmeLoad {
             return;
         }
         let wrong = block_stamps::wrong_blocks(bytes, place.offset + offset as u64);
-        let [reads, _] = &mut self.counted.sides;
-        reads.wrong += wrong;
+        self.counted.count_wrong(wrong);
     }
 
     fn begin(&mut self, id: u16, now: u64) {
-        let read = self.random.random_range(0..100) < self.spec.read_percent;
-        let offset = self.next_offset();
+        let (read, offset) = self.requests.next();
         self.begun += 1;
         let Some(place) = self.commands.get_mut(usize::from(id)) else { return };
         *place = Command { started: now, offset, read, received: 0 };
@@ -296,34 +287,16 @@ impl NvmeLoad {
         }
     }
 
-    /// Completes a command, which counts at this time from the start of the window, if any.
-    fn finish(&mut self, id: u16, now: u64, counts: Option<u64>) {
+    /// Completes a command.
+    fn finish(&mut self, id: u16, now: u64) {
         let Some(command) = self.commands.get(usize::from(id)).copied() else {
             self.counted.failed += 1;
             return;
         };
         if command.read && command.received != self.spec.block_bytes as usize {
-            let [reads, _] = &mut self.counted.sides;
-            reads.wrong += 1;
+            self.counted.count_wrong(1);
         }
-        if let Some(at) = counts {
-            self.counted.count(command.read, at, now.saturating_sub(command.started));
-        }
+        self.counted.count(&self.window, command.read, command.started, now);
         self.free.push(id);
     }
-
-    fn next_offset(&mut self) -> u64 {
-        let length = u64::from(self.spec.block_bytes);
-        let blocks = (self.spec.size / length).max(1);
-        if !self.spec.random {
-            let next = self.sequential;
-            self.sequential += 1;
-            return next % blocks * length;
-        }
-        self.random.random_range(0..blocks) * length
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

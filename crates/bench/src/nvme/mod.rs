@@ -12,18 +12,16 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 pub use controller::NvmeAddress;
-use reactor::Backend;
 use serde::Serialize;
 
 use self::controller::QUEUE_ENTRIES;
-use self::target::{FILL_BYTES, NO_TIME_LIMIT, NvmeSystem};
-use crate::drives::Drives;
-use crate::embedded::EmbeddedError;
-use crate::line::{self, Line};
-use crate::suite::{Job, Suite};
+use self::target::NvmeSystem;
+use crate::disk_bench::{DiskBenchOptions, EmbeddedError, Line, measure_jobs};
+use crate::suite::Suite;
+
+/// Maximum number of queues of a job.
+const QUEUES_MAX: u32 = 16;
 
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
@@ -32,33 +30,8 @@ pub struct NvmeOptions {
     pub connect: Option<NvmeAddress>,
     /// Address of another target to compare with.
     pub against: Option<NvmeAddress>,
-    /// The jobs. Each thread is a queue.
-    pub jobs: Vec<Job>,
-    /// Measured time per job and round.
-    pub length: Duration,
-    /// Ramp-up per job.
-    pub warm_up: Duration,
-    /// Commands per queue and round, instead of a time; all of them count.
-    pub requests: Option<u64>,
-    /// Number of rounds.
-    pub rounds: u32,
-    /// Bytes of the namespace to use.
-    pub size: u64,
-    /// True if namespaces at the addresses may be overwritten. Otherwise only read jobs can run,
-    /// without verification.
-    pub overwrite: bool,
-    /// Core of the load.
-    pub core: Option<usize>,
-    /// Cores of the pool in this process, one reactor each.
-    pub pool_cores: Vec<usize>,
-    /// The drives of the pool.
-    pub drives: Drives,
-    /// Bytes of each drive, unless paths are given.
-    pub drive_bytes: u64,
-    /// I/O backend of the reactors.
-    pub io: Backend,
-    /// True to fail a drive of the pool after the jobs, and to repeat those that only read.
-    pub degraded: bool,
+    /// The parameters that all benchmarks of disks have.
+    pub disk: DiskBenchOptions,
 }
 
 /// All results.
@@ -115,64 +88,27 @@ pub fn table() -> Suite {
 ///
 /// # Errors
 /// If a target cannot be used or behaves incorrectly.
-pub fn run(options: &NvmeOptions, mut done: impl FnMut(&Line)) -> Result<NvmeReport, NvmeError> {
+pub fn run(options: &NvmeOptions, done: impl FnMut(&Line)) -> Result<NvmeReport, NvmeError> {
     check(options)?;
     let mut systems = vec![match &options.connect {
         Some(address) => NvmeSystem::at(address, options),
         None => NvmeSystem::embedded(options)?,
     }];
     systems.extend(options.against.as_ref().map(|address| NvmeSystem::at(address, options)));
-    for system in &mut systems {
-        system.fill()?;
-    }
-    let mut report = NvmeReport::default();
-    let mut run = |jobs: &[Job], systems: &mut Vec<NvmeSystem>| {
-        for job in jobs {
-            let measure = |system: &mut NvmeSystem| match options.requests {
-                None => system.measure(job, None, options.warm_up, options.length),
-                limit => system.measure(job, limit, Duration::ZERO, NO_TIME_LIMIT),
-            };
-            for line in line::measure_in_turns(job, systems, options.rounds, |system| &system.name, measure)?
-            {
-                done(&line);
-                report.lines.push(line);
-            }
-        }
-        Ok::<_, NvmeError>(())
-    };
-    run(&options.jobs, &mut systems)?;
-    if options.degraded {
-        systems.iter().try_for_each(NvmeSystem::fail_drive)?;
-        run(&line::degraded(&options.jobs), &mut systems)?;
-    }
-    Ok(report)
+    Ok(NvmeReport { lines: measure_jobs(&options.disk, &mut systems, done)? })
 }
 
 fn check(options: &NvmeOptions) -> Result<(), NvmeError> {
-    let invalid = |message: String| Err(NvmeError::Invalid(message));
-    let addressed = options.connect.is_some() || options.against.is_some();
-    for job in &options.jobs {
-        let name = &job.name;
-        if job.block_bytes == 0 || job.block_bytes > FILL_BYTES || !job.block_bytes.is_multiple_of(4096) {
-            return invalid(format!("'{name}': commands must be multiples of 4 KiB, up to 1 MiB"));
+    let is_foreign = options.connect.is_some() || options.against.is_some();
+    options.disk.check(is_foreign).map_err(NvmeError::Invalid)?;
+    for job in &options.disk.jobs {
+        if job.depth == 0 || job.depth >= QUEUE_ENTRIES.into() || job.threads == 0 || job.threads > QUEUES_MAX
+        {
+            let name = &job.name;
+            let message =
+                format!("'{name}': a queue has up to 127 commands, and there are {QUEUES_MAX} queues");
+            return Err(NvmeError::Invalid(message));
         }
-        if job.depth == 0 || job.depth >= QUEUE_ENTRIES.into() || job.threads == 0 || job.threads > 16 {
-            return invalid(format!("'{name}': a queue has up to 127 commands, and there are 16 queues"));
-        }
-        if job.read_percent < 100 && !options.overwrite && addressed {
-            return invalid(format!(
-                "'{name}' writes and would overwrite the namespace; use --overwrite to permit it"
-            ));
-        }
-    }
-    if options.degraded && addressed {
-        return invalid("only drives of a pool in this process can be failed".into());
-    }
-    if options.jobs.is_empty() {
-        return invalid("at least one job is required".into());
-    }
-    if options.size < FILL_BYTES {
-        return invalid("the used size of the namespace must be at least 1 MiB".into());
     }
     Ok(())
 }

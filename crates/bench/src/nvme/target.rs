@@ -1,28 +1,17 @@
 //! A target of the benchmark, and the loads on it.
 
-use std::time::{Duration, Instant};
-
 use super::controller::{Controller, NvmeAddress};
 use super::embedded::NvmePool;
 use super::load::{NvmeLoad, NvmeLoadSpec};
 use super::{NvmeError, NvmeOptions};
-use crate::embedded::{EmbeddedPool, PoolShape, pin};
-use crate::line::Round;
-use crate::load_counters::{LoadCounters, Window};
+use crate::disk_bench::{
+    DiskBenchOptions, EmbeddedPool, LoadCounters, MeasuredDisk, Round, RunLength, Window, pin,
+};
 use crate::suite::Job;
-
-/// Bytes of a command that fills the namespace.
-pub(super) const FILL_BYTES: u64 = 1 << 20;
-/// Queue depth for filling a namespace.
-const FILL_DEPTH: u32 = 8;
-/// The time limit of a load that ends with its last command.
-pub(super) const NO_TIME_LIMIT: Duration = Duration::from_secs(7 * 86_400);
-/// Polling time of an idle reactor of the pool: the daemon's default.
-const POLL: Duration = Duration::from_micros(50);
 
 /// A target.
 pub(super) struct NvmeSystem {
-    pub(super) name: String,
+    name: String,
     address: NvmeAddress,
     stamped: bool,
     size: u64,
@@ -34,24 +23,15 @@ pub(super) struct NvmeSystem {
 impl NvmeSystem {
     /// The target at an address.
     pub(super) fn at(address: &NvmeAddress, options: &NvmeOptions) -> Self {
-        let NvmeOptions { overwrite: stamped, size, core, .. } = *options;
+        let DiskBenchOptions { overwrite: stamped, size, core, .. } = options.disk;
         Self { name: address.to_string(), address: address.clone(), stamped, size, core, embedded: None }
     }
 
     /// Starts a pool in this process.
     pub(super) fn embedded(options: &NvmeOptions) -> Result<Self, NvmeError> {
-        let NvmeOptions { drive_bytes, size, core, io, .. } = *options;
-        let pool = NvmePool::start(&PoolShape {
-            cores: PoolShape::cores(&options.pool_cores),
-            drives: options.drives.clone(),
-            drive_bytes,
-            volume_bytes: size,
-            disks: 1,
-            shards: None,
-            poll: POLL,
-            io,
-        })?;
-        let (name, address) = (options.drives.to_string(), pool.address.clone());
+        let DiskBenchOptions { size, core, .. } = options.disk;
+        let pool = NvmePool::start(&options.disk.pool_shape(1, None))?;
+        let (name, address) = (options.disk.drives.to_string(), pool.address.clone());
         Ok(Self { name, address, stamped: true, size, core, embedded: Some(pool) })
     }
 
@@ -60,50 +40,50 @@ impl NvmeSystem {
         &self.address
     }
 
-    /// Writes the used part of the namespace, each block with its number.
-    pub(super) fn fill(&mut self) -> Result<(), NvmeError> {
-        if !self.stamped {
-            return Ok(());
+    fn check(&self, controller: &Controller, job: &Job) -> Result<(), NvmeError> {
+        let invalid = |message: String| Err(NvmeError::Invalid(format!("{}: {message}", self.name)));
+        if controller.bytes < self.size {
+            return invalid(format!(
+                "the namespace has {} bytes; {} are required",
+                controller.bytes, self.size
+            ));
         }
-        let job = Job {
-            read_percent: 0,
-            random: false,
-            ..Job::random_read("filling the namespace", FILL_BYTES, FILL_DEPTH, 1)
-        };
-        self.measure(&job, Some(self.size / FILL_BYTES), Duration::ZERO, NO_TIME_LIMIT).map(drop)
+        if let Some(limit) = controller.transfer_max.filter(|limit| *limit < job.block_bytes) {
+            return invalid(format!("a command transfers up to {limit} bytes, not {}", job.block_bytes));
+        }
+        Ok(())
+    }
+}
+
+impl MeasuredDisk for NvmeSystem {
+    type Error = NvmeError;
+
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Fails the first drive of the pool in this process.
-    pub(super) fn fail_drive(&self) -> Result<(), NvmeError> {
-        let pool = self.embedded.as_ref().map(|served| &served.pool);
-        Ok(pool.map_or(Ok(()), EmbeddedPool::fail_drive)?)
+    fn is_stamped(&self) -> bool {
+        self.stamped
     }
 
-    /// Runs a job once.
-    pub(super) fn measure(
-        &mut self,
-        job: &Job,
-        limit: Option<u64>,
-        warm_up: Duration,
-        length: Duration,
-    ) -> Result<Round, NvmeError> {
+    fn measure(&mut self, job: &Job, length: RunLength) -> Result<Round, NvmeError> {
         let failed = |source| NvmeError::Target { target: self.name.clone(), source };
         let mut controller = Controller::connect(&self.address).map_err(failed)?;
         self.check(&controller, job)?;
-        let window = Window { start: Instant::now(), warm_up, length };
+        let window = Window::begin(length);
         let spec = |queue: u32| NvmeLoadSpec {
             block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
             read_percent: job.read_percent,
             random: job.random,
             depth: u16::try_from(job.depth).unwrap_or(1),
-            seed: queue.into(),
+            seed: queue,
             size: self.size,
             sector: controller.sector,
             first: self.size / job.block_bytes / u64::from(job.threads) * u64::from(queue),
             capsule: controller.capsule,
             written: self.stamped,
             verified: self.stamped,
-            limit: limit.unwrap_or(u64::MAX),
+            limit: length.limit(),
         };
         let specs: Vec<_> = (0..job.threads).map(spec).collect();
         let mut loads = Vec::new();
@@ -117,7 +97,10 @@ impl NvmeSystem {
         };
         let running = std::thread::Builder::new().name("load".into()).spawn(run)?;
         let worker = self.embedded.as_ref().map(|served| &served.pool.worker);
-        let cores = worker.filter(|_| limit.is_none()).and_then(|worker| worker.cores_within(&window));
+        let cores = match length {
+            RunLength::Time { .. } => worker.and_then(|worker| worker.cores_within(&window)),
+            RunLength::Requests(_) => None,
+        };
         let (counted, problem) = running.join().map_err(|_| NvmeError::Ended)??;
         let wrong =
             |problem: String| NvmeError::Wrong { target: self.name.clone(), job: job.name.clone(), problem };
@@ -134,18 +117,9 @@ impl NvmeSystem {
         Ok(Round::of(counted, job.block_bytes, cores))
     }
 
-    fn check(&self, controller: &Controller, job: &Job) -> Result<(), NvmeError> {
-        let invalid = |message: String| Err(NvmeError::Invalid(format!("{}: {message}", self.name)));
-        if controller.bytes < self.size {
-            return invalid(format!(
-                "the namespace has {} bytes; {} are required",
-                controller.bytes, self.size
-            ));
-        }
-        if let Some(limit) = controller.transfer_max.filter(|limit| *limit < job.block_bytes) {
-            return invalid(format!("a command transfers up to {limit} bytes, not {}", job.block_bytes));
-        }
-        Ok(())
+    fn fail_drive(&self) -> Result<(), NvmeError> {
+        let pool = self.embedded.as_ref().map(|served| &served.pool);
+        Ok(pool.map_or(Ok(()), EmbeddedPool::fail_drive)?)
     }
 }
 

@@ -11,23 +11,11 @@ use super::device::{Device, DeviceShape};
 use super::embedded::{DiskSocket, VhostPool};
 use super::load::{LoadSpec, Progress, QueueLoad, entries};
 use super::{VhostError, VhostOptions};
-use crate::embedded::{PoolShape, pin};
-use crate::line::Round;
-use crate::load_counters::Window;
+use crate::disk_bench::{FILL_DEPTH, MeasuredDisk, REQUEST_MAX, Round, RunLength, Window, Worker, pin};
 use crate::suite::Job;
-use crate::worker::Worker;
 
-/// Maximum bytes of one contiguous request that back ends support.
-pub(super) const BLOCK_MAX: u64 = 1 << 20;
-/// The time limit of a load that ends with its last request.
-pub(super) const NO_TIME_LIMIT: Duration = Duration::from_secs(7 * 86_400);
-/// Queue depth for filling a disk.
-pub(super) const FILL_DEPTH: u32 = 16;
 /// Queue depth at the peak load.
 pub(super) const PEAK_DEPTH: u32 = 64;
-/// Polling time of an idle queue of the pool on memory drives: the daemon's default.
-const POLL: Duration = Duration::from_micros(50);
-
 /// Time without a completion after which the load sleeps until an interrupt.
 const IDLE_POLL: Duration = Duration::from_micros(50);
 
@@ -51,10 +39,11 @@ struct LoadedDisk {
 
 /// Returns device parameters that suffice for every job.
 fn shape(options: &VhostOptions) -> DeviceShape {
+    let jobs = &options.disk.jobs;
     let bytes = |job: &Job| job.block_bytes * u64::from(job.depth) * u64::from(job.threads);
-    let most = options.jobs.iter().map(bytes).max().unwrap_or(0).max(BLOCK_MAX * u64::from(FILL_DEPTH));
-    let depth = options.jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(PEAK_DEPTH);
-    let queues = options.jobs.iter().map(|job| job.threads).max().unwrap_or(1);
+    let most = jobs.iter().map(bytes).max().unwrap_or(0).max(REQUEST_MAX * u64::from(FILL_DEPTH));
+    let depth = jobs.iter().map(|job| job.depth).max().unwrap_or(1).max(PEAK_DEPTH);
+    let queues = jobs.iter().map(|job| job.threads).max().unwrap_or(1);
     DeviceShape {
         queues: u16::try_from(queues).unwrap_or(1),
         entries: u16::try_from(entries(depth, options.indirect)).unwrap_or(4),
@@ -68,37 +57,28 @@ impl BackEnd {
     pub(super) fn behind(socket: &Path, options: &VhostOptions) -> Result<Self, VhostError> {
         let name = socket.display().to_string();
         let device = connect(socket, &name, options)?;
-        if device.read_only && options.overwrite {
+        if device.read_only && options.disk.overwrite {
             return Err(VhostError::Invalid(format!("{name} is read-only")));
         }
         Ok(Self {
             worker: device.worker.clone(),
             disks: vec![LoadedDisk { device, beside: Vec::new() }],
             name,
-            core: options.core,
-            stamped: options.overwrite,
-            size: options.size,
+            core: options.disk.core,
+            stamped: options.disk.overwrite,
+            size: options.disk.size,
             embedded: None,
         })
     }
 
     /// Starts a pool in this process.
     pub(super) fn embedded(options: &VhostOptions) -> Result<Self, VhostError> {
-        let VhostOptions { disks, shards, io, drive_bytes, size, .. } = *options;
-        let shape = PoolShape {
-            cores: PoolShape::cores(&options.pool_cores),
-            drives: options.drives.clone(),
-            drive_bytes,
-            volume_bytes: size,
-            disks,
-            shards,
-            poll: POLL,
-            io,
-        };
+        let shape = options.disk.pool_shape(options.disks, options.shards);
         let embedded = VhostPool::start(&shape)?;
-        let name = match disks {
-            1 => options.drives.to_string(),
-            many => format!("{many} disks on {}", options.drives),
+        let drives = &options.disk.drives;
+        let name = match options.disks {
+            1 => drives.to_string(),
+            many => format!("{many} disks on {drives}"),
         };
         let target = |place: &DiskSocket| {
             let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
@@ -109,46 +89,21 @@ impl BackEnd {
             name,
             disks,
             worker: embedded.pool.as_ref().map(|pool| pool.worker.clone()),
-            core: options.core,
+            core: options.disk.core,
             stamped: true,
-            size: options.size,
+            size: options.disk.size,
             embedded: Some(embedded),
         })
     }
 
-    /// Writes the used part of the disk, each block with its number.
-    pub(super) fn fill(&mut self) -> Result<(), VhostError> {
-        if !self.stamped {
-            return Ok(());
-        }
-        let job = Job {
-            read_percent: 0,
-            random: false,
-            ..Job::random_read("filling the disk", BLOCK_MAX, FILL_DEPTH, 1)
-        };
-        let blocks = self.size / BLOCK_MAX;
-        self.measure(&job, None, Some(blocks), Duration::ZERO, NO_TIME_LIMIT).map(drop)
-    }
-
-    /// Fails a drive of the pool in this process.
-    ///
-    /// # Errors
-    /// If the pool refuses it, or is that of another process.
-    pub(super) fn fail_drive(&self) -> Result<(), VhostError> {
-        let pool = self.embedded.as_ref().and_then(|served| served.pool.as_ref());
-        Ok(pool.ok_or(VhostError::Ended)?.fail_drive()?)
-    }
-
-    /// Runs a job once.
-    pub(super) fn measure(
+    /// Runs a job once, at this many requests per second or as fast as possible.
+    pub(super) fn measure_at(
         &mut self,
         job: &Job,
         rate: Option<f64>,
-        limit: Option<u64>,
-        warm_up: Duration,
-        length: Duration,
+        length: RunLength,
     ) -> Result<Round, VhostError> {
-        let window = Window { start: Instant::now(), warm_up, length };
+        let window = Window::begin(length);
         let queues = f64::from(job.threads) * self.disks.len() as f64;
         let size = self.disks.iter().map(|disk| disk.device.capacity).fold(self.size, u64::min);
         let work = |disk: u32, queue: u32| LoadSpec {
@@ -164,7 +119,7 @@ impl BackEnd {
             written: self.stamped,
             verified: self.stamped,
             gap: rate.map(|rate| 1e9 * queues / rate),
-            limit: limit.unwrap_or(u64::MAX),
+            limit: length.limit(),
         };
         let mut loads = Vec::new();
         for (number, disk) in (0..).zip(&mut self.disks) {
@@ -174,7 +129,10 @@ impl BackEnd {
             }
         }
         let running = RunningLoads::start(loads, self.core)?;
-        let cores = if limit.is_none() { self.cores_within(&window) } else { None };
+        let cores = match length {
+            RunLength::Time { .. } => self.cores_within(&window),
+            RunLength::Requests(_) => None,
+        };
         let loads = running.wait()?;
         let mut counted = Vec::new();
         let mut loads = loads.into_iter();
@@ -203,11 +161,32 @@ impl BackEnd {
     }
 }
 
+impl MeasuredDisk for BackEnd {
+    type Error = VhostError;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_stamped(&self) -> bool {
+        self.stamped
+    }
+
+    fn measure(&mut self, job: &Job, length: RunLength) -> Result<Round, VhostError> {
+        self.measure_at(job, None, length)
+    }
+
+    fn fail_drive(&self) -> Result<(), VhostError> {
+        let pool = self.embedded.as_ref().and_then(|served| served.pool.as_ref());
+        Ok(pool.ok_or(VhostError::Ended)?.fail_drive()?)
+    }
+}
+
 fn connect(socket: &Path, name: &str, options: &VhostOptions) -> Result<Device, VhostError> {
     let failed = |source| VhostError::BackEnd { socket: name.into(), source };
     let device = Device::connect(socket, &shape(options)).map_err(failed)?;
-    if device.capacity < options.size {
-        let message = format!("the disk has {} bytes; {} are required", device.capacity, options.size);
+    if device.capacity < options.disk.size {
+        let message = format!("the disk has {} bytes; {} are required", device.capacity, options.disk.size);
         return Err(failed(std::io::Error::other(message)));
     }
     Ok(device)

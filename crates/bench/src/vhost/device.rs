@@ -18,7 +18,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::load::{GUEST, Queue};
 use super::ring::RingLayout;
 use super::shared::SharedMemory;
-use crate::worker::Worker;
+use crate::disk_bench::Worker;
 
 /// Maximum time to wait for a reply to a message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

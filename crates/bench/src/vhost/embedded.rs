@@ -13,7 +13,7 @@ use export::vhost::{VhostDisk, VhostServer};
 use reactor::{Access, Listener, Platform, Reactor, Remote};
 
 use super::VhostError;
-use crate::embedded::{EmbeddedError, EmbeddedPool, PoolShape, ServedVolume};
+use crate::disk_bench::{EmbeddedError, EmbeddedPool, PoolShape, ServedVolume};
 use crate::local_platform;
 
 /// The pool and its sockets. Dropping it stops the pool.

@@ -10,18 +10,17 @@ use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use super::VhostError;
 use super::device::{Device, DeviceShape};
 use super::load::{LoadSpec, Progress, Queue, QueueLoad, entries};
+use crate::disk_bench::{LoadCounters, RunLength, Window, Worker};
 use crate::load::{Length, Load, LoadResult, Output, Second, Slice, Target};
-use crate::load_counters::{LoadCounters, Window};
 use crate::result::{Direction, ReadWrite};
 use crate::sample::Recorder;
-use crate::worker::Worker;
 
 /// Maximum entries of a queue that devices support; an entry is a request with indirect
 /// descriptors.
@@ -33,8 +32,6 @@ const BLOCK: u64 = 4096;
 const SECTOR: u64 = 512;
 /// Maximum time until an interruption is noticed, in milliseconds.
 const INTERRUPT_CHECK_MS: i32 = 50;
-/// The time limit of a load that runs to completion.
-const NO_TIME_LIMIT: Duration = Duration::from_secs(7 * 86_400);
 
 /// A disk behind a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +72,12 @@ fn connect(socket: &Path, shape: &DeviceShape) -> Result<Device, VhostError> {
 pub fn run_load(load: &Load<'_>, stop: &AtomicBool) -> Result<LoadResult, VhostError> {
     check(load)?;
     let (mut devices, queues) = devices(load)?;
-    let window = match load.length {
-        Length::Seconds { ramp, run } => Window {
-            start: Instant::now(),
-            warm_up: Duration::from_secs_f64(ramp),
-            length: Duration::from_secs_f64(run),
-        },
-        Length::Once => Window { start: Instant::now(), warm_up: Duration::ZERO, length: NO_TIME_LIMIT },
-    };
+    let window = Window::begin(match load.length {
+        Length::Seconds { ramp, run } => {
+            RunLength::Time { warm_up: Duration::from_secs_f64(ramp), length: Duration::from_secs_f64(run) }
+        }
+        Length::Once => RunLength::Requests(u64::MAX),
+    });
     let loads: Vec<InstanceLoad> =
         queues.into_iter().map(|(place, queue)| one(load, place, queue, window)).collect();
     let counted = on_threads(loads, load.slices.len(), stop)?;

@@ -2,7 +2,7 @@
 
 use super::super::embedded::VhostPool;
 use super::*;
-use crate::embedded::PoolShape;
+use crate::disk_bench::PoolShape;
 use crate::suite::Job;
 
 const SIZE: u64 = 16 << 20;
@@ -76,17 +76,6 @@ fn whole_seconds_are_reported_separately() {
     #[allow(clippy::cast_precision_loss)]
     let all = read.ios as f64;
     assert!(ran.seconds[0].at == 1.0 && ran.seconds[0].read <= all && ran.seconds[0].write == 0.0);
-}
-
-#[test]
-fn completions_count_for_their_second_and_direction() {
-    let sides = [Recorder::new(), Recorder::new()];
-    let mut counted = LoadCounters { sides, seconds: Vec::new(), failed: 0, nanos: 0, stuck: false };
-    for (read, at) in [(true, 0), (true, 999_999_999), (false, 2_000_000_000)] {
-        counted.count(read, at, 5);
-    }
-    assert_eq!(counted.seconds, [[2, 0], [0, 0], [0, 1]]);
-    assert_eq!(counted.sides.map(|side| side.count()), [2, 1]);
 }
 
 #[test]

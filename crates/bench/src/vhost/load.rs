@@ -9,7 +9,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::ring::{DESCRIPTOR, Descriptor, INDIRECT, NEXT, Ring, RingLayout, WRITE};
 use super::shared::SharedMemory;
-use crate::load_counters::{LoadCounters, Window};
+use crate::disk_bench::{LoadCounters, RequestSequence, Window};
 
 /// Guest-physical address of the shared memory.
 pub(super) const GUEST: u64 = 1 << 32;
@@ -24,8 +24,6 @@ const SECTOR: u64 = 512;
 const BLOCK: u64 = 4096;
 const KIND_IN: u64 = 0;
 const KIND_OUT: u64 = 1;
-/// Maximum time to wait for a completion, in nanoseconds.
-const COMPLETION_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// A queue and the memory of its requests.
 pub(super) struct Queue {
@@ -114,8 +112,7 @@ pub(super) struct QueueLoad {
     window: Window,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    random: u64,
-    sequential: u64,
+    requests: RequestSequence,
     /// Time of the next request, and the interval between requests.
     due: f64,
     gap: f64,
@@ -130,8 +127,13 @@ impl QueueLoad {
         Self {
             slots: vec![Slot::default(); usize::from(depth)],
             free: (0..depth).rev().collect(),
-            random: 0x9E37_79B9_7F4A_7C15 ^ (u64::from(work.seed) << 40 | 0x5A5A),
-            sequential: work.first,
+            requests: RequestSequence::new(
+                (work.read_percent, work.random),
+                (work.from, work.size),
+                work.block_bytes,
+                work.first,
+                work.seed,
+            ),
             due: 0.0,
             gap: work.gap.unwrap_or(0.0),
             begun: 0,
@@ -143,10 +145,6 @@ impl QueueLoad {
         }
     }
 
-    fn nanos(&self) -> u64 {
-        u64::try_from(self.window.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
     /// Returns true if requests are submitted at a fixed rate.
     pub(super) fn has_rate(&self) -> bool {
         self.gap > 0.0
@@ -155,40 +153,26 @@ impl QueueLoad {
     /// Processes completions and submits requests.
     pub(super) fn poll(&mut self) -> Progress {
         let ended = self.queue.ring.ended();
-        let now = self.nanos();
-        let warm = u64::try_from(self.window.warm_up.as_nanos()).unwrap_or(0);
-        let end = warm.saturating_add(u64::try_from(self.window.length.as_nanos()).unwrap_or(u64::MAX));
+        let now = self.window.now();
         for _ in 0..ended {
-            // On an overloaded machine the first completion may come after the end.
-            let counts = now >= warm && (now < end || !self.counted.any());
-            self.finish(now, counts.then(|| now - warm));
+            self.finish(now);
         }
         if ended > 0 || self.begun == 0 {
             self.heard = now;
         }
-        let over = now >= end && self.finish_window(now, warm) || self.begun >= self.work.limit;
-        if over && self.free.len() == self.slots.len() {
-            if self.counted.nanos == 0 {
-                self.counted.nanos = now.saturating_sub(warm);
-            }
+        let is_idle = self.free.len() == self.slots.len();
+        let is_over = self.counted.is_over(&self.window, now) || self.begun >= self.work.limit;
+        if is_over && is_idle {
+            self.counted.finish(&self.window, now);
             return Progress::Done;
         }
-        if !over {
-            self.submit(now);
-        } else if now.saturating_sub(self.heard) > COMPLETION_TIMEOUT_NS {
-            self.counted.stuck = true;
+        if !is_idle && self.counted.check_stuck(self.heard, now) {
             return Progress::Done;
+        }
+        if !is_over {
+            self.submit(now);
         }
         if ended > 0 { Progress::Busy } else { Progress::Idle }
-    }
-
-    /// True if any operation counted; the window then ends with the last completion.
-    fn finish_window(&mut self, now: u64, warm: u64) -> bool {
-        let any = self.counted.any();
-        if any && self.counted.nanos == 0 {
-            self.counted.nanos = now - warm;
-        }
-        any
     }
 
     fn submit(&mut self, now: u64) {
@@ -209,8 +193,7 @@ impl QueueLoad {
     }
 
     fn begin(&mut self, slot: u16, now: u64) {
-        let read = self.draw() % 100 < u64::from(self.work.read_percent);
-        let offset = self.next_offset();
+        let (read, offset) = self.requests.next();
         self.begun += 1;
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         let described = place.written_for.replace(read) == Some(read);
@@ -278,8 +261,8 @@ impl QueueLoad {
         usize::from(self.queue.ring.entries()) * LINE
     }
 
-    /// Processes a completion, which counts at this time from the start of the window, if any.
-    fn finish(&mut self, now: u64, counts: Option<u64>) {
+    /// Processes a completion.
+    fn finish(&mut self, now: u64) {
         let head = self.queue.ring.take();
         let index = if self.queue.indirect { head } else { head / 3 };
         let Some(slot) = self.slots.get(usize::from(index)).copied() else {
@@ -294,34 +277,9 @@ impl QueueLoad {
             self.each_block(index, |memory, at, block| {
                 wrong += u64::from(u64::from_le_bytes(memory.read(at)) != slot.offset / BLOCK + block);
             });
-            let [reads, _] = &mut self.counted.sides;
-            reads.wrong += wrong;
+            self.counted.count_wrong(wrong);
         }
-        if let Some(at) = counts {
-            self.counted.count(slot.read, at, now.saturating_sub(slot.started));
-        }
+        self.counted.count(&self.window, slot.read, slot.started, now);
         self.free.push(index);
-    }
-
-    fn next_offset(&mut self) -> u64 {
-        let length = u64::from(self.work.block_bytes);
-        let blocks = (self.work.size / length).max(1);
-        if !self.work.random {
-            let next = self.sequential;
-            self.sequential += 1;
-            return self.work.from + next % blocks * length;
-        }
-        let drawn = self.draw();
-        self.work.from + u64::try_from((u128::from(drawn) * u128::from(blocks)) >> 64).unwrap_or(0) * length
-    }
-
-    /// xorshift64* (Vigna, 2016).
-    fn draw(&mut self) -> u64 {
-        let mut x = self.random;
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random = x;
-        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 }

@@ -19,11 +19,9 @@ mod shared;
 mod tests;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::drives::Drives;
-use crate::embedded::EmbeddedError;
-use crate::suite::{Job, Suite};
+use crate::disk_bench::{DiskBenchOptions, EmbeddedError};
+use crate::suite::Suite;
 pub(crate) use jobs::{BLOCK_MAX, can_stamp};
 pub use jobs::{Disk, disk, run_load};
 pub use proportion::Share;
@@ -37,44 +35,19 @@ pub struct VhostOptions {
     pub socket: Option<PathBuf>,
     /// Socket of another back end to compare with.
     pub against: Option<PathBuf>,
-    /// The jobs. Each thread is a queue.
-    pub jobs: Vec<Job>,
-    /// Measured time per job and round.
-    pub length: Duration,
-    /// Ramp-up per job.
-    pub warm_up: Duration,
-    /// Requests per queue and round, instead of a time; all of them count.
-    pub requests: Option<u64>,
-    /// Number of rounds.
-    pub rounds: u32,
-    /// Bytes of the disk to use.
-    pub size: u64,
-    /// True if the disk behind a socket may be overwritten. Otherwise only read jobs can run,
-    /// without verification.
-    pub overwrite: bool,
-    /// Core of the load.
-    pub core: Option<usize>,
-    /// Cores of the pool on memory drives, one reactor each.
-    pub pool_cores: Vec<usize>,
-    /// The drives of the pool.
-    pub drives: Drives,
-    /// Bytes of each drive, unless paths are given.
-    pub drive_bytes: u64,
+    /// The parameters that all benchmarks of disks have.
+    pub disk: DiskBenchOptions,
     /// Number of disks of the pool, each with the queues of the jobs.
     pub disks: u32,
     /// Number of shards per disk; all by default.
     pub shards: Option<u16>,
     /// True to run the load on the pool's own reactors, each queue's on the reactor that serves it.
     pub beside: bool,
-    /// I/O backend of these reactors.
-    pub io: Backend,
     /// True to use indirect descriptor tables, as Linux does, instead of chains in the queue's
     /// table.
     pub indirect: bool,
     /// True to also measure processor time at shares of the peak load.
     pub proportion: bool,
-    /// True to fail a drive of the pool after the jobs, and to repeat those that only read.
-    pub degraded: bool,
 }
 
 /// Returns the jobs of the reference table.

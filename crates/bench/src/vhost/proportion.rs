@@ -1,13 +1,10 @@
 //! Processor time of a back end at shares of its peak load, and the latency of waking up.
 
-use std::time::Instant;
-
 use serde::Serialize;
 
 use super::back_end::{BackEnd, PEAK_DEPTH};
 use super::{VhostError, VhostOptions};
-use crate::line::Round;
-use crate::load_counters::Window;
+use crate::disk_bench::{MeasuredDisk, Round, RunLength, Window};
 use crate::suite::Job;
 
 /// Processor time at a share of the peak load.
@@ -33,21 +30,22 @@ fn job(depth: u32) -> Job {
 /// Measures all loads on each system.
 pub(super) fn measure(systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Share>, VhostError> {
     let mut shares = Vec::new();
+    let length = RunLength::Time { warm_up: options.disk.warm_up, length: options.disk.length };
     for system in systems {
         let mut peak = 0.0;
         for part in PARTS {
             let rate = (part < 100).then(|| peak * f64::from(part) / 100.0);
-            let round = system.measure(&job(PEAK_DEPTH), rate, None, options.warm_up, options.length)?;
+            let round = system.measure_at(&job(PEAK_DEPTH), rate, length)?;
             if part == 100 {
                 peak = round.iops;
             }
             shares.push(share(format!("{part} % of the peak"), system, round));
         }
-        let round = system.measure(&job(1), None, None, options.warm_up, options.length)?;
+        let round = system.measure(&job(1), length)?;
         shares.push(share("queue depth 1".into(), system, round));
-        let round = system.measure(&job(1), Some(1000.0), None, options.warm_up, options.length)?;
+        let round = system.measure_at(&job(1), Some(1000.0), length)?;
         shares.push(share("one per millisecond".into(), system, round));
-        let window = Window { start: Instant::now(), warm_up: options.warm_up, length: options.length };
+        let window = Window::begin(length);
         let idle = Round { cores: system.cores_within(&window), ..Round::default() };
         shares.push(share("none".into(), system, idle));
     }

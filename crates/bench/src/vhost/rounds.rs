@@ -1,15 +1,12 @@
 //! Runs the jobs in rounds, on one back end or on two in alternation.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
-use super::back_end::{BLOCK_MAX, BackEnd, FILL_DEPTH, NO_TIME_LIMIT};
+use super::back_end::BackEnd;
 use super::load::entries;
 use super::proportion::{self, Share};
 use super::{VhostError, VhostOptions};
-use crate::line::{self, Line};
-use crate::suite::Job;
+use crate::disk_bench::{Line, measure_jobs};
 
 /// Maximum queue entries that back ends support.
 const ENTRIES_MAX: u32 = 1024;
@@ -27,7 +24,7 @@ pub struct VhostReport {
 ///
 /// # Errors
 /// If a back end cannot be used or behaves incorrectly.
-pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostReport, VhostError> {
+pub fn run(options: &VhostOptions, done: impl FnMut(&Line)) -> Result<VhostReport, VhostError> {
     check(options)?;
     let mut systems = vec![match &options.socket {
         Some(socket) => BackEnd::behind(socket, options)?,
@@ -36,24 +33,8 @@ pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostR
     if let Some(socket) = &options.against {
         systems.push(BackEnd::behind(socket, options)?);
     }
-    for system in &mut systems {
-        system.fill()?;
-    }
-    let mut report = VhostReport::default();
-    let mut run = |jobs: &[Job], systems: &mut Vec<BackEnd>| {
-        for job in jobs {
-            for line in run_job(job, systems, options)? {
-                done(&line);
-                report.lines.push(line);
-            }
-        }
-        Ok::<_, VhostError>(())
-    };
-    run(&options.jobs, &mut systems)?;
-    if options.degraded {
-        systems.iter().try_for_each(BackEnd::fail_drive)?;
-        run(&line::degraded(&options.jobs), &mut systems)?;
-    }
+    let lines = measure_jobs(&options.disk, &mut systems, done)?;
+    let mut report = VhostReport { lines, shares: Vec::new() };
     if options.proportion {
         report.shares = proportion::measure(&mut systems, options)?;
     }
@@ -62,10 +43,9 @@ pub fn run(options: &VhostOptions, mut done: impl FnMut(&Line)) -> Result<VhostR
 
 fn check(options: &VhostOptions) -> Result<(), VhostError> {
     let invalid = |message: String| Err(VhostError::Invalid(message));
-    for job in &options.jobs {
-        if job.block_bytes > BLOCK_MAX || !job.block_bytes.is_multiple_of(4096) {
-            return invalid(format!("'{}': requests must be multiples of 4 KiB, up to 1 MiB", job.name));
-        }
+    let uses_sockets = options.socket.is_some() || options.against.is_some();
+    options.disk.check(uses_sockets).map_err(VhostError::Invalid)?;
+    for job in &options.disk.jobs {
         if entries(job.depth, options.indirect) > ENTRIES_MAX || job.threads > 64 {
             return invalid(format!(
                 "'{}': a queue has 1024 entries, of which a request takes three, or one with --indirect; and \
@@ -73,44 +53,12 @@ fn check(options: &VhostOptions) -> Result<(), VhostError> {
                 job.name
             ));
         }
-        if job.read_percent < 100 && !options.overwrite && uses_sockets(options) {
-            return invalid(format!(
-                "'{}' writes and would overwrite the disk; use --overwrite to permit it",
-                job.name
-            ));
-        }
-    }
-    if options.degraded && uses_sockets(options) {
-        return invalid("only drives of a pool in this process can be failed".into());
     }
     if options.disks == 0 {
         return invalid("at least one disk is required".into());
     }
-    if options.jobs.is_empty() {
-        return invalid("at least one job is required".into());
-    }
-    if options.beside && (options.socket.is_some() || options.against.is_some()) {
+    if options.beside && uses_sockets {
         return invalid("the load can run on the reactors of a pool on memory drives only".into());
     }
-    if options.size < BLOCK_MAX * u64::from(FILL_DEPTH) {
-        return invalid("the used size of the disk must be at least 16 MiB".into());
-    }
     Ok(())
-}
-
-fn uses_sockets(options: &VhostOptions) -> bool {
-    options.socket.is_some() || options.against.is_some()
-}
-
-fn run_job(job: &Job, systems: &mut [BackEnd], options: &VhostOptions) -> Result<Vec<Line>, VhostError> {
-    line::measure_in_turns(
-        job,
-        systems,
-        options.rounds,
-        |system| &system.name,
-        |system| match options.requests {
-            None => system.measure(job, None, None, options.warm_up, options.length),
-            limit => system.measure(job, None, limit, Duration::ZERO, NO_TIME_LIMIT),
-        },
-    )
 }

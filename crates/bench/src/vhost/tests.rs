@@ -1,67 +1,39 @@
 //! Tests of the benchmark on a small pool and on two back ends.
 
 use super::embedded::VhostPool;
-use super::*;
-use crate::embedded::PoolShape;
-use crate::line::Line;
+use std::time::Duration;
 
-fn job(name: &str, block_bytes: u64, read_percent: u8, depth: u32, threads: u32) -> Job {
-    let random = block_bytes == 4096;
-    Job { read_percent, random, ..Job::random_read(name, block_bytes, depth, threads) }
-}
+use super::*;
+use crate::disk_bench::PoolShape;
+use crate::disk_bench::testing::{self, assert_sound, job, jobs};
+use crate::suite::Job;
 
 fn options(jobs: Vec<Job>) -> VhostOptions {
     VhostOptions {
         socket: None,
         against: None,
-        jobs,
-        length: Duration::from_millis(20),
-        warm_up: Duration::from_millis(5),
-        requests: None,
-        rounds: 2,
-        size: 16 << 20,
-        overwrite: false,
-        core: None,
-        pool_cores: Vec::new(),
-        drives: crate::Drives::Memory,
-        drive_bytes: 64 << 20,
+        disk: testing::options(jobs),
         disks: 1,
         shards: None,
         beside: false,
-        io: Backend::Auto,
         indirect: false,
         proportion: false,
-        degraded: false,
     }
 }
 
-fn jobs() -> Vec<Job> {
-    vec![job("reads", 4096, 100, 64, 1), job("both", 4096, 70, 8, 2), job("long", 1 << 20, 50, 4, 1)]
+/// Options with other common ones.
+fn disk(change: impl FnOnce(&mut DiskBenchOptions)) -> VhostOptions {
+    let mut options = options(jobs());
+    change(&mut options.disk);
+    options
 }
 
 fn shape() -> PoolShape {
-    PoolShape {
-        cores: vec![None],
-        drives: crate::Drives::Memory,
-        drive_bytes: 64 << 20,
-        volume_bytes: 16 << 20,
-        disks: 1,
-        shards: None,
-        poll: Duration::ZERO,
-        io: Backend::Auto,
-    }
+    PoolShape { poll: Duration::ZERO, ..testing::options(Vec::new()).pool_shape(1, None) }
 }
 
 fn start_pool() -> VhostPool {
     VhostPool::start(&shape()).unwrap()
-}
-
-fn assert_sound(line: &Line) {
-    for round in line.rounds.iter().chain([&line.median]) {
-        assert_eq!(round.wrong, 0, "{line:?}");
-        assert!(round.iops > 0.0 && round.bytes_per_s > 0.0, "{line:?}");
-        assert!(round.p50_us > 0.0 && round.p50_us <= round.p99_us && round.p99_us <= round.p9999_us);
-    }
 }
 
 #[test]
@@ -78,7 +50,7 @@ fn a_pool_on_memory_is_measured_and_verified() {
         [(false, false, Auto), (true, false, Auto), (false, true, Auto), (false, true, Threads)]
     {
         let mut seen = Vec::new();
-        let options = VhostOptions { indirect, beside, io, ..options(jobs()) };
+        let options = VhostOptions { indirect, beside, ..disk(|disk| disk.io = io) };
         let report = run(&options, |line| seen.push(line.clone())).unwrap();
         assert_eq!(report.lines, seen);
         assert_eq!(report.lines.len(), 3);
@@ -89,7 +61,7 @@ fn a_pool_on_memory_is_measured_and_verified() {
 
 #[test]
 fn reads_are_repeated_with_a_lost_drive() {
-    let report = run(&VhostOptions { degraded: true, ..options(jobs()) }, |_| ()).unwrap();
+    let report = run(&disk(|disk| disk.degraded = true), |_| ()).unwrap();
     report.lines.iter().for_each(assert_sound);
     let names: Vec<&str> = report.lines.iter().map(|line| line.job.as_str()).collect();
     assert_eq!(names, ["reads", "both", "long", "reads, one drive lost"]);
@@ -123,7 +95,7 @@ fn disks_on_separate_shards_are_measured_together() {
 #[test]
 fn a_run_can_end_after_a_number_of_requests() {
     let length = Duration::from_secs(3600);
-    let options = VhostOptions { requests: Some(200), length, warm_up: length, ..options(jobs()) };
+    let options = disk(|disk| (disk.requests, disk.length, disk.warm_up) = (Some(200), length, length));
     let report = run(&options, |_| {}).unwrap();
     for line in &report.lines {
         assert_sound(line);
@@ -136,13 +108,13 @@ fn a_run_can_end_after_a_number_of_requests() {
 #[test]
 fn two_back_ends_are_compared_in_alternation() {
     let (one, other) = (start_pool(), start_pool());
-    let options = VhostOptions {
+    let mut options = VhostOptions {
         socket: Some(one.disks[0].socket.clone()),
         against: Some(other.disks[0].socket.clone()),
-        overwrite: true,
         proportion: true,
         ..options(vec![job("reads", 4096, 100, 16, 1)])
     };
+    options.disk.overwrite = true;
     let report = run(&options, |_| ()).unwrap();
     report.lines.iter().for_each(assert_sound);
     let systems: Vec<&str> = report.lines.iter().map(|line| line.system.as_str()).collect();
@@ -163,8 +135,8 @@ fn a_disk_is_overwritten_only_with_permission() {
     let reads = vec![job("reads", 4096, 100, 4, 1)];
     let on = |jobs: Vec<Job>, overwrite: bool| VhostOptions {
         socket: Some(back_end.disks[0].socket.clone()),
-        overwrite,
-        ..options(jobs)
+        disk: DiskBenchOptions { overwrite, ..testing::options(jobs) },
+        ..options(Vec::new())
     };
     run(&on(reads.clone(), true), |_| ()).unwrap();
     let error = run(&on(vec![job("writes", 4096, 99, 4, 1)], false), |_| ()).unwrap_err();
@@ -183,17 +155,17 @@ fn invalid_options_are_rejected() {
     refused(options(vec![job("odd", 6000, 100, 1, 1)]), "multiples of 4 KiB");
     refused(options(vec![job("deep", 4096, 100, 400, 1)]), "1024 entries");
     refused(options(Vec::new()), "at least one job");
-    refused(VhostOptions { size: 1 << 20, ..options(jobs()) }, "16 MiB");
-    refused(VhostOptions { core: Some(100_000), ..options(jobs()) }, "core 100000");
+    refused(disk(|disk| disk.size = 1 << 20), "16 MiB");
+    refused(disk(|disk| disk.core = Some(100_000)), "core 100000");
     let nowhere = Some(PathBuf::from("/nonexistent/disk.sock"));
     refused(
-        VhostOptions { socket: nowhere.clone(), overwrite: true, ..options(jobs()) },
+        VhostOptions { socket: nowhere.clone(), ..disk(|disk| disk.overwrite = true) },
         "/nonexistent/disk.sock",
     );
     refused(VhostOptions { disks: 0, ..options(jobs()) }, "disk");
     refused(VhostOptions { shards: Some(2), ..options(jobs()) }, "the pool has 1");
     refused(
-        VhostOptions { beside: true, against: nowhere, overwrite: true, ..options(jobs()) },
+        VhostOptions { beside: true, against: nowhere, ..disk(|disk| disk.overwrite = true) },
         "memory drives only",
     );
 }

@@ -86,15 +86,11 @@ impl ControllerContext {
                     ..NetworkOptions::default()
                 };
                 let request = CreateExport {
-                    pool: name.pool.clone(),
-                    volume: name.volume.clone(),
-                    protocol: Protocol::NvmeTcp,
                     read_only: wanted.read_only,
                     shared: wanted.shared,
-                    queues: None,
-                    reactors: Vec::new(),
                     network,
                     owner: Some(OWNER.to_owned()),
+                    ..CreateExport::new(name.pool.clone(), name.volume.clone(), Protocol::NvmeTcp)
                 };
                 self.daemon.client.create_export(&request).await.map_err(of_daemon)?
             }

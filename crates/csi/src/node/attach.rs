@@ -124,15 +124,11 @@ impl NodeContext {
             ..NetworkOptions::default()
         });
         let request = CreateExport {
-            pool: volume.pool.clone(),
-            volume: volume.name.clone(),
-            protocol,
             read_only: wanted.read_only,
             shared: wanted.shared,
-            queues: None,
-            reactors: Vec::new(),
             network,
             owner: Some(OWNER.to_owned()),
+            ..CreateExport::new(volume.pool.clone(), volume.name.clone(), protocol)
         };
         // Exports of different protocols can coexist if they are read-only or shared, so the daemon
         // does not refuse a second one.

@@ -27,9 +27,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DistributionArg, DrivesArgs, FairnessArgs, JobArgs,
-    ListingArgs, MapArgs, NvmeArgs, ObjectsArgs, PlanArgs, RebuildArgs, RecoveryArgs, ReportArgs,
-    ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
+    BenchArgs, BenchCommand, ChurnArgs, CompareArgs, DiskBenchArgs, DistributionArg, DrivesArgs,
+    FairnessArgs, ListingArgs, MapArgs, NvmeArgs, ObjectsArgs, PlanArgs, RebuildArgs, RecoveryArgs,
+    ReportArgs, ResultsArgs, RunArgs, ScaleArgs, SnapshotsArgs, VhostArgs,
 };
 pub(crate) use cluster::{
     AdoptArgs, ClusterArg, ClusterCommand, ClusterQuickstartArgs, ConfigureArgs, DeployArgs, DiscoverArgs,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::cluster::{self as ceph, Progress, QuickstartPlan, ServiceOptions, StepOutcome, StepReport, Workspace};
 use anyhow::{Context, Result};
 use api::client::Client;
-use api::types::{CreateExport, CreateVolume, NetworkOptions, Protocol};
+use api::types::{CreateExport, CreateVolume, Protocol};
 
 use crate::child_daemon::ChildDaemon;
 use checks::{FileCheck, GatewayCheck, VolumeCheck};
@@ -125,17 +125,7 @@ async fn serve_volume(client: &Client, cluster: &str) -> Result<()> {
         if exports.iter().any(|export| export.protocol == protocol && export.pool == cluster) {
             continue;
         }
-        let request = CreateExport {
-            pool: cluster.to_owned(),
-            volume: VOLUME.into(),
-            protocol,
-            read_only: false,
-            shared: true,
-            queues: None,
-            reactors: Vec::new(),
-            network: NetworkOptions::default(),
-            owner: None,
-        };
+        let request = CreateExport { shared: true, ..CreateExport::new(cluster, VOLUME, protocol) };
         client.create_export(&request).await?;
     }
     Ok(())

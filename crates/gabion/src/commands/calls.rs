@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use api::VolumeName;
-use api::types::{CreateExport, DeleteExportQuery, Export, NetworkOptions, Protocol};
+use api::types::{CreateExport, DeleteExportQuery, Export, Protocol};
 
 use super::CommandContext;
 use crate::progress::follow;
@@ -25,17 +25,7 @@ impl CommandContext {
     pub(crate) async fn export(&self, name: &VolumeName, options: ExportOptions) -> Result<Export> {
         let ExportOptions { protocol, read_only, reactors } = options;
         let VolumeName { pool, volume } = name.clone();
-        let request = CreateExport {
-            pool,
-            volume,
-            protocol,
-            read_only,
-            shared: false,
-            queues: None,
-            reactors,
-            network: NetworkOptions::default(),
-            owner: None,
-        };
+        let request = CreateExport { read_only, reactors, ..CreateExport::new(pool, volume, protocol) };
         Ok(self.client.create_export(&request).await?)
     }
 

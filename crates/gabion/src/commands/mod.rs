@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_churn;
+mod bench_disks;
 mod bench_fairness;
 mod bench_listing;
 mod bench_nvme;

@@ -3,12 +3,12 @@
 mod access;
 mod bench;
 mod bench_churn;
+mod bench_disks;
 mod bench_fairness;
 mod bench_objects;
 mod bench_rebuild;
 mod bench_scale;
 mod bench_snapshots;
-mod bench_vhost;
 mod cluster;
 mod drive;
 mod event;
@@ -32,12 +32,12 @@ use serde::Serialize;
 pub(crate) use access::{audit, contexts, tokens};
 pub(crate) use bench::{sample, sample_header};
 pub(crate) use bench_churn::{churn, churn_header, churn_window};
+pub(crate) use bench_disks::{line, line_header, shares};
 pub(crate) use bench_fairness::fairness;
 pub(crate) use bench_objects::{listing_result, object_results};
 pub(crate) use bench_rebuild::rebuild_result;
 pub(crate) use bench_scale::{map_cost, recovery};
 pub(crate) use bench_snapshots::snapshots_result;
-pub(crate) use bench_vhost::{line, line_header, shares};
 pub(crate) use cluster::{
     cluster_services, cluster_status, cluster_step, cluster_steps_done, configuration, discovery,
 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use api::Size;
 use api::client::Client;
-use api::types::{CreateExport, CreatePool, CreateVolume, FileDrives, NetworkOptions, Pool, Protocol};
+use api::types::{CreateExport, CreatePool, CreateVolume, FileDrives, Pool, Protocol};
 use bench::fio::FioRun;
 use bench::load::Target;
 use bench::{Job, JobResult, fio, nbd};
@@ -211,18 +211,7 @@ async fn create_pool(client: &Client, work_dir: &WorkDir, bytes: u64) -> Result<
 async fn export(client: &Client, volume: &str, size: u64) -> Result<()> {
     let request = CreateVolume { sector: Some(4096), ..CreateVolume::new(volume, size) };
     client.create_volume(POOL, &request).await?;
-    let request = CreateExport {
-        pool: POOL.into(),
-        volume: volume.into(),
-        protocol: Protocol::Nbd,
-        read_only: false,
-        shared: false,
-        queues: None,
-        reactors: Vec::new(),
-        network: NetworkOptions::default(),
-        owner: None,
-    };
-    client.create_export(&request).await?;
+    client.create_export(&CreateExport::new(POOL, volume, Protocol::Nbd)).await?;
     Ok(())
 }
 

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use api::client::Client;
-use api::types::{
-    CreateExport, CreateKey, CreatePool, CreateVolume, Export, NetworkOptions, Protocol, StartS3,
-};
+use api::types::{CreateExport, CreateKey, CreatePool, CreateVolume, Export, Protocol, StartS3};
 use bench::Workload;
 use bench::bounds::Layout;
 use bench::guest::BootFiles;
@@ -240,17 +238,7 @@ impl Gabion {
             let name = format!("v{number}");
             let volume = CreateVolume { sector: Some(4096), ..CreateVolume::new(name.clone(), size) };
             client.create_volume(&request.name, &volume).await?;
-            let export = CreateExport {
-                pool: request.name.clone(),
-                volume: name.clone(),
-                protocol: self.protocol,
-                read_only: false,
-                shared: false,
-                queues: None,
-                reactors: Vec::new(),
-                network: NetworkOptions::default(),
-                owner: None,
-            };
+            let export = CreateExport::new(request.name.clone(), name.clone(), self.protocol);
             let export = client.create_export(&export).await?;
             extents.push(TargetExtent { target: target(&export, directory)?, bytes: size });
         }

@@ -58,9 +58,9 @@ fn drives(text: &str) -> Result<bench::Drives, String> {
     }
 }
 
-/// Arguments of `gabion bench vhost`.
+/// Arguments that the benchmarks of disks share.
 #[derive(Args, Debug)]
-pub(crate) struct VhostArgs {
+pub(crate) struct DiskBenchArgs {
     /// Duration of each job in each round, in seconds, after a warm-up of one second
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: f64,
@@ -70,13 +70,7 @@ pub(crate) struct VhostArgs {
     /// Run only the jobs with this text in their name
     #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
     pub(crate) only: String,
-    /// vhost-user socket of the back end [default: a 4+1 pool in this process]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// vhost-user socket of a second back end; rounds alternate between the two
-    #[arg(long, value_name = "PATH")]
-    pub(crate) against: Option<PathBuf>,
-    /// Allow writes to the disks of the sockets, which destroys their data. Without it, the disks
+    /// Allow writes to disks outside of this process, which destroys their data. Without it, they
     /// are only read and nothing is verified
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -86,88 +80,68 @@ pub(crate) struct VhostArgs {
     #[command(flatten)]
     pub(crate) drives: PoolDrivesArgs,
     /// Size of each drive of the pool, unless devices are given
-    #[arg(long, default_value = "2G", value_name = "SIZE", conflicts_with = "socket")]
+    #[arg(long, default_value = "2G", value_name = "SIZE")]
     pub(crate) drive_size: Size,
     /// Core that the load generator is pinned to [default: not pinned]
     #[arg(long, value_name = "CORE")]
     pub(crate) core: Option<usize>,
     /// Cores of the pool, one reactor per core, as in 0,1 [default: one reactor
     /// that is not pinned]
-    #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "socket")]
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
     pub(crate) pool_cores: Vec<usize>,
+    /// I/O backend of the pool: auto, io_uring or threads (for valgrind)
+    #[arg(long, default_value_t, value_name = "KIND")]
+    pub(crate) io: bench::vhost::Backend,
+    /// Fail a drive of the pool after the jobs, and repeat those that only read
+    #[arg(long)]
+    pub(crate) degraded: bool,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
+/// Arguments of `gabion bench vhost`.
+#[derive(Args, Debug)]
+pub(crate) struct VhostArgs {
+    /// vhost-user socket of the back end [default: a 4+1 pool in this process]
+    #[arg(long, value_name = "PATH",
+        conflicts_with_all = ["drive_size", "pool_cores", "io", "degraded", "disks", "shards", "on_reactors"])]
+    pub(crate) socket: Option<PathBuf>,
+    /// vhost-user socket of a second back end; rounds alternate between the two
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["degraded", "on_reactors"])]
+    pub(crate) against: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) disk: DiskBenchArgs,
     /// Number of disks of the pool, each with the queues of the job
-    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "socket",
-        value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) disks: u32,
     /// Number of shards per disk of the pool, which has one shard per reactor [default: all]
-    #[arg(long, value_name = "N", conflicts_with = "socket")]
+    #[arg(long, value_name = "N")]
     pub(crate) shards: Option<u16>,
     /// Generate the load on the pool's own reactors, next to the queue that it drives, to measure
     /// scaling with cores
-    #[arg(long, conflicts_with_all = ["socket", "against"])]
+    #[arg(long)]
     pub(crate) on_reactors: bool,
-    /// I/O backend of the pool: auto, io_uring or threads (for valgrind)
-    #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "socket")]
-    pub(crate) io: bench::vhost::Backend,
     /// Use an indirect descriptor table for every request, as Linux does
     #[arg(long)]
     pub(crate) indirect: bool,
     /// Also measure the back end's CPU time at fractions of its peak load and when idle
     #[arg(long, conflicts_with = "requests")]
     pub(crate) cpu_time: bool,
-    /// Fail a drive of the pool after the jobs, and repeat those that only read
-    #[arg(long, conflicts_with_all = ["socket", "against"])]
-    pub(crate) degraded: bool,
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
 }
 
 /// Arguments of `gabion bench nvme`.
 #[derive(Args, Debug)]
 pub(crate) struct NvmeArgs {
-    /// Duration of each job in each round, in seconds, after a warm-up of one second
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) seconds: f64,
-    /// Number of rounds; medians over the rounds are shown
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: u32,
-    /// Run only the jobs with this text in their name
-    #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
-    pub(crate) only: String,
     /// Address and subsystem of the target; its namespace 1 is used [default: a 4+1 pool in this
     /// process]
-    #[arg(long, value_name = "ADDRESS:PORT/NQN")]
+    #[arg(long, value_name = "ADDRESS:PORT/NQN",
+        conflicts_with_all = ["drive_size", "pool_cores", "io", "degraded"])]
     pub(crate) connect: Option<bench::nvme::NvmeAddress>,
     /// Address and subsystem of a second target; rounds alternate between the two
-    #[arg(long, value_name = "ADDRESS:PORT/NQN")]
+    #[arg(long, value_name = "ADDRESS:PORT/NQN", conflicts_with = "degraded")]
     pub(crate) against: Option<bench::nvme::NvmeAddress>,
-    /// Allow writes to the namespaces at the addresses, which destroys their data. Without it, they
-    /// are only read and nothing is verified
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-    /// Size of the part of the namespace that is used
-    #[arg(long, default_value = "1G", value_name = "SIZE")]
-    pub(crate) size: Size,
     #[command(flatten)]
-    pub(crate) drives: PoolDrivesArgs,
-    /// Size of each drive of the pool, unless devices are given
-    #[arg(long, default_value = "2G", value_name = "SIZE", conflicts_with = "connect")]
-    pub(crate) drive_size: Size,
-    /// Core that the load generator is pinned to [default: not pinned]
-    #[arg(long, value_name = "CORE")]
-    pub(crate) core: Option<usize>,
-    /// Cores of the pool, one reactor per core, as in 0,1 [default: one reactor
-    /// that is not pinned]
-    #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "connect")]
-    pub(crate) pool_cores: Vec<usize>,
-    /// I/O backend of the pool: auto, io_uring or threads (for valgrind)
-    #[arg(long, default_value_t, value_name = "KIND", conflicts_with = "connect")]
-    pub(crate) io: bench::vhost::Backend,
-    /// Fail a drive of the pool after the jobs, and repeat those that only read
-    #[arg(long, conflicts_with_all = ["connect", "against"])]
-    pub(crate) degraded: bool,
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
+    pub(crate) disk: DiskBenchArgs,
 }
 
 /// A user-defined job, which replaces the built-in jobs.

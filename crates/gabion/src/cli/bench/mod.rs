@@ -7,8 +7,8 @@ mod suites;
 use clap::Subcommand;
 
 pub(crate) use engine::{
-    BenchArgs, ChurnArgs, DistributionArg, EngineArgs, FairnessArgs, JobArgs, MapArgs, NvmeArgs, RebuildArgs,
-    RecoveryArgs, SnapshotsArgs, VhostArgs,
+    BenchArgs, ChurnArgs, DiskBenchArgs, DistributionArg, EngineArgs, FairnessArgs, MapArgs, NvmeArgs,
+    RebuildArgs, RecoveryArgs, SnapshotsArgs, VhostArgs,
 };
 pub(crate) use objects::{ListingArgs, ObjectsArgs};
 pub(crate) use suites::{CompareArgs, DrivesArgs, PlanArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs};

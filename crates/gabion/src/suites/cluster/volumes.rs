@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::cluster::HostPlace;
 use anyhow::{Context, Result};
 use api::client::Client;
-use api::types::{CreateExport, CreateVolume, DeleteExportQuery, NetworkOptions, Protocol};
+use api::types::{CreateExport, CreateVolume, DeleteExportQuery, Protocol};
 use api::{Error, ErrorKind, VolumeName};
 use bench::stale_processes::{StateDir, environment_tag};
 use bench::system::TargetExtent;
@@ -125,17 +125,7 @@ impl RunningVolumes {
             data_pool: plan.data_pool.map(str::to_owned),
             ..CreateVolume::new(name.clone(), plan.bytes)
         };
-        let export = CreateExport {
-            pool: self.cluster.clone(),
-            volume: name.clone(),
-            protocol: plan.protocol,
-            read_only: false,
-            shared: false,
-            queues: None,
-            reactors: Vec::new(),
-            network: NetworkOptions::default(),
-            owner: None,
-        };
+        let export = CreateExport::new(self.cluster.clone(), name.clone(), plan.protocol);
         self.runtime.block_on(client.create_volume(&self.cluster, &volume))?;
         self.volumes.push((daemon, name));
         let export = self.runtime.block_on(client.create_export(&export))?;

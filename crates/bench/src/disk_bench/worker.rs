@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::load_counters::Window;
+use super::Window;
 
 /// The threads to account.
 #[derive(Clone, Debug)]

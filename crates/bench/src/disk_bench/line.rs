@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::load_counters::LoadCounters;
+use super::{LoadCounters, MeasuredDisk, RunLength};
 use crate::suite::Job;
 
 /// The result of a job on a back end: medians of its rounds.
@@ -101,28 +101,27 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     if values.len().is_multiple_of(2) { (at(half.wrapping_sub(1)) + at(half)) / 2.0 } else { at(half) }
 }
 
-/// Measures a job on each system, in rounds that each begin with the next system. Returns a line
-/// for each system.
-pub(crate) fn measure_in_turns<S, E>(
+/// Measures a job on each disk, in rounds that each begin with the next disk. Returns a line for
+/// each disk.
+pub(super) fn measure_in_turns<D: MeasuredDisk>(
     job: &Job,
-    systems: &mut [S],
+    disks: &mut [D],
     count: u32,
-    name: impl Fn(&S) -> &str,
-    mut measure: impl FnMut(&mut S) -> Result<Round, E>,
-) -> Result<Vec<Line>, E> {
-    let mut rounds = vec![Vec::new(); systems.len()];
+    length: RunLength,
+) -> Result<Vec<Line>, D::Error> {
+    let mut rounds = vec![Vec::new(); disks.len()];
     for round in 0..count as usize {
-        for turn in 0..systems.len() {
-            let index = (turn + round) % systems.len();
-            if let (Some(system), Some(rounds)) = (systems.get_mut(index), rounds.get_mut(index)) {
-                rounds.push(measure(system)?);
+        for turn in 0..disks.len() {
+            let index = (turn + round) % disks.len();
+            if let (Some(disk), Some(rounds)) = (disks.get_mut(index), rounds.get_mut(index)) {
+                rounds.push(disk.measure(job, length)?);
             }
         }
     }
     let first = rounds.first().cloned().unwrap_or_default();
-    let lines = systems.iter().zip(rounds).enumerate().map(|(index, (system, rounds))| Line {
+    let lines = disks.iter().zip(rounds).enumerate().map(|(index, (disk, rounds))| Line {
         job: job.name.clone(),
-        system: name(system).to_owned(),
+        system: disk.name().to_owned(),
         block_bytes: job.block_bytes,
         depth: job.depth,
         queues: job.threads,
@@ -132,10 +131,4 @@ pub(crate) fn measure_in_turns<S, E>(
         rounds,
     });
     Ok(lines.collect())
-}
-
-/// Returns the jobs that only read, for a pool that lacks a drive.
-pub(crate) fn degraded(jobs: &[Job]) -> Vec<Job> {
-    let reads = jobs.iter().filter(|job| job.read_percent == 100).cloned();
-    reads.map(|job| Job { name: format!("{}, one drive lost", job.name), ..job }).collect()
 }

@@ -13,9 +13,9 @@ use export::{Extent, VolumeError, VolumeErrorKind};
 use futures_channel::oneshot;
 use reactor::{Backend, Clock, Handle, Platform, Reactor, Remote, Span, SystemClock};
 
+use super::Worker;
 use crate::bench_error::BenchError;
 use crate::drives::{Drives, OpenDrives};
-use crate::worker::Worker;
 use crate::{local_platform, memory_pool};
 
 /// A failure of the pool in this process, or of one of its threads.
@@ -65,16 +65,6 @@ pub(crate) struct PoolShape {
     pub(crate) poll: Duration,
     /// The I/O backend in which the reactors sleep; the memory drives need none.
     pub(crate) io: Backend,
-}
-
-impl PoolShape {
-    /// Returns one reactor per core, or one that is not pinned without cores.
-    pub(crate) fn cores(cores: &[usize]) -> Vec<Option<usize>> {
-        match cores {
-            [] => vec![None],
-            cores => cores.iter().copied().map(Some).collect(),
-        }
-    }
 }
 
 /// The pool; see the module documentation. Dropping it stops the pool.
