@@ -21,7 +21,17 @@ impl FileLock {
     /// If the file cannot be opened or locked.
     pub fn acquire(path: &Path, mode: u32) -> Result<Option<Self>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(mode).open(path)?;
-        lock(file.try_lock()).map(|locked| locked.then_some(Self(file)))
+        loop {
+            if lock(file.try_lock())? {
+                return Ok(Some(Self(file)));
+            }
+            // A shared lock is that of `is_held`, and ends at once.
+            if !lock(file.try_lock_shared())? {
+                return Ok(None);
+            }
+            file.unlock()?;
+            std::thread::yield_now();
+        }
     }
 
     /// Returns true if a file exists and is locked.
@@ -71,6 +81,23 @@ mod tests {
         assert!(!FileLock::is_held(&path).unwrap());
         assert!(FileLock::acquire(&path, 0o600).unwrap().is_some());
         assert!(FileLock::acquire(directory.path(), 0o600).is_err());
+    }
+
+    #[test]
+    fn a_question_whether_a_file_is_locked_prevents_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    FileLock::is_held(&path).unwrap();
+                }
+            });
+            let all = (0..20_000).all(|_| FileLock::acquire(&path, 0o600).unwrap().is_some());
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(all);
+        });
     }
 
     /// A duplicate of the descriptor stands for that of a forked child.

@@ -156,10 +156,14 @@ impl StorageBackend for IndexRegion {
             }
             INDEX_START + state.superblock.index_len
         };
-        match &mut *self.lock_read_ahead() {
-            Some(ahead) => ahead.read(&*self.volume, INDEX_START + offset, out, end),
-            None => self.volume.read(INDEX_START + offset, out),
+        let mut read_ahead = self.lock_read_ahead();
+        if let Some(ahead) = &mut *read_ahead {
+            return ahead.read(&*self.volume, INDEX_START + offset, out, end);
         }
+        // Reads of several threads go on at the same time.
+        let done = self.volume.read(INDEX_START + offset, out);
+        drop(read_ahead);
+        done
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -225,3 +229,7 @@ impl StorageBackend for IndexRegion {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "region_tests.rs"]
+mod tests;

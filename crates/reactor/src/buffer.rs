@@ -4,7 +4,9 @@
 //! that operations in flight hold. Invariants: a span keeps its memory allocated; a slice of a
 //! buffer exists only while no span of the buffer exists, so that a Rust reference and a device
 //! never access the same bytes. The bytes of a span are like device memory: they may change at any
-//! time (a guest's buffer), so they are copied and never referenced.
+//! time (a guest's buffer), so they are copied and never referenced. A span for reading
+//! ([`Span::for_reading`]) is the exception: Rust references to its bytes exist beside it, and
+//! nothing writes to them.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -18,6 +20,10 @@ use crate::size_class::{ALIGNMENT, CLASSES, capacity_for, capacity_of, class_of}
 
 /// Limit of free memory that a thread keeps per size class, in bytes.
 const RECYCLED_CLASS_BYTES: usize = 64 << 20;
+/// The same for buffers of more than [`LARGE`] bytes, which records of the engine are: those of a
+/// pool have few sizes, and few are written at once.
+const RECYCLED_LARGE_BYTES: usize = 32 << 20;
+const LARGE: usize = 4 << 20;
 
 /// Owned, aligned, initialised memory.
 pub struct Buffer {
@@ -109,7 +115,8 @@ impl Drop for Region {
             FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 let Some(list) = free.classes.get_mut(class) else { return false };
-                let room = list.len() * self.capacity < RECYCLED_CLASS_BYTES;
+                let limit = if self.capacity > LARGE { RECYCLED_LARGE_BYTES } else { RECYCLED_CLASS_BYTES };
+                let room = (list.len() + 1) * self.capacity <= limit;
                 if room {
                     list.push(self.start);
                 }
@@ -266,8 +273,8 @@ impl Span {
     /// If they do not fit.
     pub fn copy_from(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
-        // SAFETY: in bounds; a reference and a span never name the same bytes, so the ranges do not
-        // overlap.
+        // SAFETY: in bounds; a reference and a span that may be written never name the same bytes,
+        // so the ranges do not overlap. The creator of a span for reading excludes this call.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
 
@@ -277,7 +284,7 @@ impl Span {
     /// If `bytes` reaches past the end of the span.
     pub fn copy_to(&self, at: usize, bytes: &mut [u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "copy beyond a span");
-        // SAFETY: as in `copy_from`.
+        // SAFETY: in bounds; `bytes` is exclusive, so it is no memory of a span.
         unsafe {
             std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len())
         };
@@ -290,7 +297,7 @@ impl Span {
     pub fn copy_from_span(&self, other: &Span) {
         assert_eq!(self.len, other.len, "copy between spans of different length");
         // SAFETY: both are valid for the length; they may overlap (slices of one span), so this is
-        // a move.
+        // a move. The creator of a span for reading excludes this call.
         unsafe { std::ptr::copy(other.start.as_ptr(), self.start.as_ptr(), self.len) };
     }
 
@@ -308,7 +315,7 @@ impl Span {
 
     /// Fills the span with zeros.
     pub fn zero(&self) {
-        // SAFETY: in bounds; raw write, no reference to these bytes exists.
+        // SAFETY: in bounds; no reference to these bytes exists, as in `copy_from`.
         unsafe { std::ptr::write_bytes(self.start.as_ptr(), 0, self.len) };
     }
 }

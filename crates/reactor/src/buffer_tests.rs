@@ -50,6 +50,16 @@ fn a_buffer_for_a_record_is_recycled() {
 }
 
 #[test]
+fn free_memory_of_a_thread_is_limited() {
+    for (len, kept) in [(1 << 20, 64), (10 << 20, 3), (16 << 20, 2)] {
+        let buffers: Vec<Buffer> = (0..kept + 2).map(|_| Buffer::new(len)).collect();
+        drop(buffers);
+        let class = class_of(len).unwrap();
+        assert_eq!(FREE.with_borrow(|free| free.classes[class].len()), kept, "{len} bytes");
+    }
+}
+
+#[test]
 fn a_span_for_reading_keeps_its_owner() {
     let owner: Arc<[u8]> = vec![5; 5000].into();
     // SAFETY: the bytes stay where they are, and the test only reads them.
