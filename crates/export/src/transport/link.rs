@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use reactor::{Io, IoError, Span, Stream};
 
-use super::tls::TlsStream;
+use super::tls::{TlsError, TlsStream};
 
 /// The sending half of a connection.
 pub(crate) trait ByteSink {
@@ -25,7 +25,7 @@ pub(crate) enum Link {
     Tls(Rc<TlsStream>),
 }
 
-/// A read of available bytes. A wait for it can be dropped and resumed.
+/// A read of available bytes, whose receive has begun. A wait for it can be dropped and resumed.
 pub(crate) enum LinkRead {
     Plain(Io),
     Tls { stream: Rc<TlsStream>, into: Span },
@@ -45,7 +45,10 @@ impl Link {
     pub(crate) fn read(&self, into: &Span) -> LinkRead {
         match self {
             Self::Plain(stream) => LinkRead::Plain(stream.read(into)),
-            Self::Tls(stream) => LinkRead::Tls { stream: stream.clone(), into: into.clone() },
+            Self::Tls(stream) => {
+                stream.begin_read();
+                LinkRead::Tls { stream: stream.clone(), into: into.clone() }
+            }
         }
     }
 
@@ -54,6 +57,15 @@ impl Link {
         match self {
             Self::Plain(stream) => stream.read_exact(into).await.map(|_| ()),
             Self::Tls(stream) => stream.read_exact(into).await,
+        }
+    }
+
+    /// The failure of the TLS session, if it has failed. Operations report it as an error of the
+    /// connection.
+    pub(crate) fn tls_failure(&self) -> Option<TlsError> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.failure(),
         }
     }
 
@@ -88,11 +100,12 @@ impl ByteSink for Link {
 }
 
 impl LinkRead {
-    /// True if the read has ended, or may end without a wait.
+    /// True if the read has ended. Within TLS, true if it may end without a wait: the bytes that
+    /// have arrived may be a part of a record.
     pub(crate) fn is_done(&self) -> bool {
         match self {
             Self::Plain(io) => io.is_done(),
-            Self::Tls { stream, .. } => stream.has_input(),
+            Self::Tls { stream, .. } => stream.is_ready(),
         }
     }
 }

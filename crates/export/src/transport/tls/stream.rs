@@ -2,7 +2,7 @@
 //!
 //! Owns the transfers of encrypted bytes. Always true: a wait that is dropped loses no encrypted
 //! bytes, in either direction: the next call continues its transfer; one receive and one send are
-//! in flight at a time; a failure is final.
+//! in flight at a time; a task yields after each receive that ends at once; a failure is final.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,23 +12,28 @@ use std::task::{Context, Poll, ready};
 
 use reactor::{Buffer, Io, IoError, IoErrorKind, Span, Stream};
 
-use super::engine::{Decrypted, RECORD_MAX, TlsEngine, TlsError, TlsKey};
+use super::session::{Decrypted, RECORD_MAX, TlsError, TlsKey, TlsSession};
 
 /// The smallest receive, in bytes: a record of data with a small reply fits.
 const INPUT_MIN: usize = 4 << 10;
 /// The largest receive, in bytes.
 const INPUT_MAX: usize = 128 << 10;
 /// Data of up to this many bytes is encrypted before it is sent.
-const SEND_MAX: usize = 128 << 10;
+const SEND_MAX: usize = 112 << 10;
+/// Bytes of the memory of a send: a power of two, into which the records of [`SEND_MAX`] fit.
+const OUTPUT_MAX: usize = 128 << 10;
+/// A handshake fails once it has received this many bytes after the first message: two messages of
+/// the length that a first message may have.
+const HANDSHAKE_MAX: usize = 32 << 10;
 
 /// A connection within TLS. One read and one write may be in progress at a time.
 pub(crate) struct TlsStream {
     stream: Rc<Stream>,
-    engine: RefCell<TlsEngine>,
+    session: RefCell<TlsSession>,
     /// The receive in flight, and its memory.
     receiving: RefCell<Option<(Io, Span)>>,
-    /// The send in flight.
-    sending: RefCell<Option<Io>>,
+    /// The send in flight, and its memory.
+    sending: RefCell<Option<(Io, Span)>>,
     /// The size of the next receive.
     next_size: Cell<usize>,
     /// The stream of the peer has ended.
@@ -37,8 +42,9 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
-    /// The most bytes of memory of a session: a receive, a send, and buffers of records.
-    pub(crate) const BYTES: usize = INPUT_MAX + SEND_MAX + (128 << 10);
+    /// The most bytes of memory of a session: received bytes, encrypted bytes, and the session of
+    /// the library. During the handshake, the library holds more, and the others are short.
+    pub(crate) const BYTES: usize = INPUT_MAX + OUTPUT_MAX + TlsSession::BYTES;
 
     /// Begins a session with a client that was found to know the key. `received` are the bytes
     /// that the client has sent so far.
@@ -46,21 +52,21 @@ impl TlsStream {
     /// # Errors
     /// If the library cannot create a session.
     pub(crate) fn accept(stream: Rc<Stream>, key: &TlsKey, received: &[u8]) -> Result<Rc<Self>, TlsError> {
-        let mut engine = TlsEngine::server(key)?;
-        engine.feed(Buffer::copy_of(received).span(), received.len());
-        Ok(Self::new(stream, engine))
+        let mut session = TlsSession::server(key)?;
+        session.feed(Buffer::copy_of(received).span(), received.len());
+        Ok(Self::new(stream, session))
     }
 
     /// Begins a session with a server, for tests.
     #[cfg(test)]
     pub(crate) fn connect(stream: Rc<Stream>, key: &TlsKey) -> Rc<Self> {
-        Self::new(stream, TlsEngine::client(key).unwrap())
+        Self::new(stream, TlsSession::client(key).unwrap())
     }
 
-    fn new(stream: Rc<Stream>, engine: TlsEngine) -> Rc<Self> {
+    fn new(stream: Rc<Stream>, session: TlsSession) -> Rc<Self> {
         Rc::new(Self {
             stream,
-            engine: RefCell::new(engine),
+            session: RefCell::new(session),
             receiving: RefCell::default(),
             sending: RefCell::default(),
             next_size: Cell::new(INPUT_MIN),
@@ -79,29 +85,46 @@ impl TlsStream {
         self.failure.get()
     }
 
-    /// True if the next read may need no wait.
-    pub(crate) fn has_input(&self) -> bool {
-        self.engine.borrow().has_input()
+    /// Begins the receive of the next read, if the read needs one.
+    pub(crate) fn begin_read(&self) {
+        if !self.is_readable() {
+            self.begin_receive();
+        }
+    }
+
+    /// True if the next read ends without a receive, or its receive has ended: it may need no wait.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_readable() || self.receiving.borrow().as_ref().is_some_and(|(io, _)| io.is_done())
+    }
+
+    /// True if the next read may end without a receive.
+    fn is_readable(&self) -> bool {
+        self.ended.get() || self.failure.get().is_some() || self.session.borrow().has_input()
     }
 
     /// Completes the handshake.
     ///
     /// # Errors
-    /// If the session or the connection fails; the peer has received an alert then.
+    /// If the session or the connection fails. A failed session has sent the alert that ends its
+    /// stream, unless the peer had sent one before.
     pub(crate) async fn negotiate(&self) -> Result<(), IoError> {
+        let mut received = 0;
         loop {
-            let progress = self.engine.borrow_mut().negotiate();
+            let progress = match self.session.borrow_mut().negotiate() {
+                Ok(false) if received >= HANDSHAKE_MAX => Err(TlsError("the handshake is too long")),
+                progress => progress,
+            };
             if progress.is_err() {
-                self.engine.borrow_mut().end();
+                self.session.borrow_mut().end();
             }
             self.send_output();
             self.sent().await?;
             if progress.map_err(|error| self.fail(error))? {
                 return Ok(());
             }
-            let is_open = poll_fn(|context| self.poll_receive(context)).await?;
-            if !is_open {
-                return Err(IoError::new(IoErrorKind::Closed));
+            match poll_fn(|context| self.poll_receive(context)).await? {
+                0 => return Err(IoError::new(IoErrorKind::Closed)),
+                count => received += count,
             }
         }
     }
@@ -117,7 +140,7 @@ impl TlsStream {
             if self.failure.get().is_some() {
                 return Poll::Ready(Err(IoError::new(IoErrorKind::Other)));
             }
-            let decrypted = self.engine.borrow_mut().decrypt(into);
+            let decrypted = self.session.borrow_mut().decrypt(into);
             match decrypted.map_err(|error| self.fail(error))? {
                 Decrypted::Bytes(count) => return Poll::Ready(Ok(count)),
                 Decrypted::End => return Poll::Ready(Ok(0)),
@@ -144,14 +167,29 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Receives encrypted bytes for the session, which has consumed all earlier ones. Returns false
-    /// at the end of the connection.
-    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Result<bool, IoError>> {
+    /// Begins a receive, unless one is in flight. The session has consumed all earlier bytes, whose
+    /// memory is released first. Returns true if the receive has ended.
+    fn begin_receive(&self) -> bool {
         let mut receiving = self.receiving.borrow_mut();
-        let (io, input) = receiving.get_or_insert_with(|| {
+        let (io, _) = receiving.get_or_insert_with(|| {
+            self.session.borrow_mut().release_input();
             let input = Buffer::new(self.next_size.get()).span();
             (self.stream.read(&input), input)
         });
+        io.is_done()
+    }
+
+    /// Receives encrypted bytes for the session, which has consumed all earlier ones. Returns their
+    /// number; 0 at the end of the connection.
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Result<usize, IoError>> {
+        let is_new = self.receiving.borrow().is_none();
+        if self.begin_receive() && is_new {
+            // A peer that sends faster than the session decrypts must not starve other tasks.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut receiving = self.receiving.borrow_mut();
+        let Some((io, input)) = receiving.as_mut() else { unreachable!("a receive has been begun") };
         let received = ready!(Pin::new(io).poll(context));
         let input = input.clone();
         *receiving = None;
@@ -162,17 +200,17 @@ impl TlsStream {
             self.next_size.set((input.len() / 2).max(INPUT_MIN));
         }
         self.ended.set(count == 0);
-        self.engine.borrow_mut().feed(input, count);
-        Poll::Ready(Ok(count > 0))
+        self.session.borrow_mut().feed(input, count);
+        Poll::Ready(Ok(count))
     }
 
     /// Writes every span, in order.
     pub(crate) async fn write_all(&self, from: &[Span]) -> Result<(), IoError> {
-        // That of a call that was dropped: encrypted bytes must be sent in their order.
+        // A dropped call may have left a send in flight: encrypted bytes are sent in their order.
         self.sent().await?;
         let mut rest = PlainBytes { spans: from, offset: 0 };
         while !rest.is_empty() {
-            let encrypted = rest.encrypt_some(&mut self.engine.borrow_mut());
+            let encrypted = rest.encrypt_some(&mut self.session.borrow_mut());
             encrypted.map_err(|error| self.fail(error))?;
             self.send_output();
             self.sent().await?;
@@ -182,8 +220,9 @@ impl TlsStream {
 
     /// Begins to send the encrypted bytes. No other send is in flight.
     fn send_output(&self) {
-        if let Some(output) = self.engine.borrow_mut().take_output() {
-            *self.sending.borrow_mut() = Some(self.stream.write_all(&[output]));
+        if let Some(output) = self.session.borrow_mut().take_output() {
+            let io = self.stream.write_all(std::slice::from_ref(&output));
+            *self.sending.borrow_mut() = Some((io, output));
         }
     }
 
@@ -194,16 +233,16 @@ impl TlsStream {
 
     fn poll_sent(&self, context: &mut Context<'_>) -> Poll<Result<(), IoError>> {
         let mut sending = self.sending.borrow_mut();
-        let Some(io) = sending.as_mut() else { return Poll::Ready(Ok(())) };
+        let Some((io, _)) = sending.as_mut() else { return Poll::Ready(Ok(())) };
         let sent = ready!(Pin::new(io).poll(context));
         *sending = None;
         Poll::Ready(sent.map(|_| ()))
     }
 
-    /// Ends the stream in the sending direction: sends an alert that says so, or that of a failure.
+    /// Ends the stream in the sending direction, by the alert for it.
     pub(crate) async fn shutdown(&self) -> Result<(), IoError> {
         self.sent().await?;
-        self.engine.borrow_mut().end();
+        self.session.borrow_mut().end();
         self.send_output();
         self.sent().await?;
         self.stream.shutdown()
@@ -217,7 +256,16 @@ impl TlsStream {
     /// Changes the key of the sending direction with the next write.
     #[cfg(test)]
     pub(crate) fn update_keys(&self) {
-        self.engine.borrow_mut().update_keys();
+        self.session.borrow_mut().update_keys();
+    }
+
+    /// Bytes of the memory of received and encrypted bytes, for tests.
+    #[cfg(test)]
+    fn transfer_bytes(&self) -> usize {
+        let memory = |transfer: &RefCell<Option<(Io, Span)>>| {
+            transfer.borrow().as_ref().map_or(0, |(_, memory)| memory.allocation().1)
+        };
+        memory(&self.receiving) + memory(&self.sending) + self.session.borrow().buffer_bytes()
     }
 }
 
@@ -249,25 +297,25 @@ impl PlainBytes<'_> {
 
     /// Encrypts up to [`SEND_MAX`] bytes. Small pieces share records: each record costs bytes and
     /// time.
-    fn encrypt_some(&mut self, engine: &mut TlsEngine) -> Result<(), TlsError> {
+    fn encrypt_some(&mut self, session: &mut TlsSession) -> Result<(), TlsError> {
         let left: usize = self.spans.iter().map(Span::len).sum::<usize>() - self.offset;
-        engine.make_output(left.min(SEND_MAX));
+        session.make_output(left.min(SEND_MAX));
         let (mut gathered, mut taken) = (Vec::new(), 0);
         while taken < SEND_MAX {
             let room = (RECORD_MAX - gathered.len()).min(SEND_MAX - taken);
             let Some(piece) = self.take(room) else { break };
             taken += piece.len();
             if gathered.is_empty() && piece.len() == RECORD_MAX {
-                piece.peek(|bytes| engine.encrypt(bytes))?;
+                piece.peek(|bytes| session.encrypt(bytes))?;
                 continue;
             }
             piece.peek(|bytes| gathered.extend_from_slice(bytes));
             if gathered.len() == RECORD_MAX {
-                engine.encrypt(&gathered)?;
+                session.encrypt(&gathered)?;
                 gathered.clear();
             }
         }
-        if gathered.is_empty() { Ok(()) } else { engine.encrypt(&gathered) }
+        if gathered.is_empty() { Ok(()) } else { session.encrypt(&gathered) }
     }
 }
 

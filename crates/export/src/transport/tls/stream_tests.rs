@@ -5,9 +5,10 @@ use std::pin::pin;
 
 use reactor::Reactor;
 
-use super::super::engine::TlsKeyHash;
+use super::super::session::TlsKeyHash;
 use super::*;
 use crate::select::{Either, select};
+use crate::transport::Link;
 use crate::transport::testing::on_each_backend;
 
 fn key(hash: TlsKeyHash, byte: u8) -> TlsKey {
@@ -99,7 +100,7 @@ fn both_directions_are_used_at_once_while_keys_change() {
 fn a_dropped_wait_loses_nothing() {
     on_each_session(|client, server| async move {
         let into = Buffer::new(1000).span();
-        // No data is there: the wait ends, and its receive goes on.
+        // No data has arrived: the wait is dropped, and its receive continues.
         let wait = select(read(&server, &into), Reactor::current().yield_now()).await;
         assert!(matches!(wait, Either::Right(())));
         client.write_all(&[pattern(1000, 3)]).await.unwrap();
@@ -164,9 +165,104 @@ fn invalid_records_end_a_session() {
             read(&server, &into).await.unwrap_err();
         }
         assert!(server.failure().is_some());
-        // The peer receives an alert, and no data.
+        // The peer receives one record, of an alert, and no data.
         server.shutdown().await.unwrap();
-        assert_eq!(read(&client, &into).await.unwrap_or(0), 0);
+        assert_eq!(client.stream().read(&into).await.unwrap(), ALERT_RECORD.len() + 19);
+        assert_eq!(bytes(&into.slice(0..ALERT_RECORD.len())), ALERT_RECORD);
+        assert_eq!(client.stream().read(&into).await.unwrap(), 0);
+    });
+}
+
+/// The header of an encrypted record of an alert: 2 bytes, their type and a tag.
+const ALERT_RECORD: [u8; 5] = [23, 3, 3, 0, 19];
+
+#[test]
+fn the_memory_of_transfers_is_limited() {
+    assert_eq!(Buffer::new(SEND_MAX + (4 << 10) + 22 * 9).span().allocation().1, OUTPUT_MAX);
+    on_each_session(|client, server| async move {
+        let data = [pattern(8 << 20, 1), pattern(8 << 20, 2)];
+        let into = [Buffer::new(8 << 20).span(), Buffer::new(8 << 20).span()];
+        let largest = Cell::new(0);
+        let observe = async {
+            loop {
+                largest.set(client.transfer_bytes().max(server.transfer_bytes()).max(largest.get()));
+                Reactor::current().yield_now().await;
+            }
+        };
+        let upward = both(client.write_all(&data[..1]), server.read_exact(&into[..1]));
+        let downward = both(server.write_all(&data[1..]), client.read_exact(&into[1..]));
+        let transfers = async {
+            let (upward, downward) = both(upward, downward).await;
+            assert_eq!([upward.0, upward.1, downward.0, downward.1], [Ok(()); 4]);
+        };
+        match select(transfers, observe).await {
+            Either::Left(()) => {}
+            Either::Right(never) => never,
+        }
+        let limit = TlsStream::BYTES - TlsSession::BYTES;
+        assert!((OUTPUT_MAX..=limit).contains(&largest.get()), "{} of {limit} bytes", largest.get());
+    });
+}
+
+#[test]
+fn a_read_yields_after_each_receive() {
+    on_each_session(|client, server| async move {
+        // One record, which takes three receives.
+        client.write_all(&[pattern(RECORD_MAX, 1)]).await.unwrap();
+        let (into, mut polls) = (Buffer::new(RECORD_MAX).span(), 0);
+        let read = poll_fn(|context| {
+            polls += 1;
+            server.poll_read(context, &into)
+        });
+        assert_eq!(read.await, Ok(RECORD_MAX));
+        assert!(polls > 3, "{polls} polls");
+    });
+}
+
+#[test]
+fn a_read_is_done_when_its_bytes_have_arrived() {
+    on_each_session(|client, server| async move {
+        let (link, into) = (Link::Tls(server), Buffer::new(60).span());
+        let read = link.read(&into);
+        assert!(!read.is_done());
+        client.write_all(&[pattern(100, 1)]).await.unwrap();
+        for _ in 0..1_000_000 {
+            if read.is_done() {
+                break;
+            }
+            Reactor::current().yield_now().await;
+        }
+        assert!(read.is_done());
+        assert_eq!(read.await, Ok(60));
+        // The rest of the record was decrypted.
+        let read = link.read(&into);
+        assert!(read.is_done());
+        assert_eq!(read.await, Ok(40));
+    });
+}
+
+#[test]
+fn a_flood_within_a_handshake_ends_it() {
+    on_each_backend(async |client, server| {
+        let secret = key(TlsKeyHash::Sha256, 1);
+        let mut session = TlsSession::client(&secret).unwrap();
+        assert!(!session.negotiate().unwrap());
+        let hello = bytes(&session.take_output().unwrap());
+        let server = TlsStream::accept(Rc::new(server), &secret, &hello).unwrap();
+        // Records that change the cipher, which have no effect.
+        let flood = Buffer::copy_of(&[20, 3, 3, 0, 1, 1].repeat(4 << 10)).span();
+        let sent = Cell::new(0);
+        let send = async {
+            while sent.get() < 8 << 20 {
+                client.write_all(std::slice::from_ref(&flood)).await.unwrap();
+                sent.set(sent.get() + flood.len());
+            }
+        };
+        let Either::Right(result) = select(send, server.negotiate()).await else {
+            panic!("the handshake continues after {} bytes", sent.get())
+        };
+        assert_eq!(result.unwrap_err().kind(), IoErrorKind::Other);
+        assert_eq!(server.failure(), Some(TlsError("the handshake is too long")));
     });
 }
 

@@ -1,9 +1,9 @@
 //! One TLS session of the library s2n-tls, over memory instead of a socket.
 //!
-//! Owns the session, the received bytes that it has not consumed, and the encrypted bytes that were
-//! not sent. Always true: the callbacks of the session use these buffers alone, and never block;
-//! encrypted bytes are limited by their caller, who passes limited amounts of data. Must not know
-//! sockets.
+//! Owns the session of the library, the received bytes that it has not consumed, and the encrypted
+//! bytes that were not sent. Always true: the callbacks of the library use these buffers alone, and
+//! never block; encrypted bytes are limited by the caller, who passes limited amounts of data. Must
+//! not know sockets.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 const MESSAGES: usize = 4 << 10;
 
 /// The security policy of the library: TLS 1.3 only, with AES-GCM and ChaCha20-Poly1305. The hash
-/// of the key, and [`TlsEngine::check`], restrict the cipher suite further.
+/// of the key, and [`TlsSession::check`], restrict the cipher suite further.
 const POLICY: &str = "AWS-CRT-SDK-TLSv1.3-2023";
 
 /// The hash function of a key, which determines the cipher suite.
@@ -42,11 +42,19 @@ pub(crate) enum TlsKeyHash {
 }
 
 impl TlsKeyHash {
-    /// The cipher suite.
-    fn suite(self) -> &'static str {
+    /// The name of the cipher suite.
+    pub(crate) fn suite(self) -> &'static str {
         match self {
             Self::Sha256 => "TLS_AES_128_GCM_SHA256",
             Self::Sha384 => "TLS_AES_256_GCM_SHA384",
+        }
+    }
+
+    /// The number of the cipher suite in messages. Source: RFC 8446, B.4.
+    pub(crate) fn suite_number(self) -> [u8; 2] {
+        match self {
+            Self::Sha256 => [0x13, 0x01],
+            Self::Sha384 => [0x13, 0x02],
         }
     }
 }
@@ -81,9 +89,9 @@ pub(super) enum Decrypted {
 }
 
 /// A TLS session.
-pub(super) struct TlsEngine {
+pub(super) struct TlsSession {
     /// Dropped before the buffers, whose address it has.
-    session: Connection,
+    library: Connection,
     buffers: Rc<RefCell<CipherBuffers>>,
     hash: TlsKeyHash,
     /// Decrypted bytes on their way into a span.
@@ -94,8 +102,8 @@ pub(super) struct TlsEngine {
 
 /// Encrypted bytes.
 struct CipherBuffers {
-    /// Received bytes, not consumed from `start` to `end`.
-    input: Span,
+    /// Received bytes, not consumed from `start` to `end`. Absent if all are consumed and released.
+    input: Option<Span>,
     start: usize,
     end: usize,
     /// Bytes to send.
@@ -120,7 +128,12 @@ fn config() -> Result<Config, TlsError> {
     CONFIG.get_or_init(build).clone()
 }
 
-impl TlsEngine {
+impl TlsSession {
+    /// The most bytes of memory of a session, beside received and encrypted bytes: the library's
+    /// buffers of a record in each direction and its copy of the first message, each of about 16
+    /// KiB, its state, and a record on its way into a span.
+    pub(super) const BYTES: usize = 128 << 10;
+
     /// Begins a session that accepts this key only.
     pub(super) fn server(key: &TlsKey) -> Result<Self, TlsError> {
         Self::new(Connection::new_server(), key)
@@ -132,29 +145,29 @@ impl TlsEngine {
         Self::new(Connection::new_client(), key)
     }
 
-    fn new(mut session: Connection, key: &TlsKey) -> Result<Self, TlsError> {
+    fn new(mut library: Connection, key: &TlsKey) -> Result<Self, TlsError> {
         let mut psk = Psk::builder()?;
         psk.set_identity(&key.identity)?.set_secret(&key.secret)?.set_hmac(match key.hash {
             TlsKeyHash::Sha256 => PskHmac::SHA256,
             TlsKeyHash::Sha384 => PskHmac::SHA384,
         })?;
-        session.set_config(config()?)?.set_blinding(Blinding::SelfService)?.prefer_throughput()?;
-        session.append_psk(&psk.build()?)?;
-        let input = Buffer::new(0).span();
-        let buffers = Rc::new(RefCell::new(CipherBuffers { input, start: 0, end: 0, output: None }));
-        session.set_receive_callback(Some(receive))?.set_send_callback(Some(send))?;
+        library.set_config(config()?)?.set_blinding(Blinding::SelfService)?.prefer_throughput()?;
+        library.append_psk(&psk.build()?)?;
+        let buffers = CipherBuffers { input: None, start: 0, end: 0, output: None };
+        let buffers = Rc::new(RefCell::new(buffers));
+        library.set_receive_callback(Some(receive))?.set_send_callback(Some(send))?;
         let context = Rc::as_ptr(&buffers).cast_mut().cast::<c_void>();
-        // SAFETY: the buffers live as long as the session, which is dropped first, and stay at
+        // SAFETY: the buffers live longer than the connection, which is dropped first, and stay at
         // their address. The callbacks use the pointer for shared references only.
-        unsafe { session.set_receive_context(context)?.set_send_context(context)? };
+        unsafe { library.set_receive_context(context)?.set_send_context(context)? };
         let record = vec![0; RECORD_MAX].into_boxed_slice();
-        Ok(Self { session, buffers, hash: key.hash, record, failure: None })
+        Ok(Self { library, buffers, hash: key.hash, record, failure: None })
     }
 
     /// Continues the handshake. Returns false if it needs more input. There may be output then.
     pub(super) fn negotiate(&mut self) -> Result<bool, TlsError> {
         self.make_output(RECORD_MAX);
-        match self.session.poll_negotiate() {
+        match self.library.poll_negotiate() {
             Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(error.into()),
             Poll::Ready(Ok(_)) => self.check().map(|()| true),
@@ -163,23 +176,38 @@ impl TlsEngine {
 
     /// Checks that the handshake has used the key, in the way that the key demands.
     fn check(&self) -> Result<(), TlsError> {
-        let is_expected = self.session.negotiated_psk_identity_length()? > 0
-            && self.session.actual_protocol_version()? == Version::TLS13
-            && self.session.cipher_suite()? == self.hash.suite();
-        if is_expected { Ok(()) } else { Err(TlsError("the host has negotiated another cipher suite")) }
+        if self.library.negotiated_psk_identity_length()? == 0 {
+            return Err(TlsError("the handshake did not use the pre-shared key"));
+        }
+        if self.library.actual_protocol_version()? != Version::TLS13 {
+            return Err(TlsError("the handshake negotiated another version than TLS 1.3"));
+        }
+        match self.library.cipher_suite()? == self.hash.suite() {
+            true => Ok(()),
+            false => Err(TlsError("the handshake negotiated a cipher suite that the key does not permit")),
+        }
     }
 
     /// Adds received bytes, the first `len` ones of a span. All earlier ones must be consumed.
     pub(super) fn feed(&mut self, input: Span, len: usize) {
+        assert!(len <= input.len(), "more bytes were received than their memory has");
+        self.release_input();
         let mut buffers = self.buffers.borrow_mut();
-        assert!(buffers.start == buffers.end && len <= input.len(), "received bytes were lost");
-        (buffers.input, buffers.start, buffers.end) = (input, 0, len);
+        (buffers.input, buffers.start, buffers.end) = (Some(input), 0, len);
     }
 
-    /// True if received bytes are not consumed yet.
+    /// Releases the memory of received bytes, all of which must be consumed.
+    pub(super) fn release_input(&mut self) {
+        let mut buffers = self.buffers.borrow_mut();
+        assert!(buffers.start == buffers.end, "received bytes were lost");
+        (buffers.input, buffers.start, buffers.end) = (None, 0, 0);
+    }
+
+    /// True if received bytes are not consumed yet, a part of a record is decrypted and not read, or
+    /// a failure is not reported.
     pub(super) fn has_input(&self) -> bool {
         let buffers = self.buffers.borrow();
-        buffers.start < buffers.end
+        buffers.start < buffers.end || self.library.peek_len() > 0 || self.failure.is_some()
     }
 
     /// Decrypts into the beginning of `into`, as much as was received.
@@ -191,7 +219,7 @@ impl TlsEngine {
         while filled < into.len() {
             let room = (into.len() - filled).min(RECORD_MAX);
             let Some(record) = self.record.get_mut(..room) else { break };
-            match self.session.poll_recv(record) {
+            match self.library.poll_recv(record) {
                 Poll::Ready(Ok(0)) if filled == 0 => return Ok(Decrypted::End),
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
                 Poll::Ready(Ok(count)) => {
@@ -224,18 +252,21 @@ impl TlsEngine {
 
     /// Encrypts data as one record, for which [`Self::make_output`] has made room.
     pub(super) fn encrypt(&mut self, data: &[u8]) -> Result<(), TlsError> {
-        match self.session.poll_send(data) {
-            Poll::Ready(Ok(count)) if count == data.len() => Ok(()),
-            Poll::Ready(Err(error)) => Err(error.into()),
-            Poll::Ready(Ok(_)) | Poll::Pending => Err(TlsError("a record exceeds its buffer")),
+        let sent = self.library.poll_send(data);
+        if let Poll::Ready(Err(error)) = sent {
+            return Err(error.into());
         }
+        let is_whole = matches!(sent, Poll::Ready(Ok(count)) if count == data.len());
+        assert!(is_whole, "a record of {} bytes exceeds its buffer", data.len());
+        Ok(())
     }
 
-    /// Writes the alert that ends the session: that of a failure, or the end of our stream.
+    /// Writes the alert that ends our stream. The library ends the stream so after most failures
+    /// too: alerts that name failures would help attackers.
     pub(super) fn end(&mut self) {
         self.make_output(0);
-        // Fails after a failure that the library reports without an alert.
-        let _ = self.session.poll_shutdown_send();
+        // Fails if the peer has ended the session by an alert.
+        let _ = self.library.poll_shutdown_send();
     }
 
     /// Takes the bytes to send.
@@ -247,7 +278,15 @@ impl TlsEngine {
     /// Changes the key of the sending direction with the next record, for tests.
     #[cfg(test)]
     pub(super) fn update_keys(&mut self) {
-        self.session.request_key_update(s2n_tls::enums::PeerKeyUpdate::KeyUpdateNotRequested).unwrap();
+        self.library.request_key_update(s2n_tls::enums::PeerKeyUpdate::KeyUpdateNotRequested).unwrap();
+    }
+
+    /// Bytes of the memory of received and encrypted bytes, for tests.
+    #[cfg(test)]
+    pub(super) fn buffer_bytes(&self) -> usize {
+        let buffers = self.buffers.borrow();
+        let spans = [buffers.input.as_ref(), buffers.output.as_ref().map(|output| &output.memory)];
+        spans.into_iter().flatten().map(|span| span.allocation().1).sum()
     }
 }
 
@@ -263,14 +302,15 @@ fn would_block() -> libc::c_int {
 /// # Safety
 /// `context` points to the buffers of a session, and `into` to `len` writable bytes.
 unsafe extern "C" fn receive(context: *mut c_void, into: *mut u8, len: u32) -> libc::c_int {
-    // SAFETY: set by `TlsEngine::new`, for as long as the session lives.
+    // SAFETY: set by `TlsSession::new`, for as long as the session lives.
     let buffers = unsafe { &*context.cast::<RefCell<CipherBuffers>>() };
     let Ok(mut buffers) = buffers.try_borrow_mut() else { return would_block() };
     let count = (buffers.end - buffers.start).min(len as usize).min(libc::c_int::MAX as usize);
     if count == 0 {
         return would_block();
     }
-    let input = buffers.input.slice(buffers.start..buffers.start + count);
+    let Some(input) = &buffers.input else { return would_block() };
+    let input = input.slice(buffers.start..buffers.start + count);
     // SAFETY: both are valid for `count` bytes, and lie in different allocations. Nothing writes to
     // the input: the operation that has filled it has ended.
     unsafe { ptr::copy_nonoverlapping(input.as_ptr(), into, count) };
@@ -297,3 +337,7 @@ unsafe extern "C" fn send(context: *mut c_void, from: *const u8, len: u32) -> li
     output.len += count;
     count as libc::c_int
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;
