@@ -2,7 +2,7 @@
 //!
 //! The first byte of a connection shows whether its host uses TLS: a record begins with the type of
 //! its content, a PDU with its own type. Always true: the session begins only after the host has
-//! proven that it knows the key of an export; a host that has not is told so by an alert.
+//! proven that it knows the key of an export; a host without a proof receives an alert.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const RECORD_HEADER: usize = 5;
 const HELLO_MAX: usize = 16 << 10;
 
 /// Begins TLS on a connection if its host does, and lets `reader` continue within it. Returns the
-/// names that the key is for; `None` without TLS.
+/// host that has proven its key; `None` without TLS.
 pub(super) async fn accept_tls<S>(
     reader: &mut PduReader,
     target: &Arc<NvmeTarget<S>>,
@@ -42,14 +42,14 @@ pub(super) async fn accept_tls<S>(
         Ok(chosen) => chosen,
         Err(refusal) => {
             let _ = send(reader.recv.link(), &alert(refusal.alert())).await;
-            return Err(QueueCloseReason::Refused(refusal.reason()));
+            return Err(QueueCloseReason::TlsRefused(refusal));
         }
     };
     let received = [&header[..], &hello, &reader.recv.take_unread()].concat();
     let stream = TlsStream::accept(reader.recv.link().stream().clone(), &key, &received)?;
-    let negotiated = stream.negotiate().await;
-    negotiated.map_err(|error| stream.failure().map_or(error.into(), QueueCloseReason::from))?;
-    reader.continue_on(Link::Tls(stream));
+    let link = Link::Tls(stream.clone());
+    stream.negotiate().await.map_err(|error| QueueCloseReason::from(error).within(&link))?;
+    reader.continue_on(link);
     Ok(Some(peer))
 }
 

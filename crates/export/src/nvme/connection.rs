@@ -14,7 +14,7 @@ use super::session::NvmeSession;
 use super::shared::ServerShared;
 use crate::VolumeSource;
 use crate::select::{Either, select};
-use crate::transport::{AdmittedConnection, Link, LocalAddress, watch_stalls};
+use crate::transport::{AdmittedConnection, LocalAddress, watch_stalls};
 
 /// Serves a connection that arrived at `address` on the current reactor until it ends, and logs the
 /// reason.
@@ -30,6 +30,7 @@ pub(super) async fn serve_connection<S: VolumeSource>(
     let OpenedQueue { identity, encoder, commands } = match opened {
         Ok(opened) => opened,
         Err(end) => {
+            let end = end.within(reader.recv.link());
             if let Some(suppressed) = admitted.admission().log_quota() {
                 end.log(peer, "none", 0);
                 if suppressed > 0 {
@@ -103,21 +104,19 @@ async fn transmit<S: VolumeSource>(
         Either::Right(Either::Right(Either::Left(()))) => QueueCloseReason::KeepAlive,
         Either::Right(Either::Right(Either::Right(()))) => QueueCloseReason::DrainTimeout,
     };
-    // A failure of the session was reported as one of its connection.
-    match (&end, link) {
-        (QueueCloseReason::Io(_), Link::Tls(stream)) => stream.failure().map_or(end, QueueCloseReason::Tls),
-        _ => end,
-    }
+    end.within(&link)
 }
 
 /// Closes a connection so that the host receives the last messages; after a violation of the
-/// protocol, with its description.
+/// protocol, with its description. Ends a TLS session, unless its connection has failed.
 async fn close(reader: &mut PduReader, end: QueueCloseReason) {
+    let has_failed = matches!(end, QueueCloseReason::Io(_));
     let lingers = match end {
         QueueCloseReason::Violation(error) => {
             send(reader.recv.link(), &error.encode(reader.header())).await.is_ok()
         }
         QueueCloseReason::Refused(_)
+        | QueueCloseReason::TlsRefused(_)
         | QueueCloseReason::Tls(_)
         | QueueCloseReason::Stopped
         | QueueCloseReason::Ended(_)
@@ -126,6 +125,8 @@ async fn close(reader: &mut PduReader, end: QueueCloseReason) {
     };
     if lingers {
         reader.recv.linger().await;
+    } else if !has_failed {
+        reader.recv.end_session().await;
     }
 }
 

@@ -4,11 +4,12 @@
 
 use reactor::{IoError, IoErrorKind, Peer};
 
+use super::tls::KeyRefusal;
 use super::wire::FatalError;
-use crate::transport::{RecvError, TlsError};
+use crate::transport::{Link, RecvError, TlsError};
 
 /// The reason why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum QueueCloseReason {
     /// The host closed the connection between two messages.
     #[error("the host closed the connection")]
@@ -28,6 +29,9 @@ pub(super) enum QueueCloseReason {
     /// The host may not connect.
     #[error("the queue was refused: {0}")]
     Refused(&'static str),
+    /// The host cannot begin TLS.
+    #[error("TLS was refused with alert {alert}: {0}", alert = .0.alert())]
+    TlsRefused(KeyRefusal),
     /// The host reported a fatal error.
     #[error("the host reported a fatal error: status {0}, information {1:#x}")]
     HostTerminated(u16, u32),
@@ -92,6 +96,15 @@ impl From<FatalError> for QueueCloseReason {
 }
 
 impl QueueCloseReason {
+    /// The reason on this connection: a failure of a TLS session is reported as one of the
+    /// connection.
+    pub(super) fn within(self, link: &Link) -> Self {
+        match (self, link.tls_failure()) {
+            (Self::Io(_), Some(failure)) => Self::Tls(failure),
+            (reason, _) => reason,
+        }
+    }
+
     /// True if the requests in flight are completed and their replies sent.
     pub(super) fn is_orderly(&self) -> bool {
         matches!(self, Self::Closed | Self::Disconnected | Self::Stopped | Self::Ended(_))

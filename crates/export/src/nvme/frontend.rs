@@ -102,6 +102,12 @@ fn other_secrets(subsystem: &str) -> ExportError {
         .hint("give the same secrets, name other hosts with --host, or use another subsystem")
 }
 
+fn other_tls_key(subsystem: &str) -> ExportError {
+    let message = format!("another export of subsystem {subsystem} has another TLS key for the same hosts");
+    invalid(format!("{message}, or none"))
+        .hint("give the same --tls-key, name other hosts with --host, or use another subsystem")
+}
+
 /// The URIs of a namespace's subsystem.
 fn uris(addresses: &[SocketAddr], target: Option<&str>) -> Vec<String> {
     target.map(|target| network_uris("nvme+tcp", addresses, target)).unwrap_or_default()
@@ -119,12 +125,12 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
         ExportConfig { network, ..config }
     }
 
-    fn check(&self, _: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
+    fn check(&self, name: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
         check_no_queues(config)?;
         let network = &config.network;
         let names = network.target.iter().chain(&network.hosts);
-        if let Some(name) = names.into_iter().find(|name| !is_name(name)) {
-            return Err(invalid(format!("'{name}' is not an NVMe qualified name (NQN)"))
+        if let Some(wrong) = names.into_iter().find(|name| !is_name(name)) {
+            return Err(invalid(format!("'{wrong}' is not an NVMe qualified name (NQN)"))
                 .hint("a name has the form nqn.2014-08.org.example:text, with up to 223 characters"));
         }
         if network.chap.is_some() {
@@ -134,7 +140,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
             secrets.check()?;
         }
         if let Some(key) = &network.tls_key {
-            key.check()?;
+            key.check(name)?;
         }
         if network.target.as_deref() == Some(DISCOVERY_NAME) {
             return Err(invalid(format!("'{DISCOVERY_NAME}' is the name of the discovery service")));
@@ -199,6 +205,7 @@ impl<S: VolumeSource> Frontend<S> for NvmeFrontend<S> {
                     return Err(match refusal {
                         NamespaceRefusal::Taken => taken(),
                         NamespaceRefusal::Secrets => other_secrets(&subsystem),
+                        NamespaceRefusal::TlsKey => other_tls_key(&subsystem),
                     });
                 }
             };

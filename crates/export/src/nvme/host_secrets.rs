@@ -13,3 +13,16 @@ pub(super) struct HostSecrets {
     /// The key of TLS connections; none for connections without TLS.
     pub(super) tls_key: Option<NvmeTlsKey>,
 }
+
+impl HostSecrets {
+    /// The reason why hosts with these secrets cannot use a namespace with other ones, which is
+    /// being added to their subsystem.
+    pub(super) fn difference(&self, added: &Self) -> &'static str {
+        match (&self.tls_key, &added.tls_key) {
+            (own, added) if own == added => "a new export of the subsystem has other secrets",
+            (None, _) => "a new export of the subsystem requires TLS",
+            (_, None) => "a new export of the subsystem does not use TLS",
+            _ => "a new export of the subsystem has another TLS key",
+        }
+    }
+}

@@ -31,6 +31,7 @@ mod handshake;
 mod host_secrets;
 mod inquiry;
 mod io;
+mod key_checksum;
 mod limits;
 mod opcodes;
 mod open_volumes;

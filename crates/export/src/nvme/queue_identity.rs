@@ -54,7 +54,7 @@ fn refusal(status: NvmeStatus, field: ConnectField, reason: &'static str) -> Con
 
 impl<S> QueueIdentity<S> {
     /// Connects a queue that a host has asked for at `address`, on the reactor of this thread.
-    /// `peer`: the names of the key of the TLS connection, if it is one.
+    /// `peer`: the host that has proven a key, if it uses TLS.
     pub(super) fn connect(
         target: &Arc<NvmeTarget<S>>,
         request: &ConnectRequest,
@@ -67,7 +67,7 @@ impl<S> QueueIdentity<S> {
             return Err(parameters(ConnectField::SIZE, "the queue is too large"));
         }
         let subsystem = find(target, request, address.listener)?;
-        check_tls(subsystem.as_deref(), request, peer)?;
+        check_names(request, peer)?;
         if subsystem.is_none() && request.queue != 0 {
             return Err(parameters(ConnectField::QUEUE, "discovery has no queues for I/O"));
         }
@@ -80,7 +80,7 @@ impl<S> QueueIdentity<S> {
                 own.ok_or_else(|| parameters(ConnectField::CONTROLLER, "there is no such controller"))?
             }
         };
-        let added = add_queue(owner, &controller, request, stream).inspect_err(|_| {
+        let added = add_queue(owner, &controller, request, stream, peer).inspect_err(|_| {
             if request.queue == 0 {
                 owner.remove_controller(&controller);
             }
@@ -161,7 +161,9 @@ fn add_queue<S>(
     controller: &Controller,
     request: &ConnectRequest,
     stream: &Rc<Stream>,
+    peer: Option<&TlsPeer>,
 ) -> Result<AddedQueue, ConnectRefusal> {
+    check_key(controller, peer)?;
     let keys = keys_of(controller, &owner.name)?;
     let control = Rc::new(QueueControl::new(stream));
     let handle = Handle::register(&Reactor::current(), control.clone());
@@ -210,21 +212,25 @@ fn find<S>(
     Ok(Some(subsystem))
 }
 
-/// Checks that a host uses TLS if its subsystem requires it, with the key for these names.
-fn check_tls<S>(
-    subsystem: Option<&Subsystem<S>>,
-    request: &ConnectRequest,
-    peer: Option<&TlsPeer>,
-) -> Result<(), ConnectRefusal> {
-    let is_required = subsystem.is_some_and(|subsystem| subsystem.tls_key(&request.host).is_some());
-    let reason = match peer {
-        None if is_required => "the export requires TLS",
-        None => return Ok(()),
-        Some(peer) if peer.host != request.host => "the TLS key belongs to another host",
-        Some(peer) if peer.subsystem != request.subsystem => "the TLS key belongs to another subsystem",
-        // Its key was removed since the connection began.
-        Some(_) if !is_required => "the export does not use TLS",
-        Some(_) => return Ok(()),
+/// Checks that the key of a TLS connection is for the names of its connect command.
+fn check_names(request: &ConnectRequest, peer: Option<&TlsPeer>) -> Result<(), ConnectRefusal> {
+    let reason = match peer.map(|peer| &peer.names) {
+        Some(names) if names.host != request.host => "the TLS key belongs to another host",
+        Some(names) if names.subsystem != request.subsystem => "the TLS key belongs to another subsystem",
+        _ => return Ok(()),
+    };
+    Err(refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, reason))
+}
+
+/// Checks that a host uses the TLS key of its controller, or no TLS if that has none. A change of
+/// the key after this check ends the controller.
+fn check_key(controller: &Controller, peer: Option<&TlsPeer>) -> Result<(), ConnectRefusal> {
+    let reason = match (&controller.secrets.tls_key, peer) {
+        (None, None) => return Ok(()),
+        (Some(key), Some(peer)) if key.is_same(&peer.key) => return Ok(()),
+        (Some(_), Some(_)) => "the TLS key of the export has changed since the connection began",
+        (Some(_), None) => "the export requires TLS",
+        (None, Some(_)) => "the export does not use TLS",
     };
     Err(refusal(NvmeStatus::CONNECT_HOST, ConnectField::HOST, reason))
 }

@@ -230,6 +230,8 @@ pub(super) enum NamespaceRefusal {
     Taken,
     /// Another namespace of the same hosts has other secrets.
     Secrets,
+    /// Another namespace of the same hosts has another TLS key, or one of both has none.
+    TlsKey,
 }
 
 /// The subsystems by name.
@@ -300,13 +302,18 @@ impl<S> NvmeTarget<S> {
             let differs = |other: &Arc<NvmeNamespace<S>>| {
                 other.secrets != namespace.secrets && other.shares_hosts(&namespace)
             };
-            if state.namespaces.values().any(differs) {
-                return Err(NamespaceRefusal::Secrets);
+            if let Some(other) = state.namespaces.values().find(|other| differs(other)) {
+                return Err(match other.secrets.tls_key == namespace.secrets.tls_key {
+                    true => NamespaceRefusal::Secrets,
+                    false => NamespaceRefusal::TlsKey,
+                });
             }
             let strangers = state.controllers.values().filter(|controller| {
                 controller.secrets != namespace.secrets && namespace.allows(&controller.host.name)
             });
-            strangers.for_each(|controller| controller.end("the authentication has changed"));
+            strangers.for_each(|controller| {
+                controller.end(controller.secrets.difference(&namespace.secrets));
+            });
             let namespace = Arc::new(namespace);
             state.namespaces.insert(id, namespace.clone());
             drop(state);

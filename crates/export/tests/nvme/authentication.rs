@@ -7,23 +7,16 @@ use reactor::Backend;
 use ring::{digest, hmac};
 
 use crate::initiator::{HOST, PLAIN, Queue, Sqe, Wire, u16_of, u32_of};
+use crate::secrets::printed;
 use crate::target::{SUBSYSTEM, Target, block_on, config};
 
 const HOST_KEY: [u8; 32] = [0x11; 32];
 const CONTROLLER_KEY: [u8; 64] = [0x22; 64];
-const HASHES: [(u8, usize); 3] = [(1, 32), (2, 48), (3, 64)];
+pub(crate) const HASHES: [(u8, usize); 3] = [(1, 32), (2, 48), (3, 64)];
 
 /// A secret whose key is used as it is, or combined with the name of its owner.
 fn secret(number: &str, key: &[u8]) -> String {
-    let mut crc = u32::MAX;
-    for byte in key {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    let all = [key, &(!crc).to_le_bytes()].concat();
-    format!("DHHC-1:{number}:{}:", base64_simd::STANDARD.encode_to_string(all))
+    printed("DHHC-1", number, key)
 }
 
 fn algorithm(hash: u8) -> hmac::Algorithm {
@@ -66,7 +59,7 @@ fn padded(number: &BigUint, bits: u32) -> Vec<u8> {
 }
 
 /// A host that authenticates itself, and perhaps the subsystem.
-struct ChapHost {
+pub(crate) struct ChapHost {
     key: Vec<u8>,
     controller_key: Option<Vec<u8>>,
     hash: (u8, usize),
@@ -76,13 +69,13 @@ struct ChapHost {
 
 impl ChapHost {
     /// A host with the right keys.
-    fn right(hash: (u8, usize), is_mutual: bool) -> Self {
+    pub(crate) fn right(hash: (u8, usize), is_mutual: bool) -> Self {
         let controller_key = is_mutual.then(|| transformed(&CONTROLLER_KEY, 3, SUBSYSTEM));
         Self { key: HOST_KEY.to_vec(), controller_key, hash, group: 0 }
     }
 
     /// Authenticates. Fails with the explanation of the controller.
-    fn authenticate(&self, queue: &mut Queue) -> Result<(), u8> {
+    pub(crate) fn authenticate(&self, queue: &mut Queue) -> Result<(), u8> {
         let (number, length) = self.hash;
         let mut negotiation = vec![0; 72];
         (negotiation[4], negotiation[7], negotiation[8]) = (7, 1, 1);
@@ -164,7 +157,8 @@ fn fetch(queue: &mut Queue) -> Result<Vec<u8>, u8> {
     if message[..2] == [0, 0xf0] { Err(message[7]) } else { Ok(message) }
 }
 
-fn secrets(is_mutual: bool) -> DhChapSecrets {
+/// The secrets of an export, and of the subsystem if the authentication is mutual.
+pub(crate) fn secrets(is_mutual: bool) -> DhChapSecrets {
     let controller = is_mutual.then(|| secret("03", &CONTROLLER_KEY));
     DhChapSecrets { host: secret("00", &HOST_KEY), controller }
 }

@@ -9,8 +9,10 @@ mod connections;
 mod discovery;
 mod hostile;
 mod initiator;
+mod openssl_tunnel;
 mod reconnect;
 mod reservations;
+mod secrets;
 #[path = "../support/store.rs"]
 mod store;
 #[path = "../support/mod.rs"]
@@ -18,6 +20,7 @@ mod support;
 mod target;
 #[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
 mod tls;
-#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
 mod tls_client;
+#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
+mod tls_identity;
 mod tls_queue;

@@ -101,7 +101,8 @@ impl Target {
         Self::with_options(backend, limits, &options, None)
     }
 
-    fn with_options(
+    /// Serves one namespace with these options.
+    pub(crate) fn with_options(
         backend: Backend,
         limits: NvmeLimits,
         options: &ExportConfig,

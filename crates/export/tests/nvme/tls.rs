@@ -1,35 +1,29 @@
 //! TLS with pre-shared keys.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use export::ExportErrorKind;
 use export::nvme::{NvmeLimits, NvmeTlsKey};
+use export::{ExportErrorKind, StopMode};
 use reactor::Backend;
 
+use crate::authentication::{ChapHost, HASHES, secrets};
 use crate::initiator::{DISCOVERY, HOST, PLAIN, Queue, Sqe, Wire};
-use crate::target::{SUBSYSTEM, Target, config};
-use crate::tls_client::TlsIdentity;
-use crate::tls_queue::{secured, secured_admin, secured_io};
+use crate::openssl_tunnel::openssl_tunnel;
+use crate::secrets::printed;
+use crate::target::{SUBSYSTEM, Target, any, block_on, config};
+use crate::tls_identity::TlsIdentity;
+use crate::tls_queue::{SharedTls, secured, secured_admin, secured_io};
 
 const OTHER_HOST: &str = "nqn.2014-08.org.example:other";
 const KEY: [u8; 32] = [0x31; 32];
 const LONG_KEY: [u8; 48] = [0x32; 48];
+const NEW_KEY: [u8; 32] = [0x33; 32];
 
 /// A configured key in the interchange format.
 fn configured(key: &[u8]) -> NvmeTlsKey {
-    let mut crc = u32::MAX;
-    for byte in key {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    let all = [key, &(!crc).to_le_bytes()].concat();
-    let number = if key.len() == 32 { "01" } else { "02" };
-    NvmeTlsKey(format!("NVMeTLSkey-1:{number}:{}:", base64_simd::STANDARD.encode_to_string(all)))
+    NvmeTlsKey(printed("NVMeTLSkey-1", if key.len() == 32 { "01" } else { "02" }, key))
 }
 
 fn start(backend: Backend, key: &[u8]) -> Target {
@@ -193,6 +187,7 @@ fn namespaces_of_a_host_have_one_key() {
     };
     let refused = target.add_with(2, &with_key(2, &[HOST], Some(&KEY))).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ExportErrorKind::Invalid);
+    assert!(refused.to_string().contains("another TLS key"), "{refused}");
     // Other hosts may need a key, while this one needs none.
     let _other = target.add_with(2, &with_key(2, &[OTHER_HOST], Some(&KEY))).unwrap();
     refused_with(target.address, &identity(&KEY), 115);
@@ -205,10 +200,78 @@ fn namespaces_of_a_host_have_one_key() {
 }
 
 #[test]
+fn a_session_of_a_replaced_key_connects_no_queue() {
+    for backend in [Backend::Uring, Backend::Threads] {
+        let target = start(backend, &KEY);
+        let begin = || secured(target.address, &identity(&KEY), PLAIN).unwrap().0;
+        let (mut first, mut second) = (begin(), begin());
+        block_on(target.running.stop(StopMode::Forced)).unwrap();
+        let mut options = config(target.address, 1, &[]);
+        options.network.tls_key = Some(configured(&NEW_KEY));
+        let running = target.add_with(1, &options).unwrap();
+        let done = first.connect(SUBSYSTEM, HOST, 0, 0xffff, 0);
+        assert_eq!((done.status, done.result), (0x184, 0x1_0200));
+        // Nothing is left of the controller that was refused.
+        assert_eq!(running.status().connections, 0);
+        // The same for a queue of a controller whose host has the new key.
+        let admin = secured_admin(target.address, &identity(&NEW_KEY), PLAIN);
+        assert_eq!(second.connect(SUBSYSTEM, HOST, 1, admin.controller, 0).status, 0x184);
+        check_data(&mut admin.io(SUBSYSTEM, 1));
+        // An export without a key.
+        let mut third = secured(target.address, &identity(&NEW_KEY), PLAIN).unwrap().0;
+        block_on(running.stop(StopMode::Forced)).unwrap();
+        let _running = target.add_with(1, &config(target.address, 1, &[])).unwrap();
+        assert_eq!(third.connect(SUBSYSTEM, HOST, 0, 0xffff, 0).status, 0x184);
+    }
+}
+
+#[test]
+fn a_new_key_ends_controllers_without_it() {
+    let target = Target::start(Backend::Uring, NvmeLimits::default(), &[]);
+    let mut admin = Queue::admin(target.address, SUBSYSTEM, PLAIN);
+    // For another host, so that the subsystem remains.
+    let _kept = target.add(2, &[OTHER_HOST]);
+    block_on(target.running.stop(StopMode::Orderly)).unwrap();
+    let mut options = config(target.address, 3, &[HOST]);
+    options.network.tls_key = Some(configured(&KEY));
+    let _running = target.add_with(3, &options).unwrap();
+    assert!(has_ended(&mut admin.stream));
+    let mut admin = secured_admin(target.address, &identity(&KEY), PLAIN);
+    admin.fetch(Sqe::new(6, 3).word(10, 0), 4096).unwrap();
+}
+
+#[test]
+fn a_host_needs_the_secret_within_tls() {
+    for backend in [Backend::Uring, Backend::Threads] {
+        let mut options = config(any(), 1, &[]);
+        options.network.tls_key = Some(configured(&KEY));
+        options.network.dhchap = Some(secrets(false));
+        let target = Target::with_options(backend, NvmeLimits::default(), &options, None);
+        let connected = |id, controller| {
+            let (mut queue, _) = secured(target.address, &identity(&KEY), PLAIN).unwrap();
+            let done = queue.connect(SUBSYSTEM, HOST, id, controller, 0);
+            assert_eq!((done.status, done.result >> 16), (0, 2), "an authentication is required");
+            queue
+        };
+        let host = ChapHost::right(HASHES[0], false);
+        let mut admin = connected(0, 0xffff);
+        host.authenticate(&mut admin).unwrap();
+        admin.enable();
+        let mut queue = connected(1, admin.controller);
+        assert_eq!(queue.run(Sqe::new(2, 1).blocks(0, 1)).status, 0x191, "a read too early");
+        host.authenticate(&mut queue).unwrap();
+        check_data(&mut queue);
+        // The secret does not replace the key.
+        let mut plain = Queue::negotiated(target.address, PLAIN);
+        assert_eq!(plain.connect(SUBSYSTEM, HOST, 0, 0xffff, 0).status, 0x184);
+    }
+}
+
+#[test]
 fn the_removal_of_an_export_ends_its_sessions() {
     let target = start(Backend::Uring, &KEY);
     let mut admin = secured_admin(target.address, &identity(&KEY), PLAIN);
-    crate::target::block_on(target.running.stop(export::StopMode::Forced)).unwrap();
+    block_on(target.running.stop(StopMode::Forced)).unwrap();
     assert_eq!(admin.read_to_end(), 0);
 }
 
@@ -252,17 +315,61 @@ fn malformed_first_records_are_refused() {
 #[test]
 fn a_stalled_handshake_ends() {
     for backend in [Backend::Uring, Backend::Threads] {
-        let limits = NvmeLimits { handshake: Duration::from_millis(300), ..NvmeLimits::default() };
+        // Longer than a handshake takes on a busy machine.
+        let limit = Duration::from_secs(4);
+        let limits = NvmeLimits { handshake: limit, ..NvmeLimits::default() };
         let target = Target::with_tls(backend, limits, configured(&KEY));
         let begin = Instant::now();
+        // A session without a queue.
+        let (_queue, tls) = secured(target.address, &identity(&KEY), PLAIN).unwrap();
         let mut socket = TcpStream::connect(target.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket.write_all(&record(200)[..100]).unwrap();
-        assert_eq!(socket.read(&mut [0]).unwrap_or(0), 0);
-        // A session without a queue.
-        let (mut queue, _) = secured(target.address, &identity(&KEY), PLAIN).unwrap();
-        assert_eq!(queue.read_to_end(), 0);
-        assert!(begin.elapsed() >= Duration::from_millis(550));
+        assert!(is_announced(&tls));
+        assert!(begin.elapsed() >= limit);
+        assert!(has_ended(&mut socket));
+    }
+}
+
+/// True if the target ends a session by the alert for it, and not the connection alone.
+fn is_announced(tls: &SharedTls) -> bool {
+    tls.lock().read_to_end(&mut Vec::new()).is_ok()
+}
+
+/// True if the target ends a connection within the time limit of the socket.
+fn has_ended(socket: &mut TcpStream) -> bool {
+    let end = socket.read_to_end(&mut Vec::new());
+    end.map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true)
+}
+
+#[test]
+fn the_end_of_a_session_is_announced() {
+    for backend in [Backend::Uring, Backend::Threads] {
+        let limits = NvmeLimits { stalled: Duration::from_millis(500), ..NvmeLimits::default() };
+        let target = Target::with_tls(backend, limits, configured(&KEY));
+        let own = identity(&KEY);
+        let admin = secured_admin(target.address, &own, PLAIN);
+        // The host ends the session between two messages, and within one.
+        let (_queue, tls) = secured_io(&admin, &own, 1);
+        tls.lock().end();
+        assert!(is_announced(&tls), "the host has closed the session");
+        let (mut queue, tls) = secured_io(&admin, &own, 2);
+        queue.put(&[4, 0, 72]);
+        tls.lock().end();
+        assert!(is_announced(&tls), "a message is cut off");
+        let (mut queue, tls) = secured_io(&admin, &own, 3);
+        queue.put(&[4, 0, 72]);
+        assert!(is_announced(&tls), "the host stalls");
+        let (mut queue, tls) = secured_io(&admin, &own, 4);
+        queue.send_pdu(2, &[0; 16], &[], 0);
+        assert!(is_announced(&tls), "the host has reported an error");
+        let (mut queue, tls) = secured(target.address, &own, PLAIN).unwrap();
+        assert_eq!(queue.connect(SUBSYSTEM, HOST, 0, 0xffff, 200).status, 0);
+        assert!(is_announced(&tls), "the host is silent");
+        // A failure of the session before a queue is connected.
+        let (mut queue, tls) = secured(target.address, &own, PLAIN).unwrap();
+        queue.stream.write_all(&[&[23, 3, 3, 0, 40][..], &[0; 40]].concat()).unwrap();
+        assert!(is_announced(&tls), "a record is forged");
     }
 }
 
@@ -329,59 +436,11 @@ fn many_sessions_are_served() {
     }
 }
 
-/// A local address whose connections `openssl s_client` carries to a target within TLS.
-fn openssl_tunnel(target: SocketAddr, identity: &TlsIdentity) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let identity = identity.clone();
-    std::thread::spawn(move || {
-        for socket in listener.incoming() {
-            carry(socket.unwrap(), target, &identity);
-        }
-    });
-    address
-}
-
-/// Copies until an end. `std::io::copy` lets the kernel copy, which waits for more than has
-/// arrived.
-fn pass_on(from: &mut impl Read, to: &mut impl Write) {
-    let mut part = vec![0; 64 << 10];
-    while let Ok(count @ 1..) = from.read(&mut part) {
-        if to.write_all(&part[..count]).is_err() {
-            break;
-        }
-    }
-}
-
-fn carry(socket: TcpStream, target: SocketAddr, identity: &TlsIdentity) {
-    let key: String = identity.key.iter().map(|byte| format!("{byte:02x}")).collect();
-    let target = target.to_string();
-    let mut child = Command::new("openssl")
-        .args(["s_client", "-connect", &target, "-tls1_3", "-quiet", "-nocommands"])
-        .args(["-psk_identity", &identity.text])
-        .args(["-psk", &key, "-ciphersuites", "TLS_AES_128_GCM_SHA256"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut reader, mut writer) = (socket.try_clone().unwrap(), socket);
-    std::thread::spawn(move || {
-        pass_on(&mut reader, &mut to);
-        drop(to);
-        // It ends with its connection otherwise.
-        let _ = child.kill();
-        let _ = child.wait();
-    });
-    std::thread::spawn(move || {
-        pass_on(&mut from, &mut writer);
-        let _ = writer.shutdown(Shutdown::Both);
-    });
-}
-
 #[test]
 fn another_implementation_is_served() {
+    if !test_support::has_program("openssl") {
+        return;
+    }
     let target = start(Backend::Uring, &KEY);
     for version in [0, 1] {
         let identity = TlsIdentity::new(version, &KEY, HOST, SUBSYSTEM);
@@ -400,11 +459,21 @@ fn another_implementation_is_served() {
 #[test]
 fn invalid_keys_are_refused() {
     let target = Target::start(Backend::Uring, NvmeLimits::default(), &[]);
-    for bad in ["", "NVMeTLSkey-1:01:AAAA:", "DHHC-1:00:nR2ru2ZHCXqG3XAyaz0/+gB089FRFL0o838kvct0gfv9vUN3:"] {
+    let (NvmeTlsKey(valid), NvmeTlsKey(long)) = (configured(&KEY), configured(&LONG_KEY));
+    for (bad, defect) in [
+        ("", "the form NVMeTLSkey-1:HH:BASE64:"),
+        ("DHHC-1:00:nR2ru2ZHCXqG3XAyaz0/+gB089FRFL0o838kvct0gfv9vUN3:", "the form NVMeTLSkey-1:HH:BASE64:"),
+        ("NVMeTLSkey-1:01:AAAAAAAA:", "has 2 bytes"),
+        (&valid.replacen("M", "N", 1), "the form"),
+        (&valid.replacen("MTEx", "MTEy", 1), "a wrong checksum"),
+        (&long.replacen(":02:", ":01:", 1), "48 bytes"),
+    ] {
         let mut options = config(target.address, 2, &[]);
         options.network.tls_key = Some(NvmeTlsKey(bad.to_owned()));
         let error = target.add_with(2, &options).map(drop).unwrap_err();
         assert_eq!(error.kind(), ExportErrorKind::Invalid, "{bad}");
-        assert!(bad.is_empty() || !error.to_string().contains(bad));
+        let text = error.to_string();
+        assert!(text.starts_with("the TLS key of export fast/vm2 ") && text.contains(defect), "{text}");
+        assert!(bad.is_empty() || !text.contains(bad));
     }
 }

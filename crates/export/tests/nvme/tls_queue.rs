@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::initiator::{HOST, Queue, SocketSession, Wire};
-use crate::tls_client::{TlsClient, TlsIdentity};
+use crate::tls_client::TlsClient;
+use crate::tls_identity::TlsIdentity;
 
 /// A TLS session that its queue and a test share.
 #[derive(Clone)]

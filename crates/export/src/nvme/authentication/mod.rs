@@ -14,5 +14,5 @@ mod secret;
 
 pub(super) use compute::compute;
 pub(super) use exchange::AuthenticationExchange;
+pub(super) use secret::DhChapKeys;
 pub use secret::DhChapSecrets;
-pub(super) use secret::{DhChapKeys, crc32};

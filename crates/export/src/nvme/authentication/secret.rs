@@ -6,6 +6,7 @@ use std::fmt;
 
 use ring::hmac::{self, HMAC_SHA256, HMAC_SHA384, HMAC_SHA512};
 
+use crate::nvme::key_checksum::key_checksum;
 use crate::{ExportError, ExportErrorKind};
 
 /// The text that is a part of every transformed key.
@@ -88,7 +89,7 @@ impl DhChapKey {
         let at = bytes.len().checked_sub(4)?;
         let checksum = bytes.split_off(at);
         let fits = matches!(bytes.len(), 32 | 48 | 64) && length.is_none_or(|length| bytes.len() == length);
-        (fits && checksum == crc32(&bytes).to_le_bytes()).then_some(Self { bytes, transform })
+        (fits && checksum == key_checksum(&bytes).to_le_bytes()).then_some(Self { bytes, transform })
     }
 
     /// The key of the owner of this name.
@@ -101,30 +102,14 @@ impl DhChapKey {
     }
 }
 
-/// The checksum of secrets and keys: CRC-32 as in IEEE 802.3.
-pub(in crate::nvme) fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| match crc & 1 {
-            1 => crc >> 1 ^ 0xedb8_8320,
-            _ => crc >> 1,
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_usual_one() {
-        // The check value of CRC-32/ISO-HDLC.
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-    }
-
-    #[test]
     fn secrets_are_decoded() {
         let encode = |number: &str, bytes: &[u8]| {
-            let all = [bytes, &crc32(bytes).to_le_bytes()].concat();
+            let all = [bytes, &key_checksum(bytes).to_le_bytes()].concat();
             format!("DHHC-1:{number}:{}:", base64_simd::STANDARD.encode_to_string(all))
         };
         for (number, length) in [("00", 32), ("00", 48), ("00", 64), ("01", 32), ("02", 48), ("03", 64)] {

@@ -10,6 +10,10 @@ const OFFERS: usize = 8;
 const CLIENT_HELLO: u8 = 1;
 /// The extension that offers keys, which is the last one.
 const PRE_SHARED_KEY: u16 = 41;
+/// The extension that lists the ways in which keys are used.
+const KEY_EXCHANGE_MODES: u16 = 45;
+/// The use of a key with an ephemeral Diffie-Hellman exchange.
+const PSK_DHE_KE: u8 = 1;
 
 /// A client's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,10 @@ pub(super) struct ClientHello<'a> {
     pub(super) partial: &'a [u8],
     /// The keys that the client offers; none if it asks for another kind of authentication.
     pub(super) offers: Vec<OfferedPsk<'a>>,
+    /// The cipher suites that the client supports, of two bytes each.
+    suites: &'a [u8],
+    /// The ways in which the client uses keys. `None` without the extension for them.
+    modes: Option<&'a [u8]>,
 }
 
 /// A key that a client offers.
@@ -66,23 +74,43 @@ impl<'a> ClientHello<'a> {
         // Version and random; session id, cipher suites, compression methods.
         hello.bytes(2 + 32)?;
         hello.field(1)?;
-        hello.field(2)?;
+        let suites = hello.field(2)?.0;
         hello.field(1)?;
         let mut extensions = hello.field(2)?;
         if !hello.is_empty() {
             return None;
         }
+        let mut decoded = Self { partial: message, offers: Vec::new(), suites, modes: None };
         while !extensions.is_empty() {
             let kind = extensions.number(2)?;
-            let extension = extensions.field(2)?;
+            let mut extension = extensions.field(2)?;
+            if kind == usize::from(KEY_EXCHANGE_MODES) {
+                decoded.modes = Some(extension.field(1)?.0);
+            }
             if kind == usize::from(PRE_SHARED_KEY) {
-                return extensions.is_empty().then(|| Self::with_offers(message, extension)).flatten();
+                return extensions.is_empty().then(|| decoded.with_offers(extension)).flatten();
             }
         }
-        Some(Self { partial: message, offers: Vec::new() })
+        Some(decoded)
     }
 
-    fn with_offers(message: &'a [u8], mut extension: HelloFields<'a>) -> Option<Self> {
+    /// True if the client supports the cipher suite of this number.
+    pub(super) fn has_suite(&self, number: [u8; 2]) -> bool {
+        self.suites.chunks_exact(2).any(|suite| suite == number)
+    }
+
+    /// True if the client lists ways in which it uses keys.
+    pub(super) fn has_modes(&self) -> bool {
+        self.modes.is_some()
+    }
+
+    /// True if the client uses keys with an ephemeral Diffie-Hellman exchange.
+    pub(super) fn has_exchange(&self) -> bool {
+        self.modes.is_some_and(|modes| modes.contains(&PSK_DHE_KE))
+    }
+
+    fn with_offers(self, mut extension: HelloFields<'a>) -> Option<Self> {
+        let message = self.partial;
         let mut identities = extension.field(2)?;
         // The binders end the message.
         let partial = message.get(..message.len() - extension.0.len())?;
@@ -94,6 +122,6 @@ impl<'a> ClientHello<'a> {
             identities.number(4)?;
             offers.push(OfferedPsk { identity, binder: binders.field(1)?.0 });
         }
-        extension.is_empty().then_some(Self { partial, offers })
+        extension.is_empty().then_some(Self { partial, offers, ..self })
     }
 }

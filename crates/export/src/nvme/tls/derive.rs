@@ -16,8 +16,8 @@ pub(super) enum PskHash {
 pub(super) enum LabelForm {
     /// The HkdfLabel structure of TLS 1.3.
     Standard,
-    /// That of libnvme before 1.16, and of `nvme --compat` since: no lengths of label and context,
-    /// and the length of the key in the byte order of the host, little endian.
+    /// The form of libnvme before 1.16, and of `nvme --compat` since: without the lengths of label
+    /// and context, and with the length of the key in the byte order of the host, little endian.
     Legacy,
 }
 

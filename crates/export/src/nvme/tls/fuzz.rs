@@ -5,6 +5,7 @@
 use ::fuzz::within;
 
 use super::*;
+use crate::ExportName;
 
 /// The configured key of the bytes 0 to 31.
 const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
@@ -17,7 +18,8 @@ const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+Kf
 
 fn check_key(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let is_valid = within(bytes.len() + 4096, || NvmeTlsKey(text.to_owned()).check().is_ok());
+    let export = ExportName::new("fast/disk");
+    let is_valid = within(bytes.len() + 4096, || NvmeTlsKey(text.to_owned()).check(&export).is_ok());
     assert!(!is_valid || text.starts_with("NVMeTLSkey-1:0") && (60..100).contains(&text.len()));
 }
 

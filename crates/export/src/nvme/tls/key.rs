@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::derive::{LabelForm, PskHash};
 use super::identity::PskIdentity;
-use crate::nvme::authentication::crc32;
-use crate::{ExportError, ExportErrorKind};
+use crate::nvme::key_checksum::key_checksum;
+use crate::{ExportError, ExportErrorKind, ExportName};
 
 /// The text that is a part of every digest.
 const SEED: &[u8] = b"NVMe-over-Fabrics";
@@ -24,29 +24,47 @@ impl fmt::Debug for NvmeTlsKey {
 }
 
 impl NvmeTlsKey {
-    /// Checks the form of the key.
+    /// Checks the form of the key of an export.
     ///
     /// # Errors
     /// `Invalid`.
-    pub(in crate::nvme) fn check(&self) -> Result<(), ExportError> {
-        if ConfiguredPsk::decode(&self.0).is_some() {
-            return Ok(());
-        }
-        let message = "the TLS key does not have the form NVMeTLSkey-1:HH:BASE64:".to_owned();
+    pub(in crate::nvme) fn check(&self, export: &ExportName) -> Result<(), ExportError> {
+        let Err(defect) = ConfiguredPsk::decode(&self.0) else { return Ok(()) };
+        let message = format!("the TLS key of export {export} {defect}");
         Err(ExportError::new(ExportErrorKind::Invalid, message)
-            .hint("'nvme gen-tls-key' creates such a key: HH is 00, 01 or 02"))
+            .hint("create a key by 'nvme gen-tls-key', and give its file as --tls-key"))
+    }
+
+    /// True if both keys are the same. Takes the same time for all keys of a length.
+    pub(in crate::nvme) fn is_same(&self, other: &Self) -> bool {
+        let (own, other) = (self.0.as_bytes(), other.0.as_bytes());
+        let differences = own.iter().zip(other).fold(0, |all, (own, other)| all | (own ^ other));
+        own.len() == other.len() && std::hint::black_box(differences) == 0
     }
 
     /// The keys of TLS connections with this identity, of which a host uses one. Empty if the
     /// identity is not one of this key.
     pub(super) fn derive(&self, identity: &PskIdentity<'_>) -> Vec<Vec<u8>> {
-        let Some(configured) = ConfiguredPsk::decode(&self.0) else { return Vec::new() };
+        let Ok(configured) = ConfiguredPsk::decode(&self.0) else { return Vec::new() };
         if configured.hash != identity.hash {
             return Vec::new();
         }
         let forms = [LabelForm::Standard, LabelForm::Legacy].into_iter();
         forms.filter_map(|form| configured.retained(form, identity.host)?.tls_key(identity)).collect()
     }
+}
+
+/// The reason why a key is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum TlsKeyDefect {
+    #[error("does not have the form NVMeTLSkey-1:HH:BASE64:")]
+    Form,
+    #[error("has {0} bytes; keys have 32 or 48")]
+    Length(usize),
+    #[error("has a wrong checksum: a character is missing or was changed")]
+    Checksum,
+    #[error("has {0} bytes, and another number: 01 is for 32 bytes, 02 for 48 bytes, and 00 for both")]
+    Number(usize),
 }
 
 /// A decoded key.
@@ -65,19 +83,29 @@ struct RetainedPsk {
 }
 
 impl ConfiguredPsk {
-    fn decode(text: &str) -> Option<Self> {
-        let (number, text) = text.strip_prefix("NVMeTLSkey-1:")?.strip_suffix(':')?.split_once(':')?;
-        let mut bytes = base64_simd::STANDARD.decode_to_vec(text).ok()?;
-        let at = bytes.len().checked_sub(4)?;
-        let checksum = bytes.split_off(at);
+    fn decode(text: &str) -> Result<Self, TlsKeyDefect> {
+        let (number, bytes, checksum) = Self::parts(text).ok_or(TlsKeyDefect::Form)?;
         let hash = match bytes.len() {
             32 => PskHash::Sha256,
             48 => PskHash::Sha384,
-            _ => return None,
+            length => return Err(TlsKeyDefect::Length(length)),
         };
         let is_transformed = number != "00";
-        let fits = !is_transformed || PskHash::numbered(number) == Some(hash);
-        (fits && checksum == crc32(&bytes).to_le_bytes()).then_some(Self { bytes, hash, is_transformed })
+        if is_transformed && PskHash::numbered(number) != Some(hash) {
+            return Err(TlsKeyDefect::Number(bytes.len()));
+        }
+        if checksum != key_checksum(&bytes).to_le_bytes() {
+            return Err(TlsKeyDefect::Checksum);
+        }
+        Ok(Self { bytes, hash, is_transformed })
+    }
+
+    /// The number, the key and the checksum of a text.
+    fn parts(text: &str) -> Option<(&str, Vec<u8>, Vec<u8>)> {
+        let (number, text) = text.strip_prefix("NVMeTLSkey-1:")?.strip_suffix(':')?.split_once(':')?;
+        let mut bytes = base64_simd::STANDARD.decode_to_vec(text).ok()?;
+        let checksum = bytes.split_off(bytes.len().checked_sub(4)?);
+        Some((number, bytes, checksum))
     }
 
     /// The key of a host. `None` if its name is too long.

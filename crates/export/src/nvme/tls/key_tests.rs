@@ -13,8 +13,13 @@ fn key(number: &str, length: u8) -> NvmeTlsKey {
     encode(number, &(0..length).collect::<Vec<u8>>())
 }
 
+/// The defect of a key.
+fn defect(text: &str) -> Option<TlsKeyDefect> {
+    ConfiguredPsk::decode(text).err()
+}
+
 fn encode(number: &str, bytes: &[u8]) -> NvmeTlsKey {
-    let all = [bytes, &crc32(bytes).to_le_bytes()].concat();
+    let all = [bytes, &key_checksum(bytes).to_le_bytes()].concat();
     NvmeTlsKey(format!("NVMeTLSkey-1:{number}:{}:", base64_simd::STANDARD.encode_to_string(all)))
 }
 
@@ -175,26 +180,39 @@ fn only_well_formed_keys_are_accepted() {
         "NVMeTLSkey-1:02:uRvDDgqFib1fTYmyDlfAKEDugyJo7PlPQLxF3ITXMY4+oBEzMK4CbfKCawDgmI6jjIPMZg==:",
         "NVMeTLSkey-1:01:yBd+GiJlgJu8iLUAYCeAjVyXhTSy87BrQwTIF51WOIhkBl26:",
     ] {
-        NvmeTlsKey(printed.into()).check().unwrap();
+        NvmeTlsKey(printed.into()).check(&ExportName::new("fast/disk")).unwrap();
     }
     for (number, length) in [("00", 32), ("00", 48), ("01", 32), ("02", 48)] {
         let NvmeTlsKey(text) = key(number, length);
-        NvmeTlsKey(text.clone()).check().unwrap();
-        for bad in
-            [&text[1..], &text[..text.len() - 1], &text.replacen("A", "B", 1), &text.replace("-1:", "-2:")]
-        {
-            assert!(NvmeTlsKey(bad.to_owned()).check().is_err(), "{bad}");
+        NvmeTlsKey(text.clone()).check(&ExportName::new("fast/disk")).unwrap();
+        for bad in [&text[1..], &text[..text.len() - 1], &text.replace("-1:", "-2:"), ""] {
+            assert_eq!(defect(bad), Some(TlsKeyDefect::Form), "{bad}");
         }
+        assert_eq!(defect(&text.replacen("A", "B", 1)), Some(TlsKeyDefect::Checksum));
     }
-    for (number, length) in [("00", 31), ("00", 64), ("01", 48), ("02", 32), ("03", 64), ("1", 32)] {
-        assert!(key(number, length).check().is_err(), "{number} {length}");
+    for (number, length) in [("00", 31), ("00", 64), ("03", 64)] {
+        assert_eq!(defect(&key(number, length).0), Some(TlsKeyDefect::Length(length.into())));
+    }
+    for (number, length) in [("01", 48), ("02", 32), ("03", 32), ("1", 32)] {
+        assert_eq!(defect(&key(number, length).0), Some(TlsKeyDefect::Number(length.into())));
+    }
+    let error = key("01", 48).check(&ExportName::new("fast/disk")).unwrap_err();
+    assert!(error.to_string().starts_with("the TLS key of export fast/disk has 48 bytes"), "{error}");
+}
+
+#[test]
+fn keys_are_compared() {
+    let one = key("01", 32);
+    assert!(one.is_same(&one.clone()));
+    for other in [key("00", 32), key("02", 48), encode("01", &[7; 32]), NvmeTlsKey(String::new())] {
+        assert!(!one.is_same(&other) && !other.is_same(&one));
     }
 }
 
 #[test]
 fn debug_output_has_no_key() {
     let NvmeTlsKey(text) = key("01", 32);
-    let error = NvmeTlsKey(format!("{text}:")).check().unwrap_err();
+    let error = NvmeTlsKey(format!("{text}:")).check(&ExportName::new("fast/disk")).unwrap_err();
     for shown in [format!("{:?}", NvmeTlsKey(text)), format!("{error:?} {error}")] {
         assert!(!shown.contains("AAEC"), "{shown}");
     }
@@ -236,9 +254,9 @@ proptest! {
         // Any changed bit is detected.
         let mut changed = bytes.to_vec();
         changed[flip / 8 % bytes.len()] ^= 1 << (flip % 8);
-        let all = [&changed[..], &crc32(bytes).to_le_bytes()].concat();
+        let all = [&changed[..], &key_checksum(bytes).to_le_bytes()].concat();
         let text = format!("NVMeTLSkey-1:00:{}:", base64_simd::STANDARD.encode_to_string(all));
-        prop_assert!(ConfiguredPsk::decode(&text).is_none());
+        prop_assert!(ConfiguredPsk::decode(&text).is_err());
     }
 
     #[test]

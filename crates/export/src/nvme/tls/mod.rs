@@ -1,7 +1,7 @@
 //! TLS 1.3 with pre-shared keys, below the PDUs of a connection.
 //!
-//! Owns the keys of exports, and the choice of the key for a host by its first message. Always
-//! true: no key is in a log or in debug output.
+//! Owns the form of the keys of exports, and the choice of the key for a host by its first message.
+//! Always true: no key is in a log or in debug output.
 //!
 //! Must not know: connections, PDUs, records after the first one.
 //!
