@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 pub(crate) use reactor::call_object;
 use reactor::{Access, Backend, Platform, Remote};
 
-use crate::{ExportConfig, ExportError, ExportErrorKind, VolumeSource};
+use crate::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, VolumeSource};
 
 /// The parts of a daemon that frontends use. A clone is another handle on the same.
 #[derive(Clone)]
@@ -140,6 +140,28 @@ pub(crate) fn check_no_queues(config: &ExportConfig) -> Result<(), ExportError> 
         return Ok(());
     }
     Err(ExportError::new(ExportErrorKind::Invalid, "only exports over vhost-user and ublk have queues"))
+}
+
+/// Refuses options of network disks where the protocol has none: an export must not start without
+/// the restrictions that it was given.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_no_network(config: &ExportConfig) -> Result<(), ExportError> {
+    let NetworkConfig { listen, target, unit, hosts, chap, dhchap, tls_key } = &config.network;
+    let given = [
+        ("addresses", !listen.is_empty()),
+        ("name of a subsystem or target", target.is_some()),
+        ("namespace id or logical unit number", unit.is_some()),
+        ("list of hosts", !hosts.is_empty()),
+        ("CHAP account", chap.is_some()),
+        ("secret for DH-HMAC-CHAP", dhchap.is_some()),
+        ("TLS key", tls_key.is_some()),
+    ];
+    let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let message = format!("the export has the option '{option}', which its protocol does not have");
+    Err(ExportError::new(ExportErrorKind::Invalid, message)
+        .hint("only exports over NVMe/TCP and iSCSI have options of network disks"))
 }
 
 /// Runs `work`, which may block, on a thread of its own. The work is finished even if the future is

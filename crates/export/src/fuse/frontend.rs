@@ -10,7 +10,7 @@ use reactor::{Handle, Reactor};
 use super::file::VolumeFile;
 use super::mount::{MountError, MountErrorKind, clear_forgotten, release_place, reserve_place};
 use super::server::{FuseOptions, FuseServer};
-use crate::context::{call_object, check_no_queues, run_blocking};
+use crate::context::{call_object, check_no_network, check_no_queues, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::host_users;
 use crate::{
@@ -41,7 +41,8 @@ impl<S: VolumeSource> Frontend<S> for FuseFrontend {
     }
 
     fn check(&self, _: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
-        check_no_queues(config)
+        check_no_queues(config)?;
+        check_no_network(config)
     }
 
     fn listeners(&self, name: &ExportName, _: &ExportConfig) -> Vec<String> {

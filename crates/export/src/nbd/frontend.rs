@@ -12,7 +12,7 @@ use reactor::{Handle, Listener, Platform, Reactor, Stream};
 use super::limits::Limits;
 use super::registry::{ExportRegistry, ReactorExports, ServedVolume};
 use super::server::NbdServer;
-use crate::context::{call_object, check_no_queues};
+use crate::context::{call_object, check_no_network, check_no_queues};
 use crate::listen::{ListenLabel, accept_loop, listen_tcp, listen_unix};
 use crate::{
     ControlFuture, ExportConfig, ExportError, ExportErrorKind, ExportName, ExportStatus, Frontend,
@@ -167,6 +167,7 @@ impl<S: VolumeSource> Frontend<S> for NbdFrontend<S> {
 
     fn check(&self, _: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
         check_no_queues(config)?;
+        check_no_network(config)?;
         if self.addresses.socket.is_none() && self.addresses.tcp.is_empty() {
             let message = "the daemon does not listen for NBD";
             return Err(ExportError::new(ExportErrorKind::Invalid, message)

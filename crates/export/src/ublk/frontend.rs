@@ -10,7 +10,7 @@ use reactor::Platform;
 use super::error::{DeviceError, DeviceErrorKind};
 use super::limits::QUEUES_MAX;
 use super::server::{UblkOptions, UblkServer, UblkSource, delete_orphaned_devices};
-use crate::context::{check_queue_count, run_blocking};
+use crate::context::{check_no_network, check_queue_count, run_blocking};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
 use crate::host_users;
@@ -100,6 +100,7 @@ impl<S: VolumeSource> Frontend<S> for UblkFrontend {
 
     fn check(&self, name: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
         check_queue_count(config, QUEUES_MAX)?;
+        check_no_network(config)?;
         self.context.reactors.configured(config)?;
         let mark = self.mark(name);
         match self.names().iter().find(|other| *other != name && self.mark(other) == mark) {

@@ -12,7 +12,7 @@ use reactor::{Handle, Platform, Reactor, Remote, Task};
 use super::disk::VhostDisk;
 use super::limits::QUEUES_MAX;
 use super::server::VhostServer;
-use crate::context::{call_object, check_queue_count};
+use crate::context::{call_object, check_no_network, check_queue_count};
 use crate::exported_volume::ExportedVolume;
 use crate::fnv::fnv1a;
 use crate::listen::{ListenLabel, listen_unix};
@@ -64,6 +64,7 @@ impl<S: VolumeSource> Frontend<S> for VhostFrontend {
 
     fn check(&self, name: &ExportName, config: &ExportConfig) -> Result<(), ExportError> {
         check_queue_count(config, QUEUES_MAX)?;
+        check_no_network(config)?;
         let path = self.path(name);
         if path.as_os_str().len() > SOCKET_PATH_MAX {
             let shown = path.display();

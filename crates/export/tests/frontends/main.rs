@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use export::fuse::FuseFrontend;
-use export::iscsi::{IscsiConfig, IscsiFrontend, IscsiLimits};
+use export::iscsi::{ChapAccount, IscsiConfig, IscsiFrontend, IscsiLimits};
 use export::nbd::client::{BlockingClient, Replies};
 use export::nbd::{Limits, NbdConfig, NbdFrontend};
-use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
+use export::nvme::{DhChapSecrets, NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits, NvmeTlsKey};
+use export::ublk::{UblkConfig, UblkFrontend};
 use export::vhost::{VhostConfig, VhostFrontend};
 use export::{
-    ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, ReservationRegistry,
-    StopMode,
+    ExportConfig, ExportErrorKind, ExportName, Frontend, FrontendContext, MemorySource, NetworkConfig,
+    ReservationRegistry, StopMode,
 };
 use reactor::Backend;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -284,6 +285,54 @@ fn check_life(case: &Case, source: &Arc<MemorySource>) {
     drop(user);
     block_on(running.stop(StopMode::Orderly)).unwrap();
     block_on(frontend.release(&name));
+}
+
+/// Options of network disks, and the protocols that have them.
+fn network_options() -> Vec<(NetworkConfig, &'static [&'static str])> {
+    let none = NetworkConfig::default;
+    let names = |name: &str| vec![name.to_owned()];
+    let (nqn, iqn) = ("nqn.2014-08.org.example:one", "iqn.2026-11.org.example:one");
+    let chap = ChapAccount { user: "ada".into(), secret: "a secret of CHAP".into(), target: None };
+    let secret = "DHHC-1:00:nR2ru2ZHCXqG3XAyaz0/+gB089FRFL0o838kvct0gfv9vUN3:";
+    let dhchap = DhChapSecrets { host: secret.into(), controller: None };
+    let key = NvmeTlsKey("NVMeTLSkey-1:01:yBd+GiJlgJu8iLUAYCeAjVyXhTSy87BrQwTIF51WOIhkBl26:".into());
+    let listen = vec!["127.0.0.1:4420".parse().unwrap()];
+    vec![
+        (NetworkConfig { listen, ..none() }, &["nvme-tcp", "iscsi"]),
+        (NetworkConfig { unit: Some(1), ..none() }, &["nvme-tcp", "iscsi"]),
+        (NetworkConfig { target: Some(nqn.into()), ..none() }, &["nvme-tcp"]),
+        (NetworkConfig { target: Some(iqn.into()), ..none() }, &["iscsi"]),
+        (NetworkConfig { hosts: names(nqn), ..none() }, &["nvme-tcp"]),
+        (NetworkConfig { hosts: names(iqn), ..none() }, &["iscsi"]),
+        (NetworkConfig { chap: Some(chap), ..none() }, &["iscsi"]),
+        (NetworkConfig { dhchap: Some(dhchap), ..none() }, &["nvme-tcp"]),
+        (NetworkConfig { tls_key: Some(key), ..none() }, &["nvme-tcp"]),
+    ]
+}
+
+/// An export that ignored such an option would be open to more hosts than its owner knows.
+#[test]
+fn options_of_other_protocols_are_refused() {
+    let (directory, reactor) = (tempfile::tempdir().unwrap(), ReactorThread::start(Backend::Threads));
+    let cases = cases(directory.path(), &reactor.context());
+    let place = |name| directory.path().join(name);
+    let ublk = UblkConfig { directory: place("ublk"), owner: place("owner") };
+    let ublk: Box<dyn Frontend<MemorySource>> = Box::new(UblkFrontend::new(ublk, reactor.context()));
+    for frontend in cases.into_iter().map(|case| case.frontend).chain([ublk]) {
+        let name = ExportName::new("fast/vm01");
+        frontend.check(&name, &ExportConfig::default()).unwrap();
+        for (network, protocols) in network_options() {
+            let config = ExportConfig { network, ..ExportConfig::default() };
+            let checked = frontend.check(&name, &config);
+            if protocols.contains(&frontend.name()) {
+                checked.unwrap();
+            } else {
+                let kind = checked.map_err(|error| error.kind());
+                assert_eq!(kind, Err(ExportErrorKind::Invalid), "{} {config:?}", frontend.name());
+            }
+        }
+        block_on(frontend.shut_down());
+    }
 }
 
 /// Mounts a file, and ends like a daemon that dies.
