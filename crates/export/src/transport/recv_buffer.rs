@@ -311,8 +311,8 @@ impl RecvBuffer {
         select(end, Reactor::current().sleep(LINGER)).await;
     }
 
-    /// Ends a TLS session in the sending direction, within a limited time: the client learns that it
-    /// has received everything. Without TLS, the end of the connection shows the same.
+    /// Ends a TLS session in the sending direction, within a limited time: the client learns that
+    /// it has received everything. Without TLS, the end of the connection shows the same.
     pub(crate) async fn end_session(&self) {
         if let Link::Tls(stream) = &self.link {
             let _ = select(stream.shutdown(), Reactor::current().sleep(LINGER)).await;

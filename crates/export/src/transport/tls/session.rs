@@ -203,8 +203,8 @@ impl TlsSession {
         (buffers.input, buffers.start, buffers.end) = (None, 0, 0);
     }
 
-    /// True if received bytes are not consumed yet, a part of a record is decrypted and not read, or
-    /// a failure is not reported.
+    /// True if received bytes are not consumed yet, a part of a record is decrypted and not read,
+    /// or a failure is not reported.
     pub(super) fn has_input(&self) -> bool {
         let buffers = self.buffers.borrow();
         buffers.start < buffers.end || self.library.peek_len() > 0 || self.failure.is_some()
