@@ -1,6 +1,6 @@
-//! Limits of the file descriptors and memory that all NBD clients together may use.
+//! Limits of the file descriptors and memory that all clients of a network protocol may use.
 //!
-//! Every host that reaches an NBD TCP address can be a client. Invariant: with all limits reached,
+//! Every host that reaches a TCP address can be a client. Invariant: with all limits reached,
 //! enough descriptors remain for drives, pools and the API, and enough memory for the host.
 
 use export::iscsi::IscsiLimits;
@@ -40,21 +40,24 @@ pub(crate) fn nbd_limits(reactors: usize) -> Limits {
 /// Returns the NVMe/TCP limits of each of `reactors` reactors.
 pub(crate) fn nvme_limits(reactors: usize) -> NvmeLimits {
     let (nbd, default) = (nbd_limits(reactors), NvmeLimits::default());
-    // The memory of a connection of either protocol is of the same order.
-    let connections = nbd.connections * Limits::CONNECTION_BYTES / NvmeLimits::CONNECTION_BYTES;
     NvmeLimits {
-        connections: connections.min(default.connections),
+        connections: connections_of(&nbd, NvmeLimits::CONNECTION_BYTES).min(default.connections),
         shared_bytes: (nbd.shared_bytes / 2).min(default.shared_bytes),
         ..default
     }
 }
 
+/// Returns how many connections of `bytes` each have as much memory as those of NBD.
+fn connections_of(nbd: &Limits, bytes: usize) -> usize {
+    nbd.connections * Limits::CONNECTION_BYTES / bytes
+}
+
 /// Returns the iSCSI limits of each of `reactors` reactors.
 pub(crate) fn iscsi_limits(reactors: usize) -> IscsiLimits {
-    let (nvme, default) = (nvme_limits(reactors), IscsiLimits::default());
+    let (nbd, default) = (nbd_limits(reactors), IscsiLimits::default());
     IscsiLimits {
-        connections: nvme.connections.min(default.connections),
-        shared_bytes: nvme.shared_bytes.min(default.shared_bytes),
+        connections: connections_of(&nbd, IscsiLimits::CONNECTION_BYTES).min(default.connections),
+        shared_bytes: (nbd.shared_bytes / 2).min(default.shared_bytes),
         ..default
     }
 }
@@ -87,6 +90,18 @@ mod tests {
         assert_eq!((memory.connections, memory.shared_bytes), (256, 256 << 20));
         let nothing = limits_for(0, 0, 0);
         assert_eq!((nothing.connections, nothing.shared_bytes), (16, 64 << 20));
+    }
+
+    #[test]
+    fn each_protocol_has_connections_of_its_own_size() {
+        let own = |bytes: usize, most: usize| {
+            let nbd = nbd_limits(2);
+            (nbd.connections * Limits::CONNECTION_BYTES / bytes).min(most)
+        };
+        let (nvme, iscsi) = (NvmeLimits::default().connections, IscsiLimits::default().connections);
+        assert_eq!(nvme_limits(2).connections, own(NvmeLimits::CONNECTION_BYTES, nvme));
+        assert_eq!(iscsi_limits(2).connections, own(IscsiLimits::CONNECTION_BYTES, iscsi));
+        assert!(iscsi_limits(2).connections > nvme_limits(2).connections, "iSCSI has no TLS");
     }
 
     #[test]
