@@ -47,6 +47,8 @@ mod object_mirrors;
 mod object_tls;
 mod object_users;
 mod objects;
+#[path = "../../../export/tests/nvme/openssl_tunnel.rs"]
+mod openssl_tunnel;
 mod pools;
 mod random_operations;
 mod remote;
@@ -59,6 +61,10 @@ mod snapshots;
 mod stale_drives;
 #[path = "../../../export/src/vhost/testing.rs"]
 mod testing;
+#[path = "../../../export/tests/nvme/tls_identity.rs"]
+#[allow(dead_code, reason = "the identities of the NVMe/TCP tests, which use more of them")]
+#[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
+mod tls_identity;
 mod vhost;
 mod volumes;
 mod web_identity;
