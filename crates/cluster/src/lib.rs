@@ -11,6 +11,7 @@ mod adopt;
 mod boot;
 mod conf;
 mod daemons;
+mod erase;
 mod fragments;
 mod glob;
 mod hosts;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::erase::{erase_script, remark};
 use crate::perform::Deployment;
 use crate::progress::{Progress, StepOutcome, StepReport};
 use crate::proposal::OsdPlacement;
@@ -15,7 +16,6 @@ use crate::separate;
 use crate::stages::{check_deployed, load_deployment, save_model};
 use crate::status::drives_by_uuid;
 use crate::steps::DaemonKind;
-use crate::transport::quote;
 use crate::workspace::Workspace;
 use ceph::{Error, ErrorKind, Result};
 
@@ -40,13 +40,13 @@ pub fn remove(workspace: &Workspace, target: &str, progress: Progress) -> Result
     let mut reports = Vec::new();
     for (host, drive) in drives {
         let start = Instant::now();
-        remove_drive(&deployment, &host, &drive)?;
+        let remark = remove_drive(&deployment, &host, &drive)?;
         deployment.secrets.remove_osd(workspace, &format!("{host}:{drive}"))?;
         if let Some(member) = deployment.model.hosts.iter_mut().find(|member| member.name == host) {
             member.osds.remove(&drive);
         }
         save_model(workspace, &deployment.model)?;
-        reports.push(report(&host, format!("drain and remove {drive}"), start, progress));
+        reports.push(report(&host, format!("drain and remove {drive}{remark}"), start, progress));
     }
     if is_host {
         let start = Instant::now();
@@ -118,7 +118,8 @@ fn check_safety(
     Ok(())
 }
 
-fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> {
+/// Removes a drive. Returns a remark for the report.
+fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<String> {
     let (member, daemons) = deployment.host(host)?;
     let client = deployment.client()?;
     let key = format!("{host}:{drive}");
@@ -129,7 +130,7 @@ fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> 
     let parts = member.osds.get(drive).map(|osd| separate::free_script(osd, &uuid)).unwrap_or_default();
     if !is_known {
         // The OSD was never created, or an interrupted removal deleted it.
-        return daemons.run(&parts, b"").map(drop);
+        return daemons.run(&parts, b"").map(|output| remark(&output));
     }
     client.monitor(&json!({"prefix": "osd out", "ids": [id]}))?;
     wait_until_drained(deployment, &id)?;
@@ -141,7 +142,7 @@ fn remove_drive(deployment: &Deployment, host: &str, drive: &str) -> Result<()> 
         "rm -rf \"$root/osd/{id}\" \"$root/osd/by-uuid/{uuid}\" \"$root/run/osd.{id}.\"* \"$root/boot/osd.{id}\"\n{}\n{parts}",
         erase_script(drive, &deployment.model.fsid)
     );
-    daemons.run(&script, b"").map(drop)
+    daemons.run(&script, b"").map(|output| remark(&output))
 }
 
 /// Waits until a drive holds no data that is needed.
@@ -165,16 +166,6 @@ fn wait_until_drained(deployment: &Deployment, id: &str) -> Result<()> {
             return Err(Error::new(ErrorKind::Unsafe, message).hint(hint));
         }
     }
-}
-
-/// Returns a script that erases the labels of a drive, if they belong to this cluster.
-fn erase_script(drive: &str, fsid: &str) -> String {
-    let drive = quote(drive);
-    format!(
-        "if ceph-bluestore-tool show-label --dev {drive} 2>/dev/null | grep -q '\"ceph_fsid\": \"{fsid}\"'; then\n\
-         dd if=/dev/zero of={drive} bs=1M count=10 conv=notrunc,fsync status=none\n\
-         fi"
-    )
 }
 
 fn remove_host(deployment: &Deployment, name: &str) -> Result<()> {
@@ -214,8 +205,9 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
                     format!("{}\n{}", erase_script(drive, &deployment.model.fsid), free.unwrap_or_default())
                 };
                 let erase: Vec<String> = drives.map(erase).collect();
-                daemons.run(&format!("{}\nrm -rf \"$root\"", erase.join("\n")), b"")?;
-                reports.push(report(name, "stop the daemons and erase the drives".into(), start, progress));
+                let output = daemons.run(&format!("{}\nrm -rf \"$root\"", erase.join("\n")), b"")?;
+                let step = format!("stop the daemons and erase the drives{}", remark(&output));
+                reports.push(report(name, step, start, progress));
             }
         }
         // Nothing was deployed before 'configure'.

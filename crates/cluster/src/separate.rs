@@ -7,6 +7,7 @@
 
 use std::fmt::Write;
 
+use crate::erase;
 use crate::proposal::OsdPlacement;
 use crate::transport::quote;
 
@@ -115,12 +116,13 @@ make_part() { # drive, suffix, identity, type, MiB: prints the path of the part
 free_part() { # drive, suffix, identity, type
   device=$(readlink -m "$1")
   if [ ! -b "$device" ]; then rm -f "$1.$3.$2"; return; fi
+  if ! can_read "$device"; then echo "not erased: $1"; return; fi
   number=$(part_number "$device" "$3" "$4")
   [ -n "$number" ] || return 0
   node=$(part_node "$device" "$number")
-  dd if=/dev/zero of="$node" bs=1M count=10 conv=notrunc,fsync status=none
+  erase_start "$node" "$1"
   partx --delete --nr "$number" "$device" 2>/dev/null || true
-  output=$(sgdisk --delete="$number" "$device" 2>&1) || { echo "$output" >&2; return 1; }
+  if ! sgdisk --delete="$number" "$device" >/dev/null 2>&1; then echo "not erased: $1"; return; fi
   # The last part takes the empty partition table with it.
   [ -n "$(partx -g -r -o NR "$device" 2>/dev/null)" ] || sgdisk --zap-all "$device" >/dev/null 2>&1
 }
@@ -134,7 +136,7 @@ fn arguments(part: &DrivePart, identity: &str) -> String {
 
 /// Returns a script with the functions, unless it is empty.
 fn with_functions(script: &str) -> String {
-    if script.is_empty() { String::new() } else { format!("{FUNCTIONS}{script}") }
+    if script.is_empty() { String::new() } else { format!("{}{FUNCTIONS}{script}", erase::FUNCTIONS) }
 }
 
 /// Returns a script that makes the missing parts of a new OSD, erases the beginning of each, and
@@ -176,7 +178,8 @@ pub(crate) fn check_script(placement: &OsdPlacement, identity: &str, id: &str) -
     with_functions(&script)
 }
 
-/// Returns a script that frees the parts of an OSD. A drive that is lost is skipped.
+/// Returns a script that frees the parts of an OSD. A drive that is lost is skipped; one that
+/// returns I/O errors is reported ([`erase::remark`]).
 pub(crate) fn free_script(placement: &OsdPlacement, identity: &str) -> String {
     let free = |part| format!("free_part {}\n", arguments(&part, identity));
     with_functions(&parts(placement).map(free).collect::<String>())

@@ -1,5 +1,6 @@
 //! Tests of parts, on a file drive and on a loop device.
 
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
@@ -145,4 +146,41 @@ fn parts_of_a_device_are_partitions() {
     assert!(Command::new("mkfs.ext4").args(["-q", &drive]).status().unwrap().success());
     let error = make(&drive, FIRST, &new).unwrap_err();
     assert!(error.to_string().contains("holds ext4 now"), "{error}");
+}
+
+/// The kernel answers reads beyond the end of the backing file with an I/O error, and so it does
+/// for writes to a sealed one.
+#[test]
+fn a_drive_with_io_errors_is_reported_and_fails_nothing() {
+    if !test_support::has_root() || !test_support::has_programs(&["losetup", "sgdisk", "partx"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let new = directory.path().join("new");
+    let reported = |drive: &str| run(&free_script(&placement(drive), FIRST)).unwrap();
+
+    let file = directory.path().join("fast");
+    let device = LoopDevice::new(&file, 800 << 20);
+    make(&device.0, FIRST, &new).unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(0).unwrap();
+    assert_eq!(erase::remark(&reported(&device.0)).matches(&device.0).count(), 1);
+
+    let memory = rustix::fs::memfd_create("drive", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+    let device = LoopDevice::new(Path::new(&path), 800 << 20);
+    make(&device.0, FIRST, &new).unwrap();
+    rustix::fs::fcntl_add_seals(&memory, rustix::fs::SealFlags::FUTURE_WRITE).unwrap();
+    assert_eq!(erase::remark(&reported(&device.0)).matches(&device.0).count(), 1);
+}
+
+#[test]
+fn a_drive_without_a_label_of_the_cluster_is_not_erased() {
+    if !test_support::has_programs(&["ceph-bluestore-tool"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let drive = directory.path().join("drive").to_str().unwrap().to_owned();
+    std::fs::write(&drive, vec![7; 16 << 20]).unwrap();
+    assert_eq!(run(&erase::erase_script(&drive, FIRST)).unwrap(), "");
+    assert_eq!(std::fs::read(&drive).unwrap(), vec![7; 16 << 20]);
 }

@@ -44,7 +44,7 @@ export interface ClusterStatus {
   placement_groups: Record<string, number>; read_bytes: number; write_bytes: number; recovery_bytes: number;
   pools: { name: string; applications: string[]; protection: string; placement_groups: number; objects: number; stored: number; used: number; available: number }[];
   hosts: { name: string; roles: string[]; address: string | null; in_quorum: boolean | null; osds: number; osds_up: number }[];
-  osds: { id: number; host: string; drive: string | null; state: string; bytes: number; used: number }[];
+  osds: { id: number; host: string; drive: string | null; db: string | null; wal: string | null; state: string; bytes: number; used: number }[];
 }
 export interface S3Service { pool: string; listen: string; region: string; state: string; reason: string | null }
 export interface Bucket {

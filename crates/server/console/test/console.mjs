@@ -191,7 +191,8 @@ try {
   await page.getByRole("button", { name: "Close console" }).click();
   serial.close();
 
-  // A cluster: a volume and its export, then the loss of a monitor.
+  // A cluster: a bucket, a volume and its export, then the loss of a monitor.
+  run("bucket", "create", "rack/photos");
   await open("Clusters");
   await page.getByText("No problems.").waitFor();
   for (const row of [/node1 .* 1 of 1/, /0 node. up/, /rbd 3 copies/]) await page.getByRole("row", { name: row }).first().waitFor();
@@ -204,6 +205,7 @@ try {
   await press("Export");
   await closed();
   await page.getByRole("row", { name: /rack.disk/ }).getByRole("link", { name: /nbd/ }).waitFor();
+  await page.getByRole("row", { name: /rack.photos 0 .* none gabion/ }).waitFor();
   await accessible("a healthy cluster");
   await shot("cluster-healthy");
   process.kill(Number(readFileSync(`${dir}/clusters/rack/hosts/node3/run/mon.node3.pid`, "utf8")), "SIGKILL");

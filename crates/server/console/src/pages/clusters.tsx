@@ -1,7 +1,7 @@
 // Ceph clusters of the daemon's host: problems first, then hosts, OSDs, pools and volumes.
 import { signal } from "@preact/signals";
-import { call, enc, may, type Cluster, type ClusterStatus, type Volume } from "../api";
-import { parseSize, size, words } from "../format";
+import { call, enc, may, type Bucket, type Cluster, type ClusterStatus, type Volume } from "../api";
+import { parseSize, size, time, words } from "../format";
 import { live } from "../live";
 import { Badge, Table, ask, attempt } from "../ui";
 import { poolPath, usePages, usePolled, volumePath } from "./shared";
@@ -78,7 +78,7 @@ function OneCluster({ cluster, status, error }: ClusterView) {
           <h3>Drives (OSDs)</h3>
           <Table label={`OSDs of ${status.name}`} head={[">OSD", "Host", "State", "Drive", ">Size", ">Used"]} empty="No OSDs.">
             {status.osds.map((osd) => (
-              <tr key={osd.id}><th scope="row" class="number">{osd.id}</th><td>{osd.host}</td><td><Badge state={osd.state} /></td><td class="path">{osd.drive ?? "-"}</td>
+              <tr key={osd.id}><th scope="row" class="number">{osd.id}</th><td>{osd.host}</td><td><Badge state={osd.state} /></td><td class="path">{osd.drive ?? "-"}{osd.db && <small>database on {osd.db}</small>}{osd.wal && <small>log on {osd.wal}</small>}</td>
                 <td class="number">{size(osd.bytes)}</td><td class="number">{size(osd.used)}{osd.bytes ? <small>{Math.round(100 * osd.used / osd.bytes)} %</small> : null}</td></tr>))}
           </Table></>}
         {status.pools.length > 0 && <>
@@ -91,8 +91,29 @@ function OneCluster({ cluster, status, error }: ClusterView) {
         {cluster.volumes
           ? status.health !== "unreachable" && <ClusterVolumes cluster={cluster.name} />
           : <p class="fix">On the daemon's host, 'gabion cluster services {cluster.name}' prepares it for volumes.</p>}
+        {status.hosts.some((host) => host.roles.includes("rgw")) && status.health !== "unreachable" && <ClusterBuckets cluster={cluster.name} />}
       </>}
     </section>
+  );
+}
+
+/** The buckets of a cluster's object gateways. The daemon runs a program of Ceph for each list, so it is read rarely. */
+function ClusterBuckets({ cluster }: { cluster: string }) {
+  const load = async () => {
+    try { return { buckets: await call<Bucket[]>("GET", `${poolPath(cluster)}/buckets`), error: null }; }
+    catch (error) { return { buckets: [], error: error instanceof Error ? error.message : String(error) }; }
+  };
+  const listed = usePolled(load, `buckets of ${cluster}`, 30_000);
+  return (
+    <>
+      <h3>Buckets</h3>
+      {listed?.error && <p class="error">{listed.error}</p>}
+      <Table label={`Buckets of ${cluster}`} head={["Bucket", ">Objects", ">Size", ">Quota", "Owner", "Created (UTC)"]} empty={listed ? "No buckets." : "Loading"}>
+        {(listed?.buckets ?? []).map((bucket) => (
+          <tr key={bucket.name}><th scope="row">{cluster}/{bucket.name}</th><td class="number">{bucket.objects}</td><td class="number">{size(bucket.bytes)}</td>
+            <td class="number">{bucket.quota ? size(bucket.quota) : "none"}</td><td>{bucket.owner}</td><td class="time">{time(bucket.created)}</td></tr>))}
+      </Table>
+    </>
   );
 }
 

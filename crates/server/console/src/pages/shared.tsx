@@ -51,7 +51,7 @@ export function Filter({ apply }: { apply: (text: string) => void }) {
 }
 
 /** Data that is read while its page is open: after changes, and every few seconds, long lists less often. */
-export function usePolled<T>(load: () => Promise<T>, key: string): T | null {
+export function usePolled<T>(load: () => Promise<T>, key: string, interval = 3000): T | null {
   const [value, setValue] = useState<T | null>(null);
   const change = changes.value;
   useEffect(() => {
@@ -62,7 +62,7 @@ export function usePolled<T>(load: () => Promise<T>, key: string): T | null {
       if (!active) return;
       if (loaded !== null) setValue(loaded);
       const lists = Array.isArray(loaded) ? [loaded] : Object.values(loaded ?? {});
-      timer = setTimeout(read, lists.some((list) => Array.isArray(list) && list.length > 2000) ? 15_000 : 3000);
+      timer = setTimeout(read, lists.some((list) => Array.isArray(list) && list.length > 2000) ? 15_000 : interval);
     };
     void read();
     return () => { active = false; clearTimeout(timer); };
