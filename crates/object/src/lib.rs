@@ -15,6 +15,7 @@ mod database;
 mod error;
 mod event_signal;
 mod events;
+mod free_list;
 mod index;
 mod keys;
 mod layout;
@@ -40,9 +41,10 @@ pub use body::Body;
 pub use error::{ObjectError, ObjectErrorKind, Result};
 pub use event_signal::EventSignal;
 pub use events::{ChangeOrigin, ChangeSource, EventKind, EventRule, ObjectEvent, OutboxInfo};
+pub use free_list::FreeList;
 pub use memory::MemoryStore;
 pub use names::{KEY_BYTES_MAX, check_bucket_name, check_key};
-pub use store::{BodyRead, BodyReader, BodyWriter, ObjectStore, Pending};
+pub use store::{BodyRead, BodyReader, BodyWriter, ObjectStore, PIECE_BYTES, Pending};
 pub use types::{
     BucketInfo, Change, Conditions, CopyObject, CopyPart, Counters, DeleteObject, Deletion, ListPage,
     ListQuery, ObjectInfo, ObjectLock, ObjectRef, Outcome, PartInfo, PutObject, PutPart, Retention,

@@ -161,9 +161,8 @@ impl StorageBackend for IndexRegion {
             return ahead.read(&*self.volume, INDEX_START + offset, out, end);
         }
         // Reads of several threads go on at the same time.
-        let done = self.volume.read(INDEX_START + offset, out);
         drop(read_ahead);
-        done
+        self.volume.read(INDEX_START + offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

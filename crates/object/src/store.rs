@@ -136,6 +136,9 @@ pub trait BodyWriter: Send {
     fn finish(self: Box<Self>) -> Result<Body>;
 }
 
+/// Bytes of a piece of a body, in which services receive and send bodies.
+pub const PIECE_BYTES: usize = 1 << 20;
+
 /// Reads the body of an open object.
 pub trait BodyReader: Send + Sync {
     /// Returns up to `length` bytes from `offset` on; fewer only at the end.

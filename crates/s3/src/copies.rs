@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::{
-    Change, ChangeOrigin, Conditions, CopyObject, CopyPart, ObjectInfo, ObjectRef, PutObject, PutPart,
+    Change, ChangeOrigin, Conditions, CopyObject, CopyPart, ObjectInfo, ObjectRef, PIECE_BYTES, PutObject,
+    PutPart,
 };
 use s3s::dto::{self, CopySource};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
@@ -24,8 +25,6 @@ use crate::send::stream_body;
 
 /// The largest range whose MD5 is computed, in bytes: the largest part.
 const PART_MAX: u64 = 5 << 30;
-/// The bytes that are hashed at once.
-const PIECE: usize = 1 << 20;
 
 /// Conditions on the times of the source.
 struct SourceTimes {
@@ -319,7 +318,7 @@ fn hash_range(
     let end = end.min(info.size).min(start.saturating_add(PART_MAX));
     let mut md5 = Md5::new();
     while start < end {
-        let length = usize::try_from(end - start).unwrap_or(PIECE).min(PIECE);
+        let length = usize::try_from(end - start).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         md5.update(&reader.read(start, length)?);
         start += length as u64;
     }

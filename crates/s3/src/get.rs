@@ -16,7 +16,7 @@ use crate::gateway::{Gateway, blocking, timestamp};
 use crate::lifecycle;
 use crate::put::{customer_key, header};
 use crate::sealed::SealedReader;
-use crate::send::{PIECE, stream_body, whole_body};
+use crate::send::{SENT_PIECE, stream_body, whole_body};
 use crate::times::from_ms;
 
 /// The conditions and the range of a read.
@@ -162,7 +162,7 @@ impl Gateway {
             let found = check_read(info, &read, encryption)?;
             let reader = plain_reader(Arc::from(reader), &found.info, found.encryption.as_ref());
             let length = found.range.end - found.range.start;
-            let bytes = if length <= PIECE {
+            let bytes = if length <= SENT_PIECE {
                 let length = usize::try_from(length).unwrap_or(0);
                 Some(reader.read(found.range.start, length).map_err(convert)?)
             } else {

@@ -1,21 +1,14 @@
 //! Memory for the pieces of bodies that arrive.
 //!
-//! Threads of the store and of MD5s drop a piece, not the thread that received it. These buffers
-//! are used again by any thread, so that their pages are not cleared for each piece. Always true: a
-//! buffer belongs to one piece at a time.
-
-use std::sync::{Arc, Mutex, PoisonError};
+//! Threads of the store and of MD5s drop a piece, not the thread that received it, so the buffers
+//! are in a list of all threads. Always true: a buffer belongs to one piece at a time.
 
 use bytes::Bytes;
+use object::{FreeList, PIECE_BYTES};
 
-/// The bytes of a piece. Smaller bodies stay in memory.
-pub(crate) const PIECE: usize = 1 << 20;
-/// Maximum number of free buffers that are kept.
-const FREE_MAX: usize = 64;
-
-/// The free buffers, each with a capacity of [`PIECE`].
+/// The free buffers, each with a capacity of [`PIECE_BYTES`].
 #[derive(Clone, Default)]
-pub(crate) struct PieceBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct PieceBuffers(FreeList<Vec<u8>>);
 
 /// A piece that is being received. Its buffer returns to the free ones when it is dropped.
 pub(crate) struct ReceivedPiece {
@@ -27,11 +20,10 @@ impl PieceBuffers {
     /// Returns an empty piece of a body that has `expected` more bytes. A short body gets memory
     /// for its own length.
     pub(crate) fn take(&self, expected: usize) -> ReceivedPiece {
-        let bytes = if expected < PIECE {
+        let bytes = if expected < PIECE_BYTES {
             Vec::with_capacity(expected)
         } else {
-            let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            free.unwrap_or_else(|| Vec::with_capacity(PIECE))
+            self.0.take(|| Vec::with_capacity(PIECE_BYTES))
         };
         ReceivedPiece { bytes, free: self.clone() }
     }
@@ -40,7 +32,7 @@ impl PieceBuffers {
 impl ReceivedPiece {
     /// Appends the front of `bytes`, up to the full length. Returns the number of bytes.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(PIECE.saturating_sub(self.bytes.len()));
+        let count = bytes.len().min(PIECE_BYTES.saturating_sub(self.bytes.len()));
         self.bytes.extend_from_slice(bytes.get(..count).unwrap_or_default());
         count
     }
@@ -59,14 +51,10 @@ impl AsRef<[u8]> for ReceivedPiece {
 
 impl Drop for ReceivedPiece {
     fn drop(&mut self) {
-        if self.bytes.capacity() != PIECE {
-            return;
-        }
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        let mut free = self.free.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < FREE_MAX {
-            free.push(bytes);
+        if self.bytes.capacity() == PIECE_BYTES {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.clear();
+            self.free.0.give_back(bytes);
         }
     }
 }
@@ -78,13 +66,13 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_after_its_last_piece_was_dropped() {
         let buffers = PieceBuffers::default();
-        let mut piece = buffers.take(PIECE);
+        let mut piece = buffers.take(PIECE_BYTES);
         assert_eq!(piece.fill(b"abc"), 3);
         let bytes = piece.freeze();
         let (address, part) = (bytes.as_ptr(), bytes.slice(1..));
         drop(bytes);
         assert_eq!(&part[..], b"bc");
-        assert_ne!(buffers.take(PIECE).bytes.as_ptr(), address, "a part of it is in use");
+        assert_ne!(buffers.take(PIECE_BYTES).bytes.as_ptr(), address, "a part of it is in use");
         std::thread::spawn(move || drop(part)).join().unwrap();
         let again = buffers.take(usize::MAX);
         assert_eq!(again.bytes.as_ptr(), address);
@@ -94,25 +82,26 @@ mod tests {
     #[test]
     fn a_piece_takes_bytes_up_to_its_length() {
         let buffers = PieceBuffers::default();
-        let mut piece = buffers.take(2 * PIECE);
-        assert_eq!(piece.fill(&vec![1; PIECE - 1]), PIECE - 1);
+        let mut piece = buffers.take(2 * PIECE_BYTES);
+        assert_eq!(piece.fill(&vec![1; PIECE_BYTES - 1]), PIECE_BYTES - 1);
         assert_eq!(piece.fill(&[2; 5]), 1);
         assert_eq!(piece.fill(&[3]), 0);
         assert_eq!(piece.as_ref().last(), Some(&2));
         // A body of unknown length.
         let mut grown = buffers.take(0);
         while grown.fill(&[7; 100_000]) > 0 {}
-        assert_eq!(grown.as_ref().len(), PIECE);
+        assert_eq!(grown.as_ref().len(), PIECE_BYTES);
     }
 
     #[test]
-    fn free_buffers_are_limited_and_short_ones_are_not_kept() {
+    fn the_memory_of_a_short_body_is_not_kept() {
         let buffers = PieceBuffers::default();
-        let pieces: Vec<Bytes> = (0..FREE_MAX + 3).map(|_| buffers.take(PIECE).freeze()).collect();
-        drop(pieces);
         drop(buffers.take(1000));
-        let free = buffers.0.lock().unwrap();
-        assert_eq!(free.len(), FREE_MAX);
-        assert!(free.iter().all(|bytes| bytes.capacity() == PIECE));
+        let mut is_free = true;
+        buffers.0.take(|| {
+            is_free = false;
+            Vec::new()
+        });
+        assert!(!is_free);
     }
 }

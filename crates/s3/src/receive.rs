@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
-use object::{Body, BodyWriter, ObjectError, ObjectStore};
+use object::{Body, BodyWriter, ObjectError, ObjectStore, PIECE_BYTES};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum, Md5};
 use s3s::dto::StreamingBlob;
@@ -19,7 +19,6 @@ use crate::encryption::Encryption;
 use crate::errors::{convert, custom};
 use crate::gateway::{Gateway, blocking};
 use crate::md5_service::{BodyMd5, SubmittedPiece};
-use crate::piece_buffers::PIECE;
 use crate::sealed::Sealer;
 
 /// The largest body of a request in bytes, as in S3.
@@ -185,8 +184,8 @@ impl BodySink {
         self.digests.update(&piece);
         let Some(sealer) = &mut self.sealer else { return self.write(piece) };
         sealer.push(&piece)?;
-        if sealer.sealed.len() > PIECE {
-            let rest = sealer.sealed.split_off(PIECE);
+        if sealer.sealed.len() > PIECE_BYTES {
+            let rest = sealer.sealed.split_off(PIECE_BYTES);
             let full = std::mem::replace(&mut sealer.sealed, rest);
             self.write(full.into())?;
         }

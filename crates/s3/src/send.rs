@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use object::{BodyRead, BodyReader, ObjectError, ObjectErrorKind};
+use object::{BodyRead, BodyReader, ObjectError, ObjectErrorKind, PIECE_BYTES};
 use s3s::dto::StreamingBlob;
 
 /// The bytes of a piece. A smaller body is sent at once.
-pub(crate) const PIECE: u64 = 1 << 20;
+pub(crate) const SENT_PIECE: u64 = PIECE_BYTES as u64;
 
 /// The part of a body that is not sent yet.
 struct SendState {
@@ -23,7 +23,7 @@ impl SendState {
         if self.range.is_empty() {
             return;
         }
-        let (offset, length) = (self.range.start, (self.range.end - self.range.start).min(PIECE));
+        let (offset, length) = (self.range.start, (self.range.end - self.range.start).min(SENT_PIECE));
         self.range.start += length;
         let length = usize::try_from(length).unwrap_or(0);
         let begun = self.reader.begin_read(offset, length);
@@ -83,13 +83,13 @@ mod tests {
 
     impl BodyReader for TwoWays {
         fn read(&self, offset: u64, length: usize) -> Result<Bytes, ObjectError> {
-            assert!(!(offset / PIECE).is_multiple_of(2), "the other way");
+            assert!(!(offset / SENT_PIECE).is_multiple_of(2), "the other way");
             self.slice(offset, length)
         }
 
         fn begin_read(&self, offset: u64, length: usize) -> Option<BodyRead> {
             let piece = self.slice(offset, length);
-            (offset / PIECE).is_multiple_of(2).then(|| {
+            (offset / SENT_PIECE).is_multiple_of(2).then(|| {
                 let read: BodyRead = Box::pin(async move {
                     tokio::task::yield_now().await;
                     piece
@@ -100,7 +100,7 @@ mod tests {
     }
 
     async fn collect(fails_at: u64, range: Range<u64>) -> Result<Vec<u8>, usize> {
-        let body: Bytes = (0..5 * PIECE + 99).map(|at| u8::try_from(at / 4096 % 251).unwrap()).collect();
+        let body: Bytes = (0..5 * SENT_PIECE + 99).map(|at| u8::try_from(at / 4096 % 251).unwrap()).collect();
         let mut stream = stream_body(Arc::new(TwoWays { body, fails_at }), range);
         let mut all = Vec::new();
         while let Some(piece) = stream.next().await {
@@ -111,19 +111,22 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_of_both_ways_are_sent_in_order() {
-        let whole = collect(u64::MAX, 0..5 * PIECE + 99).await.unwrap();
-        assert_eq!(whole.len() as u64, 5 * PIECE + 99);
+        let whole = collect(u64::MAX, 0..5 * SENT_PIECE + 99).await.unwrap();
+        assert_eq!(whole.len() as u64, 5 * SENT_PIECE + 99);
         assert!((0..).zip(&whole).all(|(at, byte)| usize::from(*byte) == at / 4096 % 251));
-        let part = collect(u64::MAX, PIECE - 7..2 * PIECE).await.unwrap();
-        assert_eq!(part, whole[usize::try_from(PIECE).unwrap() - 7..usize::try_from(2 * PIECE).unwrap()]);
+        let part = collect(u64::MAX, SENT_PIECE - 7..2 * SENT_PIECE).await.unwrap();
+        assert_eq!(
+            part,
+            whole[usize::try_from(SENT_PIECE).unwrap() - 7..usize::try_from(2 * SENT_PIECE).unwrap()]
+        );
     }
 
     #[tokio::test]
     async fn a_failed_read_of_either_way_ends_the_body() {
         for broken in [2, 3] {
-            let piece = usize::try_from(PIECE).unwrap();
+            let piece = usize::try_from(SENT_PIECE).unwrap();
             assert_eq!(
-                collect(broken * PIECE, 0..5 * PIECE).await,
+                collect(broken * SENT_PIECE, 0..5 * SENT_PIECE).await,
                 Err(usize::try_from(broken).unwrap() * piece)
             );
         }

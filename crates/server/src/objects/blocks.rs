@@ -2,9 +2,9 @@
 //! except for long reads of bodies.
 //!
 //! Requests run on the reactors of the volume's shards, in turns. Always true: a buffer belongs to
-//! one operation until that has completed. A buffer is allocated and dropped on the thread of its
-//! caller, which recycles it: memory that one thread allocates and another one drops is cleared
-//! again each time. A volume only reads the memory of a write, so bytes that others share are
+//! one operation until that has completed. Short reads and writes use a buffer that their caller
+//! allocates, drops and recycles; long reads use one of a list of all threads, because a connection
+//! drops it elsewhere. A volume only reads the memory of a write, so bytes that others share are
 //! written from where they are.
 #![allow(unsafe_code)]
 
@@ -18,11 +18,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use engine::{AttachedVolume, ErrorKind};
-use object::{BlockVolume, VolumeRead};
+use object::{BlockVolume, PIECE_BYTES, VolumeRead};
 use reactor::{Buffer, Handle, Reactor, Span};
 use tokio::sync::oneshot;
 
-use super::read_buffers::{READ_BUFFER_BYTES, ReadBuffers};
+use super::read_buffers::ReadBuffers;
 use crate::error::{Error, ErrorKind as Kind, Result};
 
 /// The alignment of reads in bytes.
@@ -93,7 +93,7 @@ impl PoolBlocks {
         F: Future<Output = engine::Result<T>> + 'static,
     {
         let (sender, receiver) = channel();
-        self.begin(to(sender), work);
+        self.begin(send_to(sender), work);
         receiver.recv().map_err(|_| closed())?
     }
 
@@ -129,7 +129,7 @@ impl BlockVolume for PoolBlocks {
 
     fn read_bytes(&self, offset: u64, length: usize) -> io::Result<Bytes> {
         let (start, blocks, wanted) = whole_blocks(offset, length)?;
-        if length < READ_BUFFER_MIN || blocks > READ_BUFFER_BYTES {
+        if length < READ_BUFFER_MIN || blocks > PIECE_BYTES {
             let mut bytes = vec![0; length];
             self.read(offset, &mut bytes)?;
             return Ok(bytes.into());
@@ -140,7 +140,7 @@ impl BlockVolume for PoolBlocks {
 
     fn begin_read(&self, offset: u64, length: usize) -> Option<VolumeRead> {
         let (start, blocks, wanted) = whole_blocks(offset, length).ok()?;
-        if length < READ_BUFFER_MIN || blocks > READ_BUFFER_BYTES {
+        if length < READ_BUFFER_MIN || blocks > PIECE_BYTES {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
@@ -174,7 +174,7 @@ impl BlockVolume for PoolBlocks {
             for start in (0..data.len()).step_by(WRITE_MAX) {
                 let end = data.len().min(start + WRITE_MAX);
                 let (at, span) = (offset + start as u64, span_of(data.slice(start..end)));
-                self.begin(to(sender.clone()), move |volume| async move {
+                self.begin(send_to(sender.clone()), move |volume| async move {
                     volume.write(at, &span).await?;
                     Ok(span)
                 });
@@ -205,7 +205,7 @@ impl Drop for PoolBlocks {
 }
 
 /// Returns a function that sends a result to a receiver, which waits for all results.
-fn to<T>(sender: Sender<io::Result<T>>) -> impl FnOnce(io::Result<T>) {
+fn send_to<T>(sender: Sender<io::Result<T>>) -> impl FnOnce(io::Result<T>) {
     move |result| drop(sender.send(result))
 }
 

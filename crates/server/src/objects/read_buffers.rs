@@ -1,23 +1,17 @@
 //! Memory for the pieces of objects that clients read.
 //!
-//! The sender of a body drops a piece on a thread of its own. A buffer that one thread allocates
-//! and another one drops is never recycled; these are, by any thread, so that the pieces of a body
-//! are neither cleared nor copied. Always true: a buffer belongs to one piece at a time.
+//! The sender of a body drops a piece on a thread of its own, so the buffers are in a list of all
+//! threads. Always true: a buffer belongs to one piece at a time.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use object::{FreeList, PIECE_BYTES};
 use reactor::Buffer;
 
-/// The length of a buffer in bytes: a piece of the S3 service.
-pub(super) const READ_BUFFER_BYTES: usize = 1 << 20;
-/// Maximum number of free buffers that are kept.
-const FREE_MAX: usize = 64;
-
-/// The free buffers.
+/// The free buffers, each of [`PIECE_BYTES`].
 #[derive(Clone, Default)]
-pub(super) struct ReadBuffers(Arc<Mutex<Vec<Buffer>>>);
+pub(super) struct ReadBuffers(FreeList<Buffer>);
 
 /// A part of a buffer, which returns to the free ones when it is dropped.
 struct ReadPiece {
@@ -28,10 +22,9 @@ struct ReadPiece {
 }
 
 impl ReadBuffers {
-    /// Returns a buffer of [`READ_BUFFER_BYTES`] with arbitrary contents.
+    /// Returns a buffer of [`PIECE_BYTES`] with arbitrary contents.
     pub(super) fn take(&self) -> Buffer {
-        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| Buffer::new(READ_BUFFER_BYTES))
+        self.0.take(|| Buffer::new(PIECE_BYTES))
     }
 
     /// Returns a range of a buffer as bytes. Their last owner returns the buffer to the free ones.
@@ -48,9 +41,8 @@ impl AsRef<[u8]> for ReadPiece {
 
 impl Drop for ReadPiece {
     fn drop(&mut self) {
-        let mut free = self.free.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < FREE_MAX {
-            free.extend(self.buffer.take());
+        if let Some(buffer) = self.buffer.take() {
+            self.free.0.give_back(buffer);
         }
     }
 }
@@ -72,8 +64,5 @@ mod tests {
         assert_ne!(buffers.take().as_slice().as_ptr(), address, "a piece of it is in use");
         std::thread::spawn(move || drop(clone)).join().unwrap();
         assert_eq!(buffers.take().as_slice().as_ptr(), address);
-        let pieces: Vec<Bytes> = (0..FREE_MAX + 3).map(|_| buffers.piece(buffers.take(), 0..1)).collect();
-        drop(pieces);
-        assert_eq!(buffers.0.lock().unwrap().len(), FREE_MAX);
     }
 }
