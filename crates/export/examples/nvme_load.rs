@@ -21,12 +21,18 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use tls_client::{TlsClient, TlsIdentity};
+use tls_client::TlsClient;
+use tls_identity::TlsIdentity;
 
 #[path = "../tests/nvme/tls_client.rs"]
 #[allow(dead_code, reason = "the TLS client of the tests, of which this uses less")]
 #[allow(clippy::big_endian_bytes, reason = "the numbers of TLS are big-endian")]
 mod tls_client;
+
+#[path = "../tests/nvme/tls_identity.rs"]
+#[allow(dead_code, reason = "the identities of the tests, of which this uses less")]
+#[allow(clippy::big_endian_bytes, clippy::cast_possible_truncation, reason = "as in the tests")]
+mod tls_identity;
 
 const SECTOR: u64 = 512;
 /// The most bytes of data in a capsule.

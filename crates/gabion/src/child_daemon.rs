@@ -1,7 +1,9 @@
-//! A daemon as a child pid that ends with this pid. Used by the quickstart and by benchmark
-//! targets.
+//! A daemon as a child process. Used by the quickstart and by benchmark targets.
+//!
+//! Always true: the daemon is stopped when its owner is dropped.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,15 +37,30 @@ impl ChildDaemon {
         variable: Option<(String, OsString)>,
         client: &Client,
     ) -> Result<Self> {
-        Self::start_in(None, directory, log, extra_arguments, variable, client).await
+        Self::start_command(command_in(None)?, directory, log, extra_arguments, variable, client).await
     }
 
-    /// As [`ChildDaemon::start`], in the network of `place`.
+    /// As [`ChildDaemon::start`], in the network of `place`, or that of this process. A Ctrl-C at
+    /// the terminal does not reach the daemon: the caller handles it, and needs the daemon to remove
+    /// its volumes.
     ///
     /// # Errors
     /// As [`ChildDaemon::start`].
-    pub(crate) async fn start_in(
+    pub(crate) async fn start_shielded(
         place: Option<&HostPlace>,
+        directory: &Path,
+        log: &Path,
+        extra_arguments: &[String],
+        variable: Option<(String, OsString)>,
+        client: &Client,
+    ) -> Result<Self> {
+        let mut command = command_in(place)?;
+        command.process_group(0);
+        Self::start_command(command, directory, log, extra_arguments, variable, client).await
+    }
+
+    async fn start_command(
+        mut command: Command,
         directory: &Path,
         log: &Path,
         extra_arguments: &[String],
@@ -52,11 +69,6 @@ impl ChildDaemon {
     ) -> Result<Self> {
         let log = log.to_owned();
         let out = std::fs::File::options().create(true).append(true).open(&log)?;
-        let program = std::env::current_exe().context("finding this program")?;
-        let mut command = match place {
-            Some(place) => place.command(program),
-            None => Command::new(program),
-        };
         for (name, _) in std::env::vars_os() {
             // Variables of the user must not change this daemon.
             if name.to_string_lossy().starts_with("GABION_") {
@@ -141,6 +153,15 @@ impl ChildDaemon {
         self.child.kill()?;
         self.child.wait()
     }
+}
+
+/// Returns a command that runs this program in the network of `place`.
+fn command_in(place: Option<&HostPlace>) -> Result<Command> {
+    let program = std::env::current_exe().context("finding this program")?;
+    Ok(match place {
+        Some(place) => place.command(program),
+        None => Command::new(program),
+    })
 }
 
 impl Drop for ChildDaemon {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use s3_client::{Address, Credentials, ListRequest, S3Client, S3Error};
 
@@ -50,10 +50,9 @@ pub(crate) fn run_load(
         Length::Seconds { ramp, run } => (ramp, run),
         Length::Once => return Err(missing()),
     };
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let instances = u32::try_from(load.slices.len()).unwrap_or(u32::MAX);
     let plan = ObjectLoad {
-        bucket: format!("gabion-bench-{}", since.as_millis()),
+        bucket: format!("gabion-bench-{:016x}", rand::random::<u64>()),
         shares: objects.shares(),
         sizes: objects.sizes(job),
         range_bytes: objects.range_bytes,

@@ -110,7 +110,11 @@ impl<'a> Run<'a> {
         self.end_stale_processes()?;
         let done = self.join_lab().and_then(|()| self.all_steps());
         let down = self.tear_down_all();
-        done.and(down)?;
+        match (done, down) {
+            // The data that remains on a system matters more than the cause of the end.
+            (Err(_), Err(down)) => return Err(down),
+            (done, down) => done.and(down)?,
+        }
         self.store.results()
     }
 
@@ -324,6 +328,8 @@ impl<'a> Run<'a> {
         let Some(about) = about else { return Err(skipped("the target does not exist")) };
         if about.takes_drives {
             self.tear_down_all()?;
+        } else {
+            self.tear_down(target)?;
         }
         (self.progress)(Event::Preparing(format!("setting up {}", about.name)));
         let counts = self.plan.scaled.cases.iter().map(|case| case.instances);
@@ -476,14 +482,19 @@ impl<'a> Run<'a> {
 
     fn tear_down_all(&mut self) -> Result<(), RunError> {
         let mut result = Ok(());
-        for (system, standing) in self.systems.iter_mut().zip(&mut self.standing) {
-            if standing.take().is_some()
-                && let Err(error) = system.tear_down()
-            {
-                result = Err(RunError::System(error));
-            }
+        for target in 0..self.systems.len() {
+            result = result.and(self.tear_down(target));
         }
         result
+    }
+
+    /// Tears a target down, if it is set up.
+    fn tear_down(&mut self, target: usize) -> Result<(), RunError> {
+        let is_set_up = self.standing.get_mut(target).is_some_and(|standing| standing.take().is_some());
+        match self.systems.get_mut(target) {
+            Some(system) if is_set_up => system.tear_down().map_err(RunError::System),
+            _ => Ok(()),
+        }
     }
 
     /// Converts a failed load: an interruption ends the run, other failures are results.

@@ -197,6 +197,7 @@ struct RecordingSystem {
     file: PathBuf,
     notes: std::sync::Arc<Mutex<Vec<String>>>,
     fails: bool,
+    takes_drives: bool,
 }
 
 impl RecordingSystem {
@@ -211,7 +212,7 @@ impl System for RecordingSystem {
             name: "a".into(),
             what: "a file".into(),
             promises: Guarantees::default(),
-            takes_drives: true,
+            takes_drives: self.takes_drives,
             own_contents: false,
             degrades: true,
             layout: None,
@@ -244,12 +245,21 @@ impl System for RecordingSystem {
     }
 }
 
-/// Runs one round on a file, and the same run again.
+/// Runs a plan on a file, or completes its earlier run.
 fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, Vec<String>) {
+    go_on(place, plan, fails, true)
+}
+
+fn go_on(
+    place: &std::path::Path,
+    plan: &RunPlan,
+    fails: bool,
+    takes_drives: bool,
+) -> (Vec<Measured>, Vec<String>) {
     let file = place.join("file.img");
     std::fs::write(&file, vec![7; 4 << 20]).unwrap();
     let notes = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let system = RecordingSystem { file, notes: notes.clone(), fails };
+    let system = RecordingSystem { file, notes: notes.clone(), fails, takes_drives };
     let mut store = match Store::open(place, &plan.id) {
         Ok(store) => store,
         Err(_) => Store::create(place, plan).unwrap(),
@@ -289,6 +299,25 @@ fn a_case_with_more_instances_fills_their_slices_first() {
         file.as_ref().unwrap().file_name().to_str().is_some_and(|name| name.ends_with("-fill.fio"))
     });
     assert_eq!(fills.count(), 2, "the last case uses written parts");
+}
+
+#[test]
+fn a_target_is_torn_down_before_its_next_round() {
+    if !test_support::has_program("fio") {
+        return;
+    }
+    for takes_drives in [true, false] {
+        let place = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mut plan = plan("raid-vm", &["a"], 2);
+        plan.scaled.cases.retain(|case| case.job.read_percent == 100 && !case.job.degraded);
+        for case in &mut plan.scaled.cases {
+            (case.instances, case.job.threads, case.job.fixed_buffers) = (2, 1, false);
+        }
+        let (results, notes) = go_on(place.path(), &plan, false, takes_drives);
+        assert!(results.iter().all(|one| one.missing.is_none()), "{results:?}");
+        let up = "up 2 Some(\"4+1\")";
+        assert_eq!(notes, [up, "down", up, "down"], "takes_drives: {takes_drives}");
+    }
 }
 
 #[test]

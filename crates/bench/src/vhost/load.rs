@@ -183,7 +183,14 @@ impl QueueLoad {
                 break;
             }
             let Some(slot) = self.free.pop() else { break };
-            self.begin(slot, now);
+            // At a fixed rate, the wait of a late request is part of its latency.
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "nanoseconds of a run"
+            )]
+            let since = if self.has_rate() { self.due as u64 } else { now };
+            self.begin(slot, since);
             self.due += self.gap;
         }
         if self.queue.ring.publish() {
@@ -192,12 +199,12 @@ impl QueueLoad {
         }
     }
 
-    fn begin(&mut self, slot: u16, now: u64) {
+    fn begin(&mut self, slot: u16, since: u64) {
         let (read, offset) = self.requests.next();
         self.begun += 1;
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         let described = place.written_for.replace(read) == Some(read);
-        (place.started, place.offset, place.read) = (now, offset, read);
+        (place.started, place.offset, place.read) = (since, offset, read);
         let line = self.queue.lines + usize::from(slot) * LINE;
         let kind = if read { KIND_IN } else { KIND_OUT };
         let header = u128::from(kind) | u128::from(offset / SECTOR) << 64;

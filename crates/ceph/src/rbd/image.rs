@@ -143,7 +143,16 @@ impl RbdImage {
         // SAFETY: the handle is open.
         check(unsafe { (self.library.features)(self.handle, &raw mut features) }, "cannot read features")?;
         if features & EXCLUSIVE_LOCK == 0 {
-            return Ok(());
+            let message = format!(
+                "image '{}' cannot be locked, so that two hosts could write to it at the same time",
+                self.name
+            );
+            let hint = format!(
+                "enable its feature: rbd feature enable {}/{} exclusive-lock",
+                self.pool.name(),
+                self.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message).hint(hint));
         }
         let owner = self.lock_owner();
         if let Some(owner) =

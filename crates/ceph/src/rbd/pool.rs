@@ -72,6 +72,11 @@ impl RbdPool {
         Ok(Arc::new(Self { client, library, context, name: name.to_owned(), closing, closed }))
     }
 
+    /// Name of the pool.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Name of the cluster.
     pub fn cluster(&self) -> &str {
         self.client.cluster()

@@ -25,7 +25,7 @@ the L2 cache. Results are compared with reference values.";
 pub(crate) fn run(global: &Global, command: &BenchCommand) -> Result<ExitReason> {
     match command {
         BenchCommand::Engine(arguments) => {
-            run_in_process(global, &arguments.common, Some(&arguments.drives.chosen()))
+            run_in_process(global, &arguments.common, Some(&arguments.drives.chosen(arguments.overwrite)?))
         }
         BenchCommand::Codec(arguments) => run_in_process(global, arguments, None),
         BenchCommand::Churn(arguments) => super::bench_churn::run(global, arguments),

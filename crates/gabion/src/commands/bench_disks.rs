@@ -97,7 +97,7 @@ pub(super) fn options(arguments: &DiskBenchArgs, table: Suite) -> Result<DiskBen
         overwrite: arguments.overwrite,
         core: arguments.core,
         pool_cores: arguments.pool_cores.clone(),
-        drives: arguments.drives.chosen(),
+        drives: arguments.drives.chosen(arguments.overwrite)?,
         drive_bytes: arguments.drive_size.0,
         io: arguments.io,
         degraded: arguments.degraded,

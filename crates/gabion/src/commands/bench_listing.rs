@@ -1,12 +1,12 @@
 //! `gabion bench listing`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use api::client::Client;
 use bench::objects::{ListingPlan, ListingResult, SERVER, measure_listing};
 use bench::observe::Watch;
 use s3_client::S3Client;
 
-use super::bench_objects::empty_bucket;
+use super::bench_objects::{empty_bucket, own_bucket};
 use super::measurement::Measurement;
 use crate::cli::{Global, ListingArgs};
 use crate::failure::ExitReason;
@@ -23,10 +23,13 @@ listing: S3 requests to the daemon of this host, one at a time. Every page is co
 pub(crate) fn run(global: &Global, arguments: &ListingArgs) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
-        let own = || format!("bench-{}", std::process::id());
-        let bucket = arguments.bucket.clone().unwrap_or_else(own);
+        let bucket = arguments.bucket.clone().unwrap_or_else(own_bucket);
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let measured = measure(&ctx.client, &client, &bucket, arguments, &measurement).await;
+        let is_filled = prepare_bucket(&ctx.client, &client, &bucket, arguments).await;
+        if is_filled.is_err() {
+            ctx.client.delete_key(&key).await?;
+        }
+        let measured = measure(&ctx.client, &client, (&bucket, is_filled?), arguments, &measurement).await;
         let mut removed = Ok(());
         if arguments.bucket.is_none() {
             // Its objects are deleted after a failed measurement too.
@@ -41,18 +44,35 @@ pub(crate) fn run(global: &Global, arguments: &ListingArgs) -> Result<ExitReason
     })
 }
 
-async fn measure(
+/// Creates the bucket. Returns true if it has the keys of an earlier run.
+async fn prepare_bucket(
     daemon: &Client,
     client: &S3Client,
     bucket: &str,
     arguments: &ListingArgs,
+) -> Result<bool> {
+    let buckets = daemon.list_buckets(&arguments.pool).await?;
+    match buckets.iter().find(|other| arguments.bucket.is_some() && other.name == bucket) {
+        Some(filled) if filled.objects == arguments.keys => Ok(true),
+        Some(filled) => bail!(
+            "bucket '{bucket}' has {} objects instead of {}: delete it, or choose another bucket or --keys",
+            filled.objects,
+            arguments.keys
+        ),
+        None => {
+            client.create_bucket(bucket).await?;
+            Ok(false)
+        }
+    }
+}
+
+async fn measure(
+    daemon: &Client,
+    client: &S3Client,
+    (bucket, is_filled): (&str, bool),
+    arguments: &ListingArgs,
     measurement: &Measurement,
 ) -> Result<ListingResult> {
-    let buckets = daemon.list_buckets(&arguments.pool).await?;
-    let is_filled = arguments.bucket.is_some() && buckets.iter().any(|other| other.name == bucket);
-    if !is_filled {
-        client.create_bucket(bucket).await?;
-    }
     let process = daemon.get_daemon().await?.pid;
     let watch = Watch { processes: vec![(SERVER.into(), process)], drives: Vec::new(), here: "load".into() };
     let (keys, clients) = (arguments.keys, arguments.clients);

@@ -26,9 +26,14 @@ and an MD5 that the service verifies; every read is compared.";
 pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
-        let bucket = format!("bench-{}", std::process::id());
+        let bucket = own_bucket();
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let measured = measure(&ctx.client, &client, &bucket, arguments, &measurement).await;
+        let created = client.create_bucket(&bucket).await;
+        if created.is_err() {
+            ctx.client.delete_key(&key).await?;
+        }
+        created?;
+        let measured = measure(&ctx.client, &bucket, arguments, &measurement).await;
         // Its objects are deleted after a failed measurement too.
         let removed = empty_bucket(&client, &bucket).await;
         ctx.client.delete_key(&key).await?;
@@ -41,12 +46,10 @@ pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason
 
 async fn measure(
     daemon: &Client,
-    client: &S3Client,
     bucket: &str,
     arguments: &ObjectsArgs,
     measurement: &Measurement,
 ) -> Result<Vec<ObjectResult>> {
-    client.create_bucket(bucket).await?;
     let lab = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.clone()))?),
         None => None,
@@ -100,6 +103,12 @@ fn load(arguments: &ObjectsArgs, bucket: &str, mix: &Mix) -> ObjectLoad {
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         run: Duration::from_secs_f64(arguments.seconds),
     }
+}
+
+/// Returns the name of a temporary bucket. It is random: S3 accepts the creation of a bucket that
+/// its owner has already, and the objects of the bucket are deleted at the end.
+pub(super) fn own_bucket() -> String {
+    format!("bench-{}", uuid::Uuid::new_v4().simple())
 }
 
 /// Deletes the objects of a bucket and the bucket.

@@ -122,6 +122,25 @@ fn a_load_of_requests_is_measured_and_leaves_nothing() {
     daemon.stop();
 }
 
+/// A bucket with other keys is neither measured nor changed.
+#[test]
+fn listings_are_measured_in_a_kept_bucket_only_if_it_has_their_keys() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]);
+    let listing = ["bench", "listing", "fast", "--keys", "20", "--quiet", "--bucket"];
+    daemon.ok(&[&listing[..], &["large"]].concat());
+    daemon.ok(&[&listing[..], &["large"]].concat());
+    daemon.ok(&["bucket", "create", "fast/photos"]);
+    daemon.ok(&["object", "put", "fast/photos", "key", &home.file("file", 100)]);
+    let error = daemon.refused(&[&listing[..], &["photos"]].concat());
+    assert!(error.contains("bucket 'photos' has 1 objects instead of 20"), "{error}");
+    assert_eq!(daemon.json(&["bucket", "show", "fast/photos"])["objects"], 1);
+    assert!(daemon.json(&["key", "list"]).as_array().unwrap().is_empty());
+    daemon.stop();
+}
+
 #[test]
 fn errors_name_the_object_and_the_next_step() {
     let home = DaemonHome::new();

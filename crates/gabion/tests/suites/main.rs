@@ -132,3 +132,21 @@ fn gabion_is_measured_over_vhost_user() {
     let line = summary["results"].as_array().unwrap().iter().find(|one| one["target"] == "gabion").unwrap();
     assert!(line["cpu"]["load"].as_f64().unwrap() > 0.0, "{line}");
 }
+
+#[test]
+fn a_benchmark_erases_drives_only_with_permission() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |number: u32| directory.path().join(format!("{number}.img")).display().to_string();
+    let paths: Vec<String> = (1..=5).map(path).collect();
+    for path in &paths {
+        std::fs::write(path, vec![1; 1 << 20]).unwrap();
+    }
+    for kind in ["engine", "vhost", "nvme"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gabion"));
+        let output = command.args(["bench", kind, "--drives", &paths.join(",")]).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(!output.status.success() && error.contains("--overwrite permits it"), "{kind}: {error}");
+        assert!(paths.iter().all(|path| error.contains(path.as_str())), "{kind}: {error}");
+    }
+    assert!(paths.iter().all(|path| std::fs::read(path).unwrap() == vec![1; 1 << 20]));
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use api::Size;
+use api::{Error, ErrorKind, Size};
 use clap::Args;
 
 use super::seconds;
@@ -25,6 +25,9 @@ pub(crate) struct EngineArgs {
     pub(crate) common: BenchArgs,
     #[command(flatten)]
     pub(crate) drives: PoolDrivesArgs,
+    /// Allow the loss of the contents of the devices or files of --drives
+    #[arg(long)]
+    pub(crate) overwrite: bool,
 }
 
 /// The drives of a benchmark pool.
@@ -39,8 +42,19 @@ pub(crate) struct PoolDrivesArgs {
 
 impl PoolDrivesArgs {
     /// Returns the drives.
-    pub(crate) fn chosen(&self) -> bench::Drives {
-        self.drives.clone().unwrap_or_else(bench::Drives::fastest)
+    ///
+    /// # Errors
+    /// If `overwrite` does not permit the loss of their contents.
+    pub(crate) fn chosen(&self, overwrite: bool) -> anyhow::Result<bench::Drives> {
+        let drives = self.drives.clone().unwrap_or_else(bench::Drives::fastest);
+        if let bench::Drives::Paths(paths) = &drives
+            && !overwrite
+        {
+            let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            let message = format!("the benchmark would erase {}", names.join(", "));
+            return Err(Error::new(ErrorKind::Invalid, message).hint("--overwrite permits it").into());
+        }
+        Ok(drives)
     }
 }
 
@@ -70,8 +84,8 @@ pub(crate) struct DiskBenchArgs {
     /// Run only the jobs with this text in their name
     #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
     pub(crate) only: String,
-    /// Allow writes to disks outside of this process, which destroys their data. Without it, they
-    /// are only read and nothing is verified
+    /// Allow writes to disks outside of this process, and to the devices or files of --drives,
+    /// which destroys their data. Without it, such disks are only read and nothing is verified
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Size of the part of the disk that is used
@@ -104,7 +118,7 @@ pub(crate) struct DiskBenchArgs {
 pub(crate) struct VhostArgs {
     /// vhost-user socket of the back end [default: a 4+1 pool in this process]
     #[arg(long, value_name = "PATH",
-        conflicts_with_all = ["drive_size", "pool_cores", "io", "degraded", "disks", "shards", "on_reactors"])]
+        conflicts_with_all = ["drives", "drive_size", "pool_cores", "io", "degraded", "disks", "shards", "on_reactors"])]
     pub(crate) socket: Option<PathBuf>,
     /// vhost-user socket of a second back end; rounds alternate between the two
     #[arg(long, value_name = "PATH", conflicts_with_all = ["degraded", "on_reactors"])]
@@ -135,7 +149,7 @@ pub(crate) struct NvmeArgs {
     /// Address and subsystem of the target; its namespace 1 is used [default: a 4+1 pool in this
     /// process]
     #[arg(long, value_name = "ADDRESS:PORT/NQN",
-        conflicts_with_all = ["drive_size", "pool_cores", "io", "degraded"])]
+        conflicts_with_all = ["drives", "drive_size", "pool_cores", "io", "degraded"])]
     pub(crate) connect: Option<bench::nvme::NvmeAddress>,
     /// Address and subsystem of a second target; rounds alternate between the two
     #[arg(long, value_name = "ADDRESS:PORT/NQN", conflicts_with = "degraded")]

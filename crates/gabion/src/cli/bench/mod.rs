@@ -53,7 +53,7 @@ Examples:
   gabion bench engine
   gabion bench engine --seconds 5 --only 'random read' --json > engine.json
   gabion bench engine --drives memory
-  gabion bench engine --drives /dev/nvme0n1,/dev/nvme1n1,/dev/nvme2n1,/dev/nvme3n1,/dev/nvme4n1    # erases them
+  gabion bench engine --drives /dev/nvme0n1,/dev/nvme1n1,/dev/nvme2n1,/dev/nvme3n1,/dev/nvme4n1 --overwrite
 
 Without --drives it needs 11 GiB of memory: five drives of 2 GiB and the block map.")]
     Engine(EngineArgs),

@@ -101,7 +101,7 @@ impl RunningVolumes {
         let arguments = ["--clusters-directory".to_owned(), plan.directory.display().to_string()];
         // Allows a resumed run to find the daemon if this process is killed.
         let tag = Some(environment_tag(plan.folder)?);
-        let started = ChildDaemon::start_in(place, state.path(), &log, &arguments, tag, &client);
+        let started = ChildDaemon::start_shielded(place, state.path(), &log, &arguments, tag, &client);
         let daemon = self.runtime.block_on(started)?;
         self.daemons.push(ServingDaemon { daemon, client, state });
         Ok(())
