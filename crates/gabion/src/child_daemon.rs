@@ -41,8 +41,8 @@ impl ChildDaemon {
     }
 
     /// As [`ChildDaemon::start`], in the network of `place`, or that of this process. A Ctrl-C at
-    /// the terminal does not reach the daemon: the caller handles it, and needs the daemon to remove
-    /// its volumes.
+    /// the terminal does not reach the daemon: the caller handles it, and needs the daemon to
+    /// remove its volumes.
     ///
     /// # Errors
     /// As [`ChildDaemon::start`].

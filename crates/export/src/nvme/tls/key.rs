@@ -8,7 +8,7 @@ use std::fmt;
 use super::derive::{LabelForm, PskHash};
 use super::identity::PskIdentity;
 use crate::nvme::key_checksum::key_checksum;
-use crate::{ExportError, ExportErrorKind, ExportName};
+use crate::{ExportError, ExportErrorKind};
 
 /// The text that is a part of every digest.
 const SEED: &[u8] = b"NVMe-over-Fabrics";
@@ -28,7 +28,7 @@ impl NvmeTlsKey {
     ///
     /// # Errors
     /// `Invalid`.
-    pub(in crate::nvme) fn check(&self, export: &ExportName) -> Result<(), ExportError> {
+    pub(in crate::nvme) fn check(&self, export: &dyn fmt::Display) -> Result<(), ExportError> {
         let Err(defect) = ConfiguredPsk::decode(&self.0) else { return Ok(()) };
         let message = format!("the TLS key of export {export} {defect}");
         Err(ExportError::new(ExportErrorKind::Invalid, message)
