@@ -180,11 +180,11 @@ fn only_well_formed_keys_are_accepted() {
         "NVMeTLSkey-1:02:uRvDDgqFib1fTYmyDlfAKEDugyJo7PlPQLxF3ITXMY4+oBEzMK4CbfKCawDgmI6jjIPMZg==:",
         "NVMeTLSkey-1:01:yBd+GiJlgJu8iLUAYCeAjVyXhTSy87BrQwTIF51WOIhkBl26:",
     ] {
-        NvmeTlsKey(printed.into()).check(&ExportName::new("fast/disk")).unwrap();
+        NvmeTlsKey(printed.into()).check(&"fast/disk").unwrap();
     }
     for (number, length) in [("00", 32), ("00", 48), ("01", 32), ("02", 48)] {
         let NvmeTlsKey(text) = key(number, length);
-        NvmeTlsKey(text.clone()).check(&ExportName::new("fast/disk")).unwrap();
+        NvmeTlsKey(text.clone()).check(&"fast/disk").unwrap();
         for bad in [&text[1..], &text[..text.len() - 1], &text.replace("-1:", "-2:"), ""] {
             assert_eq!(defect(bad), Some(TlsKeyDefect::Form), "{bad}");
         }
@@ -196,7 +196,7 @@ fn only_well_formed_keys_are_accepted() {
     for (number, length) in [("01", 48), ("02", 32), ("03", 32), ("1", 32)] {
         assert_eq!(defect(&key(number, length).0), Some(TlsKeyDefect::Number(length.into())));
     }
-    let error = key("01", 48).check(&ExportName::new("fast/disk")).unwrap_err();
+    let error = key("01", 48).check(&"fast/disk").unwrap_err();
     assert!(error.to_string().starts_with("the TLS key of export fast/disk has 48 bytes"), "{error}");
 }
 
@@ -212,7 +212,7 @@ fn keys_are_compared() {
 #[test]
 fn debug_output_has_no_key() {
     let NvmeTlsKey(text) = key("01", 32);
-    let error = NvmeTlsKey(format!("{text}:")).check(&ExportName::new("fast/disk")).unwrap_err();
+    let error = NvmeTlsKey(format!("{text}:")).check(&"fast/disk").unwrap_err();
     for shown in [format!("{:?}", NvmeTlsKey(text)), format!("{error:?} {error}")] {
         assert!(!shown.contains("AAEC"), "{shown}");
     }
