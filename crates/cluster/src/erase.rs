@@ -3,14 +3,23 @@
 //! A removal must succeed for a drive that fails, because such drives are removed most often: a
 //! drive that cannot be erased is reported and does not fail the script. Always true: only a drive
 //! with the label of this cluster is written to.
+//!
+//! The scripts print `not erased: DRIVE (REASON)` for such a drive.
 
 use crate::transport::quote;
 
 /// Shell functions.
 pub(crate) const FUNCTIONS: &str = r#"
-can_read() { dd if="$1" of=/dev/null bs=4096 count=1 iflag=direct status=none 2>/dev/null; }
+not_erased() { # drive, messages: prints the reason of the first message
+  echo "not erased: $1 ($(echo "$2" | head -n 1 | sed 's/.*: //'))"
+}
+can_read() { # drive: if not, reports that
+  output=$(dd if="$1" of=/dev/null bs=4096 count=1 iflag=direct status=none 2>&1) && return 0
+  not_erased "$1" "$output"; return 1
+}
 erase_start() { # path, drive
-  dd if=/dev/zero of="$1" bs=1M count=10 conv=notrunc,fsync status=none 2>/dev/null || echo "not erased: $2"
+  output=$(dd if=/dev/zero of="$1" bs=1M count=10 conv=notrunc,fsync status=none 2>&1) ||
+    not_erased "$2" "$output"
 }
 "#;
 
@@ -21,13 +30,13 @@ pub(crate) fn erase_script(drive: &str, fsid: &str) -> String {
         "{FUNCTIONS}\
          if ceph-bluestore-tool show-label --dev {drive} 2>/dev/null | grep -q '\"ceph_fsid\": \"{fsid}\"'; then\n\
          erase_start {drive} {drive}\n\
-         elif [ -b {drive} ] && ! can_read {drive}; then\n\
-         echo \"not erased: \"{drive}\n\
+         elif [ -b {drive} ]; then can_read {drive} || true\n\
          fi"
     )
 }
 
-/// Returns the remark of a removal whose script printed `output`: the drives that were not erased.
+/// Returns the remark of a removal whose script printed `output`: the drives that were not erased,
+/// with the reasons.
 pub(crate) fn remark(output: &str) -> String {
     let mut drives: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix("not erased: ")).collect();
     drives.sort_unstable();
@@ -35,7 +44,7 @@ pub(crate) fn remark(output: &str) -> String {
     if drives.is_empty() {
         return String::new();
     }
-    format!("; I/O errors prevented the erasure of {}: replace it", drives.join(" and "))
+    format!("; not erased: {}", drives.join(", "))
 }
 
 #[cfg(test)]
@@ -45,7 +54,8 @@ mod tests {
     #[test]
     fn a_remark_names_each_drive_once() {
         assert_eq!(remark("zapped\n"), "");
-        let output = "not erased: /dev/b\nother\nnot erased: /dev/a\nnot erased: /dev/b\n";
-        assert_eq!(remark(output), "; I/O errors prevented the erasure of /dev/a and /dev/b: replace it");
+        let output =
+            "not erased: /dev/b (full)\nother\nnot erased: /dev/a (lost)\nnot erased: /dev/b (full)\n";
+        assert_eq!(remark(output), "; not erased: /dev/a (lost), /dev/b (full)");
     }
 }

@@ -116,13 +116,13 @@ make_part() { # drive, suffix, identity, type, MiB: prints the path of the part
 free_part() { # drive, suffix, identity, type
   device=$(readlink -m "$1")
   if [ ! -b "$device" ]; then rm -f "$1.$3.$2"; return; fi
-  if ! can_read "$device"; then echo "not erased: $1"; return; fi
+  can_read "$device" || return 0
   number=$(part_number "$device" "$3" "$4")
   [ -n "$number" ] || return 0
   node=$(part_node "$device" "$number")
   erase_start "$node" "$1"
   partx --delete --nr "$number" "$device" 2>/dev/null || true
-  if ! sgdisk --delete="$number" "$device" >/dev/null 2>&1; then echo "not erased: $1"; return; fi
+  output=$(sgdisk --delete="$number" "$device" 2>&1) || { not_erased "$1" "$output"; return 0; }
   # The last part takes the empty partition table with it.
   [ -n "$(partx -g -r -o NR "$device" 2>/dev/null)" ] || sgdisk --zap-all "$device" >/dev/null 2>&1
 }

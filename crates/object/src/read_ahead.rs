@@ -100,57 +100,26 @@ impl ReadAhead {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::MemoryBlocks;
+    use crate::tests::observed_volume::ObservedVolume;
     use crate::volume::BLOCK;
 
     const SIZE: u64 = 32 << 20;
     /// Bytes of a volume without data, much larger than the chunks in memory.
     const LARGE: u64 = 512 << 20;
 
-    /// A volume that counts reads and bytes.
-    #[derive(Debug)]
-    struct Counting {
-        inner: MemoryBlocks,
-        reads: AtomicUsize,
-        bytes: AtomicUsize,
-    }
-
-    impl BlockVolume for Counting {
-        fn size(&self) -> u64 {
-            self.inner.size()
-        }
-
-        fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-            self.bytes.fetch_add(into.len(), Ordering::Relaxed);
-            self.inner.read(offset, into)
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.inner.write(offset, data)
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            self.inner.flush()
-        }
-
-        fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-            self.inner.discard(offset, length)
-        }
-    }
-
-    fn volume() -> Counting {
+    fn volume() -> ObservedVolume {
         let inner = MemoryBlocks::new(LARGE);
         for block in 0..SIZE / BLOCK {
             inner.write(block * BLOCK, &[u8::try_from(block % 251).unwrap(); 4096]).unwrap();
         }
-        Counting { inner, reads: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+        ObservedVolume::new(inner)
     }
 
-    fn check(ahead: &mut ReadAhead, volume: &Counting, block: u64) {
+    fn check(ahead: &mut ReadAhead, volume: &ObservedVolume, block: u64) {
         let mut page = [0; 4096];
         ahead.read(volume, block * BLOCK, &mut page, SIZE).unwrap();
         assert_eq!(page, [u8::try_from(block % 251).unwrap(); 4096], "block {block}");

@@ -4,45 +4,13 @@ use std::sync::Barrier;
 
 use super::*;
 use crate::MemoryBlocks;
+use crate::tests::observed_volume::ObservedVolume;
 
 const SIZE: u64 = 64 << 20;
 const LENGTH: u64 = 1 << 20;
 
-/// A volume whose reads of the index wait for each other, two by two, once `meets` is set.
-#[derive(Debug)]
-struct MeetingVolume {
-    inner: MemoryBlocks,
-    meets: Mutex<Option<Arc<Barrier>>>,
-}
-
-impl BlockVolume for MeetingVolume {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let meets = self.meets.lock().unwrap().clone();
-        if let Some(barrier) = meets {
-            barrier.wait();
-        }
-        self.inner.read(offset, into)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.inner.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.inner.discard(offset, length)
-    }
-}
-
-fn region() -> (IndexRegion, Arc<MeetingVolume>) {
-    let volume = Arc::new(MeetingVolume { inner: MemoryBlocks::new(SIZE), meets: Mutex::default() });
+fn region() -> (IndexRegion, Arc<ObservedVolume>) {
+    let volume = Arc::new(ObservedVolume::new(MemoryBlocks::new(SIZE)));
     let (region, _) = IndexRegion::open(volume.clone()).unwrap();
     region.set_len(LENGTH).unwrap();
     (region, volume)
@@ -58,7 +26,7 @@ fn page(region: &IndexRegion, offset: u64) -> u8 {
 #[test]
 fn reads_of_two_threads_are_in_the_volume_at_the_same_time() {
     let (region, volume) = region();
-    *volume.meets.lock().unwrap() = Some(Arc::new(Barrier::new(2)));
+    *volume.barrier.lock().unwrap() = Some(Arc::new(Barrier::new(2)));
     // Would wait for ever if one read excluded the other.
     std::thread::scope(|scope| {
         let other = region.clone();

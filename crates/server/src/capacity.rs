@@ -101,6 +101,8 @@ mod tests {
         let (nvme, iscsi) = (NvmeLimits::default().connections, IscsiLimits::default().connections);
         assert_eq!(nvme_limits(2).connections, own(NvmeLimits::CONNECTION_BYTES, nvme));
         assert_eq!(iscsi_limits(2).connections, own(IscsiLimits::CONNECTION_BYTES, iscsi));
+        // The number in docs/exports.md.
+        assert_eq!(connections_of(&Limits::default(), NvmeLimits::CONNECTION_BYTES), 606);
         assert!(iscsi_limits(2).connections > nvme_limits(2).connections, "iSCSI has no TLS");
     }
 

@@ -110,11 +110,10 @@ impl<'a> Run<'a> {
         self.end_stale_processes()?;
         let done = self.join_lab().and_then(|()| self.all_steps());
         let down = self.tear_down_all();
-        match (done, down) {
-            // The data that remains on a system matters more than the cause of the end.
-            (Err(_), Err(down)) => return Err(down),
-            (done, down) => done.and(down)?,
+        if let (Err(_), Err(error)) = (&done, &down) {
+            (self.progress)(Event::Note(format!("a target was not removed completely: {error}")));
         }
+        done.and(down)?;
         self.store.results()
     }
 

@@ -247,10 +247,11 @@ impl System for RecordingSystem {
 
 /// Runs a plan on a file, or completes its earlier run.
 fn go(place: &std::path::Path, plan: &RunPlan, fails: bool) -> (Vec<Measured>, Vec<String>) {
-    go_on(place, plan, fails, true)
+    go_with(place, plan, fails, true)
 }
 
-fn go_on(
+/// As [`go`], on a target that takes drives or does not.
+fn go_with(
     place: &std::path::Path,
     plan: &RunPlan,
     fails: bool,
@@ -313,7 +314,7 @@ fn a_target_is_torn_down_before_its_next_round() {
         for case in &mut plan.scaled.cases {
             (case.instances, case.job.threads, case.job.fixed_buffers) = (2, 1, false);
         }
-        let (results, notes) = go_on(place.path(), &plan, false, takes_drives);
+        let (results, notes) = go_with(place.path(), &plan, false, takes_drives);
         assert!(results.iter().all(|one| one.missing.is_none()), "{results:?}");
         let up = "up 2 Some(\"4+1\")";
         assert_eq!(notes, [up, "down", up, "down"], "takes_drives: {takes_drives}");

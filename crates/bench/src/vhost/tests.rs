@@ -4,7 +4,7 @@ use super::embedded::VhostPool;
 use std::time::Duration;
 
 use super::*;
-use crate::disk_bench::PoolShape;
+use crate::disk_bench::{PoolShape, RunLength};
 use crate::disk_bench::testing::{self, assert_sound, job, jobs};
 use crate::suite::Job;
 
@@ -103,6 +103,17 @@ fn a_run_can_end_after_a_number_of_requests() {
         let most = f64::from(line.depth * line.queues);
         assert!(line.rounds.iter().all(|round| round.iops * round.mean_us / 1e6 <= most), "{line:?}");
     }
+}
+
+/// Requests that wait for earlier ones are late, and their wait is a part of their latency.
+#[test]
+fn latencies_at_a_fixed_rate_count_from_the_due_time() {
+    let mut back_end = back_end::BackEnd::embedded(&options(jobs())).unwrap();
+    let length = RunLength::Time { warm_up: Duration::ZERO, length: Duration::from_millis(400) };
+    let reads = job("reads", 4096, 100, 4, 1);
+    // No device reaches this rate, so the first requests are due at once and the last ones too.
+    let round = back_end.measure_at(&reads, Some(1e9), length).unwrap();
+    assert!(round.mean_us > 100_000.0, "{round:?}");
 }
 
 #[test]

@@ -23,25 +23,33 @@ listing: S3 requests to the daemon of this host, one at a time. Every page is co
 pub(crate) fn run(global: &Global, arguments: &ListingArgs) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
-        let bucket = arguments.bucket.clone().unwrap_or_else(own_bucket);
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let is_filled = prepare_bucket(&ctx.client, &client, &bucket, arguments).await;
-        if is_filled.is_err() {
-            ctx.client.delete_key(&key).await?;
-        }
-        let measured = measure(&ctx.client, &client, (&bucket, is_filled?), arguments, &measurement).await;
-        let mut removed = Ok(());
-        if arguments.bucket.is_none() {
-            // Its objects are deleted after a failed measurement too.
-            measurement.set_step("deleting the objects");
-            removed = empty_bucket(&client, &bucket).await;
-        }
+        let measured = measure_in_bucket(&ctx.client, &client, arguments, &measurement).await;
         ctx.client.delete_key(&key).await?;
         let result = measured?;
-        removed.with_context(|| format!("removing bucket {bucket}"))?;
         let wrong = result.wrong;
         measurement.finish(&result, output::listing_result, wrong)
     })
+}
+
+async fn measure_in_bucket(
+    daemon: &Client,
+    client: &S3Client,
+    arguments: &ListingArgs,
+    measurement: &Measurement,
+) -> Result<ListingResult> {
+    let bucket = arguments.bucket.clone().unwrap_or_else(own_bucket);
+    let is_filled = prepare_bucket(daemon, client, &bucket, arguments).await?;
+    let measured = measure(daemon, client, (&bucket, is_filled), arguments, measurement).await;
+    let mut removed = Ok(());
+    if arguments.bucket.is_none() {
+        // Its objects are deleted after a failed measurement too.
+        measurement.set_step("deleting the objects");
+        removed = empty_bucket(client, &bucket).await;
+    }
+    let result = measured?;
+    removed.with_context(|| format!("removing bucket {bucket}"))?;
+    Ok(result)
 }
 
 /// Creates the bucket. Returns true if it has the keys of an earlier run.

@@ -26,22 +26,29 @@ and an MD5 that the service verifies; every read is compared.";
 pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
-        let bucket = own_bucket();
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let created = client.create_bucket(&bucket).await;
-        if created.is_err() {
-            ctx.client.delete_key(&key).await?;
-        }
-        created?;
-        let measured = measure(&ctx.client, &bucket, arguments, &measurement).await;
-        // Its objects are deleted after a failed measurement too.
-        let removed = empty_bucket(&client, &bucket).await;
+        let measured = measure_in_own_bucket(&ctx.client, &client, arguments, &measurement).await;
         ctx.client.delete_key(&key).await?;
         let results = measured?;
-        removed.with_context(|| format!("removing bucket {bucket}"))?;
         let wrong = results.iter().map(|one| one.wrong).sum();
         measurement.finish(&results, |results| output::object_results(results), wrong)
     })
+}
+
+async fn measure_in_own_bucket(
+    daemon: &Client,
+    client: &S3Client,
+    arguments: &ObjectsArgs,
+    measurement: &Measurement,
+) -> Result<Vec<ObjectResult>> {
+    let bucket = own_bucket();
+    client.create_bucket(&bucket).await?;
+    let measured = measure(daemon, &bucket, arguments, measurement).await;
+    // Its objects are deleted after a failed measurement too.
+    let removed = empty_bucket(client, &bucket).await;
+    let results = measured?;
+    removed.with_context(|| format!("removing bucket {bucket}"))?;
+    Ok(results)
 }
 
 async fn measure(

@@ -29,8 +29,17 @@ struct TestCluster {
 impl TestCluster {
     /// Deploys a cluster with its services. Nothing if the test is skipped.
     fn new() -> Option<Self> {
-        let programs =
-            ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "radosgw-admin", "ceph-fuse", "ip"];
+        let programs = [
+            "ceph-mon",
+            "ceph-mgr",
+            "ceph-osd",
+            "ceph-mds",
+            "radosgw",
+            "radosgw-admin",
+            "ceph-fuse",
+            "rbd",
+            "ip",
+        ];
         if !test_support::has_root() || !test_support::has_programs(&programs) {
             return None;
         }
@@ -235,6 +244,7 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     volumes_are_administered(&daemon, &name);
     cluster_objects::are_administered(&daemon, &name, &cluster.gateway());
     data_is_in_the_named_pool(&cluster, &daemon, &home.nbd_socket(), &name);
+    an_image_without_a_lock_is_only_read(&cluster, &daemon, &name);
     cluster_benchmarks::suites_are_measured(&ClusterBench {
         cluster: &name,
         base: cluster.base.path(),
@@ -417,6 +427,27 @@ fn data_is_in_the_named_pool(cluster: &TestCluster, daemon: &Daemon<'_>, socket:
     };
     until("the data is in the pool", || stored("ec22") >= 8 << 20);
     assert!(stored("rbd") < 1 << 20);
+    daemon.ok(&["export", "delete", &volume, "--force"]);
+    daemon.ok(&["volume", "delete", &volume, "--yes"]);
+}
+
+/// Exports an image that another tool created without the feature of the exclusive lock.
+fn an_image_without_a_lock_is_only_read(cluster: &TestCluster, daemon: &Daemon<'_>, name: &str) {
+    let directory = cluster.workspace().directory().to_owned();
+    let rbd = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("rbd");
+        command.arg("-c").arg(directory.join("ceph.conf")).args(["-n", "client.gabion", "-k"]);
+        let output = command.arg(directory.join("gabion.keyring")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    rbd(&["create", "rbd/plain", "--size", "64M", "--image-feature", "layering"]);
+    let volume = format!("{name}/plain");
+    let refusal = daemon.refused(&["export", "create", &volume, "--nbd"]);
+    assert!(refusal.contains("rbd feature enable rbd/plain exclusive-lock"), "{refusal}");
+    daemon.ok(&["export", "create", &volume, "--nbd", "--read-only"]);
+    daemon.ok(&["export", "delete", &volume, "--force"]);
+    rbd(&["feature", "enable", "rbd/plain", "exclusive-lock"]);
+    daemon.ok(&["export", "create", &volume, "--nbd"]);
     daemon.ok(&["export", "delete", &volume, "--force"]);
     daemon.ok(&["volume", "delete", &volume, "--yes"]);
 }

@@ -5,6 +5,7 @@ mod cut_device;
 mod cut_sweep;
 mod failed_operations;
 mod full_pool;
+pub(crate) mod observed_volume;
 mod power_cut;
 mod random;
 mod random_cuts;

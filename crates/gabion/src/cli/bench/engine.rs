@@ -34,8 +34,9 @@ pub(crate) struct EngineArgs {
 #[derive(Args, Debug)]
 pub(crate) struct PoolDrivesArgs {
     /// Drives: 'zram' (new compressed RAM disks of the kernel, filled with random bytes; needs
-    /// root), 'memory' (memory of this process, without the kernel), or five devices or files
-    /// separated by commas, whose contents are lost [default: zram if possible, else memory]
+    /// root), 'memory' (memory of this process, without the kernel), or with --overwrite five
+    /// devices or files separated by commas, whose contents are lost [default: zram if possible,
+    /// else memory]
     #[arg(long, value_name = "DRIVES", value_parser = drives, verbatim_doc_comment)]
     pub(crate) drives: Option<bench::Drives>,
 }
