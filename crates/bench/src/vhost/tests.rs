@@ -4,8 +4,8 @@ use super::embedded::VhostPool;
 use std::time::Duration;
 
 use super::*;
-use crate::disk_bench::{PoolShape, RunLength};
 use crate::disk_bench::testing::{self, assert_sound, job, jobs};
+use crate::disk_bench::{PoolShape, RunLength};
 use crate::suite::Job;
 
 fn options(jobs: Vec<Job>) -> VhostOptions {
