@@ -39,17 +39,25 @@ pub struct HostLinks {
     /// True if the load runs on the hosts, and its requests use the same links.
     #[serde(default)]
     pub has_load: bool,
+    /// True if the load runs outside of the hosts, and its requests use the same links.
+    #[serde(default)]
+    pub has_clients: bool,
 }
 
 impl HostLinks {
-    /// Returns the bytes between hosts for each byte that a client reads and writes. The host that
-    /// answers a client has one of the parts itself. Of the requests of a load on the hosts, one in
-    /// `hosts` stays on its host.
-    fn traffic(self) -> (f64, f64) {
+    /// Returns the bytes in the busier direction of all links for each byte of a load that reads this
+    /// share of its bytes. The host that answers a client has one of the parts itself, and each other
+    /// part leaves one host and arrives at another. Of the requests of a load on the hosts, one in
+    /// `hosts` stays on its host; of other clients, reads leave the hosts and writes arrive.
+    fn traffic(self, reads: f64) -> f64 {
         let (data, parity) = (f64::from(self.data.max(1)), f64::from(self.parity));
-        let hosts = f64::from(self.hosts.max(1));
-        let requests = if self.has_load { (hosts - 1.0) / hosts } else { 0.0 };
-        ((data - 1.0) / data + requests, (data + parity - 1.0) / data + requests)
+        let (hosts, writes) = (f64::from(self.hosts.max(1)), 1.0 - reads);
+        let requests = match (self.has_load, self.has_clients) {
+            (true, _) => (hosts - 1.0) / hosts,
+            (false, true) => reads.max(writes),
+            (false, false) => 0.0,
+        };
+        (data - 1.0) / data * reads + (data + parity - 1.0) / data * writes + requests
     }
 }
 
@@ -75,19 +83,23 @@ pub fn bounds(job: &Job, path: &NetworkPath) -> Vec<Bound> {
         });
     }
     if let Some(links) = path.hosts {
-        let (read, write) = links.traffic();
-        let traffic = read * reads + write * (1.0 - reads);
+        let traffic = links.traffic(reads);
+        let (name, saturates, counted) = if links.has_clients {
+            ("network of the hosts", "the links of the hosts", "in a direction")
+        } else {
+            ("network between hosts", "the links between the hosts", "between hosts")
+        };
         if traffic > 0.0 {
             found.push(Bound {
-                name: "network between hosts".into(),
+                name: name.into(),
                 iops: f64::from(links.hosts) * links.bps as f64 / (traffic * bytes),
-                saturates: "the links between the hosts".into(),
+                saturates: saturates.into(),
                 formula: format!(
                     "{} hosts x {} / {}{}",
                     links.hosts,
                     rate(links.bps),
                     human::size(job.block_bytes),
-                    of(traffic, "between hosts")
+                    of(traffic, counted)
                 ),
             });
         }
@@ -161,7 +173,8 @@ mod tests {
         bounds(&job(read_percent), path).into_iter().map(|bound| (bound.name, bound.iops)).collect()
     }
 
-    const HOSTS: HostLinks = HostLinks { hosts: 4, bps: 4_096_000, data: 1, parity: 2, has_load: false };
+    const HOSTS: HostLinks =
+        HostLinks { hosts: 4, bps: 4_096_000, data: 1, parity: 2, has_load: false, has_clients: false };
 
     #[test]
     fn each_direction_of_the_own_link_is_a_bound() {
@@ -191,6 +204,22 @@ mod tests {
         let path = NetworkPath { own_bps: None, hosts: Some(HostLinks { has_load: true, ..HOSTS }) };
         assert!((of_job(100, &path)[0].1 - 4000.0 / 0.75).abs() < 1e-6);
         assert!((of_job(0, &path)[0].1 - 4000.0 / 2.75).abs() < 1e-6);
+    }
+
+    #[test]
+    fn requests_of_clients_use_the_links_of_the_hosts() {
+        let hosts = HostLinks { has_clients: true, ..HOSTS };
+        let path = NetworkPath { own_bps: None, hosts: Some(hosts) };
+        let of = |reads| of_job(reads, &path)[0].clone();
+        assert_eq!(of(100), ("network of the hosts".into(), 4000.0), "each read leaves a host once");
+        // A write arrives at one host, and leaves it twice for the other copies.
+        let write = of(0).1;
+        assert!((write - 4000.0 / 3.0).abs() < 1e-6, "{write}");
+        let mixed = of(50).1;
+        assert!((mixed - 4000.0 / 1.5).abs() < 1e-6, "{mixed}");
+        // The links of results of earlier releases are known without this field.
+        let stored = r#"{"hosts":4,"bps":4096000,"data":1,"parity":2,"has_load":false}"#;
+        assert_eq!(serde_json::from_str::<HostLinks>(stored).unwrap(), HOSTS);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::{in_flight, own_cpu};
+use super::{Resources, in_flight, own_cpu};
 use crate::compare::Series;
 use crate::human;
 use crate::lab::DriveLimits;
@@ -14,8 +14,8 @@ use crate::suite::Case;
 
 /// Utilisation from which a resource counts as saturated.
 const SATURATED: f64 = 0.9;
-/// Range of processor use of a program that is probably limited by one thread.
-const ONE_THREAD: (f64, f64) = (0.93, 1.03);
+/// Share of a processor from which a thread probably limits its program.
+const ONE_THREAD: f64 = 0.93;
 
 /// The kind of a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +37,8 @@ pub enum Cause {
     OneThread,
     /// Nothing is saturated: the latency of operations limits the rate.
     Latency,
+    /// Nothing that is observed is saturated, and the system's hosts are not observed.
+    Unobserved,
 }
 
 /// A bottleneck and its evidence.
@@ -90,22 +92,21 @@ fn drives(seen: &Observation, limits: Option<&DriveLimits>) -> Option<DriveUtili
     })
 }
 
-/// Determines the bottleneck. `own_bps` is the bandwidth of this host's link to the system. `mixed`
-/// means that other jobs ran at the same time, so that the drives' work is not only this job's.
-pub(super) fn find(
-    case: &Case,
-    series: &Series,
-    seen: &Observation,
-    limits: Option<&DriveLimits>,
-    own_bps: Option<u64>,
-    mixed: bool,
-) -> Bottleneck {
+/// Determines the bottleneck.
+pub(super) fn find(case: &Case, series: &Series, seen: &Observation, resources: Resources<'_>) -> Bottleneck {
+    let limits = resources.limits.map(|known| &known.limits);
     let drives = drives(seen, limits);
+    let own_bps = resources.network.and_then(|path| path.own_bps);
     let network = own_bps.map(|bps| network::utilisation(&series.sides, bps));
     let is_network_full = network.as_ref().is_some_and(|(share, _)| *share >= SATURATED);
-    let (cause, what) = match cause(case, series, seen, drives.as_ref()) {
-        _ if is_network_full => (Cause::Network, "the network: the link of this host".into()),
-        other => other,
+    let are_drives_known = limits.is_some() && !seen.drives.is_empty();
+    // Drives of this host that work for a system of other hosts are those of the system.
+    let is_unobserved = resources.is_remote && drives.is_none();
+    let (cause, what) = if is_network_full {
+        (Cause::Network, "the network: the link of this host".into())
+    } else {
+        saturated(case, seen, drives.as_ref())
+            .unwrap_or_else(|| by_latency(case, series, is_unobserved, are_drives_known))
     };
     let mut evidence = Vec::new();
     if let Some(drives) = &drives {
@@ -131,7 +132,11 @@ pub(super) fn find(
             if list.is_empty() { "no significant user".into() } else { list.join(", ") }
         ));
     }
-    if !mixed {
+    if is_unobserved {
+        evidence.push("the processors and drives of the system's hosts are not observed".into());
+    }
+    // In a mix of jobs the drives' work is not only this job's.
+    if !resources.mixed {
         evidence.extend(amplification(series, case, seen));
         evidence.extend(waiting(case, series, seen));
     }
@@ -139,48 +144,56 @@ pub(super) fn find(
     Bottleneck { cause, what, evidence }
 }
 
-fn cause(
-    case: &Case,
-    series: &Series,
-    seen: &Observation,
-    drives: Option<&DriveUtilisation>,
-) -> (Cause, String) {
+/// Returns the saturated resource, or the target of the load that limits it.
+fn saturated(case: &Case, seen: &Observation, drives: Option<&DriveUtilisation>) -> Option<(Cause, String)> {
     let cpus = f64::from(seen.cpus);
     if let Some(drives) = drives.filter(|drives| drives.mean >= SATURATED) {
-        return (Cause::Drives, format!("the drives' {}", drives.what));
+        return Some((Cause::Drives, format!("the drives' {}", drives.what)));
     }
     let others = seen.cpu.get("others").copied().unwrap_or(0.0);
     if cpus > 0.0 && seen.cpu_busy + seen.cpu_steal >= SATURATED * cpus {
         let own = own_cpu(seen);
         if others + seen.cpu_steal > own {
-            return (Cause::Others, "processors, used by unrelated programs".into());
+            return Some((Cause::Others, "processors, used by unrelated programs".into()));
         }
         let most = seen.cpu.iter().filter(|(kind, _)| *kind != "others");
         let most = most.max_by(|left, right| left.1.total_cmp(right.1)).map_or("?", |(kind, _)| kind);
-        return (Cause::Processors, format!("the machine's processors, mainly used by '{most}'"));
+        return Some((Cause::Processors, format!("the machine's processors, mainly used by '{most}'")));
     }
     if let Some(drives) = drives.filter(|drives| drives.fullest >= SATURATED) {
         let what = format!("{} of {} drives: the load is unevenly distributed", drives.full, drives.count);
-        return (Cause::SomeDrives, what);
+        return Some((Cause::SomeDrives, what));
     }
     if let Some(latency) = case.job.latency {
         let what = format!(
             "the latency target of the load: {} % of operations within {} ms",
             latency.percentile, latency.target_ms
         );
-        return (Cause::LatencyTarget, what);
+        return Some((Cause::LatencyTarget, what));
     }
-    let one_thread = |used: f64| used >= ONE_THREAD.0 && used <= ONE_THREAD.1;
-    let by_us = |kind: &str| !["others", "kernel", "bench"].contains(&kind);
-    if let Some((kind, _)) = seen.cpu.iter().find(|(kind, used)| by_us(kind) && one_thread(**used)) {
-        return (Cause::OneThread, format!("probably one thread of '{kind}', which saturates one processor"));
+    let threads = seen.busiest_thread.iter().filter(|(kind, used)| *kind != "bench" && **used >= ONE_THREAD);
+    if let Some((kind, _)) = threads.max_by(|left, right| left.1.total_cmp(right.1)) {
+        return Some((
+            Cause::OneThread,
+            format!("probably one thread of '{kind}', which saturates one processor"),
+        ));
     }
+    None
+}
+
+/// Describes a load that waits for its operations, while nothing observed is saturated.
+fn by_latency(case: &Case, series: &Series, is_unobserved: bool, are_drives_known: bool) -> (Cause, String) {
+    let (cause, rest) = match (is_unobserved, are_drives_known) {
+        (true, _) => {
+            (Cause::Unobserved, "no observed resource is saturated, and the system's hosts are not observed")
+        }
+        (false, true) => (Cause::Latency, "no resource is saturated"),
+        (false, false) => {
+            (Cause::Latency, "no observed resource is saturated, and the use of the drives is unknown")
+        }
+    };
     let mean = human::time(mean_us(series));
-    let what = format!(
-        "latency: {} operations in flight, {mean} each, and no resource is saturated",
-        in_flight(case)
-    );
-    (Cause::Latency, what)
+    (cause, format!("latency: {} operations in flight, {mean} each; {rest}", in_flight(case)))
 }
 
 /// Returns the mean latency of both directions.

@@ -118,7 +118,8 @@ pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -
             let of_case = |one: &&Measured| one.target == name && one.case.name == case && one.all.is_some();
             let Some(last) = results.iter().rfind(of_case) else { continue };
             let mixed = name != RAW && plan.suite.order == Order::Staggered;
-            let resources = Resources { limits: limits.as_ref(), layout, network, mixed };
+            let is_remote = name != RAW && about.is_some_and(|about| about.is_remote);
+            let resources = Resources { limits: limits.as_ref(), layout, network, mixed, is_remote };
             cases.push(finding(case, &job, series, last, resources));
         }
     }
@@ -132,13 +133,15 @@ pub fn analyse(plan: &RunPlan, systems: &[SystemRecord], results: &[Measured]) -
 }
 
 /// The resources of a system that can saturate.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Resources<'a> {
     limits: Option<&'a DriveLimitsInfo>,
     layout: Option<Layout>,
     network: Option<&'a NetworkPath>,
     /// Other jobs ran at the same time.
     mixed: bool,
+    /// The processors and drives of the system are on other hosts, and are not observed.
+    is_remote: bool,
 }
 
 impl Resources<'_> {
@@ -169,31 +172,22 @@ impl Resources<'_> {
 
 fn finding(case: String, job: &Job, series: Series, last: &Measured, resources: Resources<'_>) -> Finding {
     let iops: f64 = series.sides.iter().map(|side| side.iops).sum();
-    // Bounds count operations of `block_bytes`, and objects may be larger.
+    // Bounds count operations of `block_bytes`. Objects may be larger, and a protocol may split an
+    // operation into several requests.
     #[allow(clippy::cast_precision_loss)]
-    let blocks = match &job.objects {
-        Some(_) => series.sides.iter().map(|side| side.bytes_per_s).sum::<f64>() / job.block_bytes as f64,
-        None => iops,
-    };
+    let blocks = series.sides.iter().map(|side| side.bytes_per_s).sum::<f64>() / job.block_bytes as f64;
     let all = resources.bounds(job, last.target == RAW);
     let cpu_us = cpu_us(iops, &last.observation).filter(|_| !resources.mixed);
     let mut efficiency: Vec<Efficiency> =
         all.into_iter().map(|bound| Efficiency { share: blocks / bound.iops, bound }).collect();
-    let processors = cpu_us.and_then(|cost| processors(cost, &last.observation));
+    let processors = cpu_us.and_then(|cost| processors(cost, &last.observation, resources.is_remote));
     efficiency.extend(processors.map(|bound| Efficiency { share: iops / bound.iops, bound }));
     Finding {
         target: last.target.clone(),
         case,
         job: job.clone(),
         instances: last.case.instances,
-        bottleneck: bottleneck::find(
-            &last.case,
-            &series,
-            &last.observation,
-            resources.limits.map(|known| &known.limits),
-            resources.network.and_then(|path| path.own_bps),
-            resources.mixed,
-        ),
+        bottleneck: bottleneck::find(&last.case, &series, &last.observation, resources),
         cpu_us,
         series,
         efficiency,
@@ -211,13 +205,15 @@ fn cpu_us(iops: f64, seen: &Observation) -> Option<f64> {
     (iops > 0.0 && used > 0.0).then(|| used * 1e6 / iops)
 }
 
-/// Returns the bound of all processors of the machine at the same cost per operation.
-fn processors(cost: f64, seen: &Observation) -> Option<Bound> {
+/// Returns the bound of all processors of the machine at the same cost per operation. The cost of a
+/// remote system is that of the load only.
+fn processors(cost: f64, seen: &Observation, is_remote: bool) -> Option<Bound> {
+    let used_by = if is_remote { "with the load, without the system" } else { "including the load" };
     // Processor counters advance in steps of 10 ms: few steps are not significant.
     (seen.seconds * own_cpu(seen) >= 0.5).then(|| Bound {
         name: "processors".into(),
         iops: f64::from(seen.cpus) * 1e6 / cost,
-        saturates: "the machine's processors, including the load".into(),
+        saturates: format!("the machine's processors, {used_by}"),
         formula: format!("{} processors / {cost:.1} us per operation", seen.cpus),
     })
 }

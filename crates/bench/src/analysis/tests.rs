@@ -52,6 +52,7 @@ pub(crate) fn systems() -> Vec<SystemRecord> {
         layout: Some(Layout { drives: 10, data: 4, parity: 1, pools: 2 }),
         remark: None,
         network: None,
+        is_remote: false,
     };
     vec![SystemRecord { target: "a".into(), about }]
 }
@@ -118,7 +119,8 @@ pub(crate) fn measured(
 fn cause(observation: Observation) -> Bottleneck {
     let one = measured("a", 0, 5000.0, 100, observation);
     let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
-    find(&one.case, &series, &one.observation, Some(&LIMITS), None, false)
+    let limits = DriveLimitsInfo { limits: LIMITS, from: String::new() };
+    find(&one.case, &series, &one.observation, Resources { limits: Some(&limits), ..Resources::default() })
 }
 
 #[test]
@@ -140,7 +142,12 @@ fn the_saturated_resource_is_named() {
     assert_eq!(busy.cause, Cause::Processors);
     assert!(busy.what.contains("'gabion'"), "{}", busy.what);
     assert_eq!(cause(seen([500.0; 10], &[("gabion", 0.5), ("others", 1.4)])).cause, Cause::Others);
-    assert_eq!(cause(seen([500.0; 10], &[("gabion", 0.99), ("load", 0.2)])).cause, Cause::OneThread);
+    let with_thread = |busiest: f64| Observation {
+        busiest_thread: [("gabion".to_owned(), busiest), ("bench".to_owned(), 1.0)].into(),
+        ..seen([500.0; 10], &[("gabion", 0.99), ("load", 0.2)])
+    };
+    assert_eq!(cause(with_thread(0.97)).cause, Cause::OneThread);
+    assert_eq!(cause(with_thread(0.5)).cause, Cause::Latency, "two threads use a processor together");
     let waits = cause(seen([500.0; 10], &quiet));
     assert_eq!(waits.cause, Cause::Latency);
     // 16 instances with 6 threads at queue depth 32.
@@ -159,7 +166,8 @@ fn failed_drives_and_latency_targets_are_considered() {
     let mut one = measured("a", 0, 5000.0, 100, seen([100.0; 10], &quiet));
     one.case.job.latency = Some(LatencyTarget { target_ms: 2.0, window_s: 1.0, percentile: 99.0 });
     let (.., series) = series(std::slice::from_ref(&one), "a").remove(0);
-    assert_eq!(find(&one.case, &series, &one.observation, None, None, false).cause, Cause::LatencyTarget);
+    let found = find(&one.case, &series, &one.observation, Resources::default());
+    assert_eq!(found.cause, Cause::LatencyTarget);
 }
 
 #[test]
@@ -193,7 +201,8 @@ fn efficiency_uses_the_tightest_bound_and_losses_the_same_job() {
 fn the_network_of_a_system_on_other_hosts_is_a_bound() {
     let quiet = [("gabion", 0.4)];
     let mut systems = systems();
-    let hosts = HostLinks { hosts: 4, bps: 10_240_000, data: 1, parity: 2, has_load: false };
+    let hosts =
+        HostLinks { hosts: 4, bps: 10_240_000, data: 1, parity: 2, has_load: false, has_clients: false };
     systems[0].about.layout = None;
     systems[0].about.network = Some(NetworkPath { own_bps: Some(40_960_000), hosts: Some(hosts) });
     let with = |network: [f64; 2]| Observation { network, ..seen([0.0; 10], &quiet) };
@@ -213,6 +222,50 @@ fn the_network_of_a_system_on_other_hosts_is_a_bound() {
     assert_eq!(share(1, 0), ("network between hosts".into(), 0.5));
     assert_eq!(share(1, 1), ("network".into(), 0.25));
     assert_eq!(analysis.cases[1].bottleneck.cause, Cause::Latency);
+}
+
+#[test]
+fn a_split_operation_counts_once_in_the_efficiency() {
+    // Each operation of 2 MiB is split into two requests of 1 MiB, as by vhost-user.
+    let mut one = measured("a", 0, 1000.0, 100, seen([0.0; 10], &[]));
+    one.case.job.block_bytes = 2 << 20;
+    if let Some(direction) = one.all.as_mut().and_then(|all| all.read.as_mut()) {
+        direction.bytes_per_s = 1000.0 * f64::from(1 << 20);
+    }
+    let analysis = analyse(&plan(), &systems(), &[one]);
+    let first = &analysis.cases[0].efficiency[0];
+    assert_eq!(first.bound.name, "drives' reads");
+    // Ten drives read 1 GiB/s each, which is 5120 operations of 2 MiB.
+    assert!((first.share - 500.0 / 5120.0).abs() < 1e-9, "{first:?}");
+}
+
+#[test]
+fn hosts_without_observation_are_not_called_idle() {
+    let bottleneck = |is_remote: bool, drives: bool| {
+        let mut systems = systems();
+        systems[0].about.is_remote = is_remote;
+        let mut observation = seen([100.0; 10], &[("load", 0.4)]);
+        if !drives {
+            observation.drives.clear();
+        }
+        let results = [measured("a", 0, 1000.0, 100, observation)];
+        let case = analyse(&plan(), &systems, &results).cases.remove(0);
+        let processors = case.efficiency.iter().find(|one| one.bound.name == "processors").cloned();
+        (case.bottleneck, processors.unwrap().bound.saturates)
+    };
+    let (remote, processors) = bottleneck(true, false);
+    assert_eq!(remote.cause, Cause::Unobserved);
+    let expected = "no observed resource is saturated, and the system's hosts are not observed";
+    assert!(remote.what.ends_with(expected), "{}", remote.what);
+    let unseen = "the processors and drives of the system's hosts are not observed";
+    assert!(remote.evidence.iter().any(|line| line == unseen), "{remote:?}");
+    assert_eq!(processors, "the machine's processors, with the load, without the system");
+    let (here, processors) = bottleneck(false, true);
+    assert!(here.what.ends_with("each; no resource is saturated"), "{}", here.what);
+    assert_eq!(processors, "the machine's processors, including the load");
+    let (here, _) = bottleneck(false, false);
+    assert_eq!(here.cause, Cause::Latency);
+    assert!(here.what.ends_with("the use of the drives is unknown"), "{}", here.what);
 }
 
 #[test]

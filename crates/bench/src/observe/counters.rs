@@ -9,6 +9,8 @@ pub(super) struct Counters {
     pub(super) cpu: Cpu,
     /// Processes by id: parent, name and ticks.
     pub(super) processes: BTreeMap<u32, Process>,
+    /// Ticks of the threads of observed processes, by process and thread.
+    pub(super) threads: BTreeMap<(u32, u32), u64>,
     /// Block devices by name.
     pub(super) drives: BTreeMap<String, Drive>,
     /// Bytes received and sent by all interfaces except loopback.
@@ -47,17 +49,23 @@ pub(super) struct Drive {
 }
 
 impl Counters {
-    /// Reads the counters now; those of drives only for `drives`.
-    pub(super) fn read(drives: &[String]) -> Self {
+    /// Reads the counters now: those of drives for `drives` only, and those of threads for the
+    /// processes that `has_threads` selects.
+    pub(super) fn read(drives: &[String], has_threads: impl Fn(&Self, u32) -> bool) -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let mut all = parse_drives(&text("/proc/diskstats"));
         all.retain(|name, _| drives.contains(name));
-        Self {
+        let mut counters = Self {
             cpu: parse_cpu(&text("/proc/stat")),
             processes: processes(),
+            threads: BTreeMap::new(),
             drives: all,
             network: parse_network(&text("/proc/net/dev")),
-        }
+        };
+        let ids = counters.processes.keys().copied();
+        let observed: Vec<u32> = ids.filter(|id| has_threads(&counters, *id)).collect();
+        counters.threads = observed.into_iter().flat_map(threads).collect();
+        counters
     }
 }
 
@@ -110,17 +118,23 @@ pub(super) fn parse_network(text: &str) -> [u64; 2] {
 }
 
 fn processes() -> BTreeMap<u32, Process> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let process = |entry: std::fs::DirEntry| {
+    tasks(Path::new("/proc"))
+}
+
+/// Returns the ticks of each thread of a process.
+fn threads(process: u32) -> impl Iterator<Item = ((u32, u32), u64)> {
+    let threads = tasks(&Path::new("/proc").join(process.to_string()).join("task"));
+    threads.into_iter().map(move |(thread, task)| ((process, thread), task.ticks))
+}
+
+/// Returns the processes or threads with a folder in `folder`.
+fn tasks(folder: &Path) -> BTreeMap<u32, Process> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let task = |entry: std::fs::DirEntry| {
         let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-        Some((
-            id,
-            parse_process(
-                &std::fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat")).ok()?,
-            )?,
-        ))
+        Some((id, parse_process(&std::fs::read_to_string(entry.path().join("stat")).ok()?)?))
     };
-    entries.filter_map(process).collect()
+    entries.filter_map(task).collect()
 }
 
 /// Parses /proc/PID/stat (proc_pid_stat(5)). The name may contain any character, including

@@ -46,6 +46,10 @@ pub struct Observation {
     /// Processors in use by each kind of process; `kernel` is kernel threads and interrupts,
     /// `others` is all programs unrelated to the measurement.
     pub cpu: BTreeMap<String, f64>,
+    /// Share of a processor that the busiest thread of each kind of process uses, except `kernel`
+    /// and `others`; empty in results of releases that did not observe threads.
+    #[serde(default)]
+    pub busiest_thread: BTreeMap<String, f64>,
     /// Stolen processors.
     pub cpu_steal: f64,
     /// The drives, in the order of the watch.
@@ -108,11 +112,13 @@ impl Observer {
     pub fn start(watch: Watch) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let names: Vec<String> = watch.drives.iter().map(|path| drive_name(path)).collect();
-        let shared = stop.clone();
+        let (shared, of_start) = (stop.clone(), watch.clone());
         let thread = std::thread::spawn(move || {
+            // A process that is watched later is a child of this one.
+            let has_threads = |counters: &Counters, id| is_own(&kind(&of_start, counters, id));
             let mut samples = Vec::new();
             loop {
-                samples.push((Instant::now(), Counters::read(&names)));
+                samples.push((Instant::now(), Counters::read(&names, has_threads)));
                 if shared.load(Ordering::Relaxed) {
                     return samples;
                 }
@@ -194,9 +200,9 @@ fn summarise(watch: &Watch, samples: &[&(Instant, Counters)]) -> Observation {
     let mut cpu = by_kind(watch, first, last, &cores);
     // Processes that lived only between two samples have no entry.
     let interrupts = cores(last.cpu.interrupts.saturating_sub(first.cpu.interrupts));
-    *cpu.entry("kernel".into()).or_insert(0.0) += interrupts;
-    let known: f64 = cpu.iter().filter(|(kind, _)| *kind != "others").map(|(_, used)| used).sum();
-    let others = cpu.entry("others".into()).or_insert(0.0);
+    *cpu.entry(KERNEL_KIND.into()).or_insert(0.0) += interrupts;
+    let known: f64 = cpu.iter().filter(|(kind, _)| *kind != OTHERS_KIND).map(|(_, used)| used).sum();
+    let others = cpu.entry(OTHERS_KIND.into()).or_insert(0.0);
     *others = others.max(busy - known).max(0.0);
     let (others, steal) = (*others, cores(last.cpu.steal.saturating_sub(first.cpu.steal)));
     let mut disturbed = Vec::new();
@@ -216,6 +222,7 @@ fn summarise(watch: &Watch, samples: &[&(Instant, Counters)]) -> Observation {
         // The two counters are read at different moments.
         cpu_busy: busy.max(known),
         cpu,
+        busiest_thread: busiest_threads(watch, first, last, &cores),
         cpu_steal: steal,
         drives: watch.drives.iter().map(|path| drive_work(&drive_name(path), samples)).collect(),
         network: [network(0), network(1)],
@@ -239,6 +246,33 @@ fn by_kind(
     used
 }
 
+/// Returns the processors in use by the busiest thread of each kind of process.
+fn busiest_threads(
+    watch: &Watch,
+    first: &Counters,
+    last: &Counters,
+    cores: &impl Fn(u64) -> f64,
+) -> BTreeMap<String, f64> {
+    let mut busiest = BTreeMap::<String, f64>::new();
+    for (thread @ (process, _), ticks) in &last.threads {
+        let before = first.threads.get(thread).copied().unwrap_or(0);
+        let used = cores(ticks.saturating_sub(before));
+        let of_kind = busiest.entry(kind(watch, last, *process)).or_insert(0.0);
+        *of_kind = of_kind.max(used);
+    }
+    busiest.retain(|kind, _| is_own(kind));
+    busiest
+}
+
+/// True for the kinds of processes of the measurement.
+fn is_own(kind: &str) -> bool {
+    kind != KERNEL_KIND && kind != OTHERS_KIND
+}
+
+/// The kind of kernel threads and interrupts.
+const KERNEL_KIND: &str = "kernel";
+/// The kind of programs unrelated to the measurement.
+const OTHERS_KIND: &str = "others";
 /// The parent of all kernel threads.
 const KERNEL: u32 = 2;
 
@@ -248,7 +282,7 @@ fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
     let mut seen = BTreeSet::new();
     while seen.insert(id) {
         if id == KERNEL {
-            return "kernel".into();
+            return KERNEL_KIND.into();
         }
         if id == std::process::id() {
             // Any other child of this process belongs to the load.
@@ -262,7 +296,7 @@ fn kind(watch: &Watch, counters: &Counters, id: u32) -> String {
             None => break,
         }
     }
-    "others".into()
+    OTHERS_KIND.into()
 }
 
 #[allow(clippy::cast_precision_loss)]

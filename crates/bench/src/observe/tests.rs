@@ -24,6 +24,11 @@ fn counters(busy: u64, ticks: &[(u32, u32, u64)], reads: u64) -> Counters {
     Counters {
         cpu: Cpu { busy, interrupts: 0, steal: 0 },
         processes: ticks.iter().map(process).collect(),
+        // Each process has two threads, of which the first one does three quarters of the work.
+        threads: ticks
+            .iter()
+            .flat_map(|&(id, _, ticks)| [((id, id), ticks - ticks / 4), ((id, id + 1), ticks / 4)])
+            .collect(),
         drives: [("loop3".to_owned(), drive)].into(),
         network: [0, 0],
     }
@@ -50,6 +55,8 @@ fn processor_time_is_attributed_by_kind() {
     let seen = summarise(&watch, &[&first, &middle, &last]);
     assert_eq!(seen.seconds, 2.0);
     assert_eq!((seen.cpu["system"], seen.cpu["load"], seen.cpu["kernel"]), (0.75, 0.5, 0.1));
+    // The busiest thread of the system is that of its first process.
+    assert_eq!(seen.busiest_thread, [("load".to_owned(), 0.375), ("system".to_owned(), 0.375)].into());
     // 1.35 of two busy processors are attributed; the rest belongs to processes that have exited.
     assert!((seen.cpu["others"] - 0.65).abs() < 1e-9, "{seen:?}");
     assert!(seen.disturbed[0].contains("other programs used 0.65"), "{seen:?}");
@@ -90,4 +97,5 @@ fn this_machine_is_observed() {
     let seen = observer.finish(60.0, None);
     assert!(seen.seconds >= 0.1 && seen.cpus > 0, "{seen:?}");
     assert!(seen.cpu["bench"] > 0.0, "{seen:?}");
+    assert!(seen.busiest_thread["bench"] > 0.0, "{seen:?}");
 }

@@ -210,6 +210,7 @@ impl System for Btrfs {
             layout: self.layout,
             remark: None,
             network: None,
+            is_remote: false,
         }
     }
 

@@ -296,6 +296,7 @@ impl System for Md {
             layout: self.layout,
             remark,
             network: None,
+            is_remote: false,
         }
     }
 

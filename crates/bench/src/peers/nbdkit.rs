@@ -66,6 +66,7 @@ impl System for Nbdkit {
             layout: Some(independent_drives(self.drives)),
             remark: Some("page cache".into()),
             network: None,
+            is_remote: false,
         }
     }
 

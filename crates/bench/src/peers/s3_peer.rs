@@ -58,6 +58,7 @@ impl<S: S3Server> System for S3Peer<S> {
             layout: self.layout,
             remark: self.server.remark(),
             network: None,
+            is_remote: false,
         }
     }
 

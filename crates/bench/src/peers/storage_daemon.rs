@@ -111,6 +111,7 @@ impl System for StorageDaemon {
             layout: Some(independent_drives(self.drives)),
             remark: None,
             network: None,
+            is_remote: false,
         }
     }
 

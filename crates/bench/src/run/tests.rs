@@ -218,6 +218,7 @@ impl System for RecordingSystem {
             layout: None,
             remark: None,
             network: None,
+            is_remote: false,
         }
     }
 

@@ -79,6 +79,7 @@ impl System for ExternalSystem {
             layout: None,
             remark: None,
             network: None,
+            is_remote: self.targets.iter().any(is_remote),
         }
     }
 
@@ -113,6 +114,16 @@ impl System for ExternalSystem {
     fn tear_down(&mut self) -> Result<(), SystemError> {
         Ok(())
     }
+}
+
+/// True if a target is on another host, as far as its address shows.
+fn is_remote(target: &Target) -> bool {
+    let (Target::Nbd(url) | Target::S3(S3Endpoint { url, .. })) = target else { return false };
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let is_here = ["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here));
+    !scheme.ends_with("unix") && !host.is_empty() && !is_here
 }
 
 /// The size of a target whose size is unknown, in bytes.
@@ -160,6 +171,18 @@ fn inspect(target: &Target) -> Result<(u64, Option<u32>), Box<dyn std::error::Er
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_other_hosts_are_remote() {
+        let nbd = |url: &str| is_remote(&Target::Nbd(url.into()));
+        assert!(nbd("nbd://10.0.0.1/disk") && nbd("nbds://user@storage:10809/disk"));
+        assert!(!nbd("nbd://localhost/disk") && !nbd("nbd://127.0.0.1:10809") && !nbd("nbd://[::1]/disk"));
+        assert!(!nbd("nbd+unix:///disk?socket=/run/nbd.sock"));
+        let variable = |_: &str| Some(String::new());
+        assert!(is_remote(&s3_target("http://10.0.0.1:9000", variable).unwrap()));
+        assert!(!is_remote(&s3_target("http://127.0.0.1:9000", variable).unwrap()));
+        assert!(!is_remote(&Target::File("/dev/sda".into())));
+    }
 
     #[test]
     fn the_keys_of_a_service_come_from_the_environment() {

@@ -43,6 +43,9 @@ pub struct SystemInfo {
     /// The network to a system on other hosts; `None` for one on this host.
     #[serde(default)]
     pub network: Option<NetworkPath>,
+    /// True if its processors and drives are on other hosts, where they are not observed.
+    #[serde(default)]
+    pub is_remote: bool,
 }
 
 impl SystemInfo {

@@ -339,6 +339,7 @@ impl System for Gabion {
             layout: self.layout,
             remark: self.remark.clone(),
             network: None,
+            is_remote: false,
         }
     }
 

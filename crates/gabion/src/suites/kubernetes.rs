@@ -163,6 +163,7 @@ impl System for KubernetesTarget {
             layout: None,
             remark: Some("the processors of the cluster are not in the figures".into()),
             network: None,
+            is_remote: true,
         }
     }
 

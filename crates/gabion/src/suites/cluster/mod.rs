@@ -264,6 +264,7 @@ impl System for ClusterTarget {
             layout: None,
             remark: self.daemons.is_empty().then(|| REMOTE_REMARK.into()),
             network: self.network.clone(),
+            is_remote: self.daemons.is_empty(),
         }
     }
 

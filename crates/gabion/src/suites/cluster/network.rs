@@ -40,6 +40,7 @@ fn path(
         data,
         parity,
         has_load: on_hosts && links.shared,
+        has_clients: !on_hosts && links.shared,
     });
     // A load on the hosts has no link of its own.
     let own_bps = if on_hosts { None } else { stated.or(detected) };
@@ -65,7 +66,14 @@ mod tests {
     fn the_stated_speed_has_precedence_over_detected_ones() {
         let found = path(&LINKS, Some("3 copies"), None, Some(1_250_000_000), false);
         assert_eq!(found.own_bps, Some(1_250_000_000));
-        let hosts = HostLinks { hosts: 4, bps: 3_125_000_000, data: 1, parity: 2, has_load: false };
+        let hosts = HostLinks {
+            hosts: 4,
+            bps: 3_125_000_000,
+            data: 1,
+            parity: 2,
+            has_load: false,
+            has_clients: true,
+        };
         assert_eq!(found.hosts, Some(hosts));
         let stated = path(&LINKS, Some("4+2"), Some(100.0), Some(1_250_000_000), false);
         let hosts = HostLinks { bps: 12_500_000_000, data: 4, parity: 2, ..hosts };
@@ -84,9 +92,12 @@ mod tests {
     fn a_load_on_the_hosts_shares_their_links_only() {
         let on_hosts = path(&LINKS, Some("3 copies"), Some(10.0), Some(1_250_000_000), true);
         assert_eq!(on_hosts.own_bps, None);
-        assert!(on_hosts.hosts.unwrap().has_load);
+        let hosts = on_hosts.hosts.unwrap();
+        assert!(hosts.has_load && !hosts.has_clients);
         let apart = ClusterLinks { shared: false, ..LINKS };
         let on_hosts = path(&apart, Some("3 copies"), None, None, true);
         assert!(!on_hosts.hosts.unwrap().has_load, "clients use another network");
+        let client = path(&apart, Some("3 copies"), None, None, false);
+        assert!(!client.hosts.unwrap().has_clients, "clients use another network");
     }
 }

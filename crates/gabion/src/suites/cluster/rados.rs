@@ -102,6 +102,7 @@ impl System for RadosSystem {
             layout: None,
             remark: Some("whole objects; without ramp-up and percentiles".into()),
             network: self.network.clone(),
+            is_remote: self.daemons.is_empty(),
         }
     }
 
