@@ -1,6 +1,6 @@
 //! A pool in this process whose volume is served over NVMe/TCP: the benchmark's default target.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use export::nvme::{NvmeConfig, NvmeDiscovery, NvmeFrontend, NvmeLimits};
@@ -32,21 +32,20 @@ impl NvmePool {
         let volume = pool.volumes.first().cloned().ok_or(EmbeddedError::Ended)?;
         let (remotes, io) = (pool.remotes().to_vec(), shape.io);
         let address = pool.run(move || async move { serve_here(volume, &remotes, io).await })??;
-        Ok(Self { address: NvmeAddress { address, subsystem: SUBSYSTEM.into() }, pool })
+        Ok(Self { address, pool })
     }
 }
 
-/// Serves a volume until the reactors end. Returns the address.
+/// Serves a volume until the reactors end, at a port that the kernel selects. Returns the address.
 async fn serve_here(
     volume: engine::Volume,
     remotes: &[Remote],
     io: Backend,
-) -> Result<SocketAddr, EmbeddedError> {
-    let listen = free_address()?;
+) -> Result<NvmeAddress, EmbeddedError> {
     let reactors = ReactorSet::new(remotes, io, local_platform::current);
     let context = FrontendContext { reactors, access: Access::OWNER };
     let config = NvmeConfig {
-        listen: vec![listen],
+        listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
         discovery: NvmeDiscovery::ExportsOnly,
         limits: NvmeLimits::default(),
         reservations: ReservationRegistry::new(None),
@@ -56,17 +55,14 @@ async fn serve_here(
     let options = ExportConfig { network, ..ExportConfig::default() };
     let running =
         frontend.start(&ExportName::new("bench/disk0"), &options, Arc::new(PoolSource(volume))).await?;
+    let uris = running.listeners();
+    let address = uris.iter().find_map(|uri| uri.strip_prefix("nvme+tcp://")?.parse().ok());
     let serve = async move {
         std::future::pending::<()>().await;
         drop((running, frontend));
     };
     Reactor::current().spawn(serve).detach();
-    Ok(listen)
-}
-
-/// Returns an address of the loopback interface with a port that is free now.
-fn free_address() -> std::io::Result<SocketAddr> {
-    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+    address.ok_or(EmbeddedError::Ended)
 }
 
 /// A volume of the pool, for the frontend.
