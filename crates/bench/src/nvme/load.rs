@@ -1,7 +1,7 @@
 //! The load on one queue: keeps commands in flight, measures their latency and verifies reads.
 //!
-//! Invariants: the id of a command is not reused until it completes; only completions within the
-//! window count. The clock is read once for all PDUs that arrive together.
+//! Invariants: the id of a command is not reused until it completes; a PDU for another id than that
+//! of a command in flight ends the load; only completions within the window count. The clock is read once for all PDUs that arrive together.
 
 use std::collections::VecDeque;
 
@@ -45,6 +45,8 @@ pub(super) struct NvmeLoadSpec {
 
 #[derive(Clone, Copy, Default)]
 struct Command {
+    /// True from the submission to the completion.
+    is_in_flight: bool,
     started: u64,
     offset: u64,
     read: bool,
@@ -205,6 +207,12 @@ impl NvmeLoad {
                 self.counted.failed += u64::from(status != 0);
                 Some(command)
             }
+            TargetPdu::Data { command, .. } | TargetPdu::Ready(ReadyToTransfer { command, .. })
+                if !self.is_in_flight(command) =>
+            {
+                self.refuse(command);
+                None
+            }
             TargetPdu::Data { command, offset, bytes, completes } => {
                 self.verify(command, offset, bytes);
                 completes.then_some(command)
@@ -222,6 +230,15 @@ impl NvmeLoad {
         if let Some(command) = completed {
             self.finish(command, now);
         }
+    }
+
+    fn is_in_flight(&self, id: u16) -> bool {
+        self.commands.get(usize::from(id)).is_some_and(|command| command.is_in_flight)
+    }
+
+    /// Ends the load after a PDU for a command that was not submitted, or has completed.
+    fn refuse(&mut self, id: u16) {
+        self.problem = Some(format!("the target answered command {id}, which is not in flight"));
     }
 
     /// Checks the stamps of blocks that have arrived.
@@ -243,7 +260,7 @@ impl NvmeLoad {
         let (read, offset) = self.requests.next();
         self.begun += 1;
         let Some(place) = self.commands.get_mut(usize::from(id)) else { return };
-        *place = Command { started: now, offset, read, received: 0 };
+        *place = Command { is_in_flight: true, started: now, offset, read, received: 0 };
         let (length, sector) = (self.spec.block_bytes, self.spec.sector);
         let in_capsule = !read && length <= self.spec.capsule;
         let mut entry = Entry::new(if read { READ } else { WRITE }, id, NAMESPACE, length, in_capsule);
@@ -289,14 +306,91 @@ impl NvmeLoad {
 
     /// Completes a command.
     fn finish(&mut self, id: u16, now: u64) {
-        let Some(command) = self.commands.get(usize::from(id)).copied() else {
-            self.counted.failed += 1;
-            return;
-        };
+        let in_flight = self.commands.get_mut(usize::from(id)).filter(|command| command.is_in_flight);
+        let Some(command) = in_flight else { return self.refuse(id) };
+        command.is_in_flight = false;
+        let command = *command;
         if command.read && command.received != self.spec.block_bytes as usize {
             self.counted.count_wrong(1);
         }
         self.counted.count(&self.window, command.read, command.started, now);
         self.free.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::disk_bench::RunLength;
+
+    /// Returns a load with one read of 4 KiB in flight, and the target's end of its connection.
+    fn one_read() -> (NvmeLoad, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut target, _) = listener.accept().unwrap();
+        let spec = NvmeLoadSpec {
+            block_bytes: 4096,
+            read_percent: 100,
+            random: false,
+            depth: 2,
+            seed: 0,
+            size: 1 << 20,
+            sector: 4096,
+            first: 0,
+            capsule: 8192,
+            written: false,
+            verified: false,
+            limit: 1,
+        };
+        let window = Window::begin(RunLength::Requests(1));
+        let mut load = NvmeLoad::new(ConnectedQueue { stream, data_max: 4096 }, spec, window);
+        assert!(!load.poll());
+        // A command of 64 bytes after its header.
+        target.read_exact(&mut [0; 72]).unwrap();
+        (load, target)
+    }
+
+    /// Returns a completion of a command.
+    fn response(id: u16) -> [u8; 24] {
+        let mut pdu = [0; 24];
+        (pdu[0], pdu[2], pdu[4]) = (5, 24, 24);
+        pdu[20..22].copy_from_slice(&id.to_le_bytes());
+        pdu
+    }
+
+    fn polled(load: &mut NvmeLoad) {
+        let begin = std::time::Instant::now();
+        while !load.poll() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "the load ends");
+        }
+    }
+
+    #[test]
+    fn a_command_completes_once() {
+        let (mut load, mut target) = one_read();
+        let id = 0;
+        target.write_all(&[response(id), response(id)].concat()).unwrap();
+        polled(&mut load);
+        assert_eq!(load.problem.as_deref(), Some("the target answered command 0, which is not in flight"));
+        let counts = load.counted.sides.each_ref().map(crate::sample::Recorder::count);
+        assert_eq!(counts, [1, 0]);
+    }
+
+    #[test]
+    fn only_commands_in_flight_complete() {
+        for id in [1, 2] {
+            let (mut load, mut target) = one_read();
+            target.write_all(&response(id)).unwrap();
+            polled(&mut load);
+            assert!(load.problem.unwrap().contains("not in flight"));
+        }
+        let (mut load, mut target) = one_read();
+        target.write_all(&response(0)).unwrap();
+        polled(&mut load);
+        assert_eq!(load.problem, None);
     }
 }

@@ -70,7 +70,6 @@ impl MeasuredDisk for NvmeSystem {
         let failed = |source| NvmeError::Target { target: self.name.clone(), source };
         let mut controller = Controller::connect(&self.address).map_err(failed)?;
         self.check(&controller, job)?;
-        let window = Window::begin(length);
         let spec = |queue: u32| NvmeLoadSpec {
             block_bytes: u32::try_from(job.block_bytes).unwrap_or(0),
             read_percent: job.read_percent,
@@ -86,10 +85,12 @@ impl MeasuredDisk for NvmeSystem {
             limit: length.limit(),
         };
         let specs: Vec<_> = (0..job.threads).map(spec).collect();
-        let mut loads = Vec::new();
-        for spec in specs {
-            loads.push(NvmeLoad::new(controller.connect_queue().map_err(failed)?, spec, window));
-        }
+        let connected: std::io::Result<Vec<_>> = specs.iter().map(|_| controller.connect_queue()).collect();
+        let queues = connected.map_err(failed)?;
+        // Handshakes are not a part of the measurement.
+        let window = Window::begin(length);
+        let loads: Vec<_> =
+            queues.into_iter().zip(specs).map(|(queue, spec)| NvmeLoad::new(queue, spec, window)).collect();
         let core = self.core;
         let run = move || {
             core.map_or(Ok(()), pin)?;
