@@ -1,8 +1,12 @@
 //! Calls of the program `kubectl`.
+//!
+//! Always true: the program is in a process group of its own, so that Ctrl-C reaches only this
+//! process, which interrupts calls and then cleans up.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +18,10 @@ use super::objects::{LABEL, PodPlan};
 /// Time limit for the start of all pods: their volumes are made, and their image is pulled.
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time limit for the removal of the objects of a kind.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time limit for a call to remove objects, which asks the cluster before it waits.
+const DELETE_CALL_TIMEOUT: Duration = Duration::from_secs(360);
 /// Pause between two polls of the pods.
 const PODS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -57,21 +65,48 @@ pub enum KubectlError {
         /// The state of a pod that is not ready.
         reason: String,
     },
+    /// A call does not end.
+    #[error("kubectl {call}: the cluster did not answer within {seconds} s")]
+    Timeout {
+        /// The subcommand.
+        call: String,
+        /// The time limit.
+        seconds: u64,
+    },
     /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
+/// The standard input of a call.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    /// A text, and then the end of the input.
+    Text(&'a str),
+    /// A text, and no end of the input before the call ends: a broken call ends it.
+    Open(&'a str),
+}
+
 impl Kubectl {
-    /// Executes a subcommand with an input. Returns its output.
+    /// Executes a subcommand. Returns its output.
     ///
     /// # Errors
     /// If it fails, or `stop` is set.
     pub(super) fn call(
         &self,
         arguments: &[&str],
-        input: &str,
+        input: Input<'_>,
         stop: &AtomicBool,
+    ) -> Result<Vec<u8>, KubectlError> {
+        self.call_within(arguments, input, (stop, Duration::MAX))
+    }
+
+    /// Like [`Self::call`], with a time limit.
+    fn call_within(
+        &self,
+        arguments: &[&str],
+        input: Input<'_>,
+        (stop, timeout): (&AtomicBool, Duration),
     ) -> Result<Vec<u8>, KubectlError> {
         let failed = |source| KubectlError::Start { program: self.program.display().to_string(), source };
         let mut command = Command::new(&self.program);
@@ -79,22 +114,26 @@ impl Kubectl {
             command.arg(format!("--context={context}"));
         }
         command.arg(format!("--namespace={}", self.namespace)).args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
-        let (status, output, errors) = std::thread::scope(|scope| {
+        let (ending, output, errors) = std::thread::scope(|scope| {
             let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-            // A program that ends early does not read all of its input.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+            let written = scope.spawn(move || write_all(stdin, input));
             let output = scope.spawn(move || read_all(stdout));
             let errors = scope.spawn(move || read_all(stderr));
-            let status = wait(&mut child, stop);
-            (status, output.join().unwrap_or_default(), errors.join().unwrap_or_default())
+            let ending = wait(&mut child, stop, timeout);
+            drop(written.join());
+            (ending, output.join().unwrap_or_default(), errors.join().unwrap_or_default())
         });
-        let status = status.map_err(failed)?.ok_or(KubectlError::Interrupted)?;
+        let call = arguments.first().copied().unwrap_or_default().to_owned();
+        let status = match ending.map_err(failed)? {
+            Ending::Exit(status) => status,
+            Ending::Interrupted => return Err(KubectlError::Interrupted),
+            Ending::Timeout => return Err(KubectlError::Timeout { call, seconds: timeout.as_secs() }),
+        };
         if status.success() {
             return Ok(output);
         }
-        let call = arguments.first().copied().unwrap_or_default().to_owned();
         let message = String::from_utf8_lossy(&errors).trim().to_owned();
         let message = if message.is_empty() { format!("it ended with {status}") } else { message };
         Err(KubectlError::Failed { call, message })
@@ -107,12 +146,12 @@ impl Kubectl {
     /// If the cluster refuses an object, a pod does not start, or `stop` is set. Objects that were
     /// created remain.
     pub fn create(&self, plan: &PodPlan, stop: &AtomicBool) -> Result<Vec<String>, KubectlError> {
-        self.call(&["create", "--filename=-"], &plan.manifest().to_string(), stop)?;
+        self.call(&["create", "--filename=-"], Input::Text(&plan.manifest().to_string()), stop)?;
         let wanted = usize::try_from(plan.instances).unwrap_or(usize::MAX);
         let selector = format!("--selector={LABEL}={}", plan.run);
         let started = Instant::now();
         loop {
-            let text = self.call(&["get", "pods", &selector, "--output=json"], "", stop)?;
+            let text = self.call(&["get", "pods", &selector, "--output=json"], Input::Text(""), stop)?;
             let list: Value = serde_json::from_slice(&text).unwrap_or_default();
             let pods = list.get("items").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             let ready: Vec<(u32, String)> = pods.iter().filter_map(ready_pod).collect();
@@ -131,15 +170,28 @@ impl Kubectl {
     /// Deletes all objects of a run, and waits until the cluster has removed them.
     ///
     /// # Errors
-    /// If the cluster refuses.
+    /// The first failure, if the cluster refuses or does not remove them in time.
     pub fn delete(&self, run: &str) -> Result<(), KubectlError> {
         let selector = format!("--selector={LABEL}={run}");
-        for kind in ["jobs", "persistentvolumeclaims"] {
-            let arguments = ["delete", kind, &selector, "--cascade=foreground", "--wait=true"];
-            self.call(&arguments, "", &AtomicBool::new(false))?;
-        }
-        Ok(())
+        let timeout = format!("--timeout={}s", DELETE_TIMEOUT.as_secs());
+        let never = AtomicBool::new(false);
+        let delete = |kind: &str| {
+            let arguments = ["delete", kind, &selector, "--cascade=foreground", "--wait=true", &timeout];
+            self.call_within(&arguments, Input::Text(""), (&never, DELETE_CALL_TIMEOUT)).map(drop)
+        };
+        // Claims are deleted after a failure too: the cluster keeps them until their pods have ended.
+        let [jobs, claims] = ["jobs", "persistentvolumeclaims"].map(delete);
+        jobs.and(claims)
     }
+}
+
+/// Writes the input. Returns it if it must stay open.
+fn write_all(stdin: Option<ChildStdin>, input: Input<'_>) -> Option<ChildStdin> {
+    let (Input::Text(text) | Input::Open(text)) = input;
+    let mut stdin = stdin?;
+    // A program that ends early does not read all of its input.
+    let _ = stdin.write_all(text.as_bytes());
+    matches!(input, Input::Open(_)).then_some(stdin)
 }
 
 fn read_all(source: Option<impl Read>) -> Vec<u8> {
@@ -149,16 +201,25 @@ fn read_all(source: Option<impl Read>) -> Vec<u8> {
     bytes
 }
 
-/// Waits for the end of a process; ends it and returns `None` when `stop` is set.
-fn wait(child: &mut Child, stop: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+/// The end of a call.
+enum Ending {
+    Exit(ExitStatus),
+    Interrupted,
+    Timeout,
+}
+
+/// Waits for the end of a process; ends it when `stop` is set or `timeout` passes.
+fn wait(child: &mut Child, stop: &AtomicBool, timeout: Duration) -> std::io::Result<Ending> {
+    let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok(Ending::Exit(status));
         }
-        if stop.load(Ordering::Relaxed) {
+        let is_interrupted = stop.load(Ordering::Relaxed);
+        if is_interrupted || started.elapsed() > timeout {
             child.kill()?;
             child.wait()?;
-            return Ok(None);
+            return Ok(if is_interrupted { Ending::Interrupted } else { Ending::Timeout });
         }
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -1,15 +1,47 @@
 //! A load in pods: fio in each one with the same job file; the results are merged.
 //!
-//! Invariant: all pods start at the same time, as far as the cluster passes the calls on.
+//! Invariants: all pods start at the same time, as far as the cluster passes the calls on; fio ends
+//! with its call, also if the call is killed or its connection breaks.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::kubectl::{Kubectl, KubectlError};
+use super::kubectl::{Input, Kubectl, KubectlError};
 use crate::fio::{self, FioError};
 use crate::load::{Load, LoadResult, Target};
 use crate::remote_load::{PartNames, run_parts};
+
+/// The line after the job file in the input of [`SCRIPT`].
+const END_OF_JOB: &str = "; end of the job";
+
+/// Runs the job file in its input, up to [`END_OF_JOB`], and prints the results. The rest of the
+/// input has no end while the call lives: its end terminates fio, and so does the next call. The
+/// watching process must not hold the output, whose end the call awaits.
+pub(super) const SCRIPT: &str = r#"cd /tmp || exit 1
+if fio=$(cat fio.pid 2>/dev/null); then
+  for second in 1 2 3 4 5 6 7 8 9 10; do kill "$fio" 2>/dev/null || break; sleep 1; done
+fi
+rm -f fio.pid load.json *_iops.log
+while IFS= read -r line && [ "$line" != "; end of the job" ]; do printf '%s\n' "$line"; done > load.fio
+exec 3<&0
+fio --output-format=json+ --output=load.json load.fio >&2 3<&- &
+fio=$!
+echo "$fio" > fio.pid
+{ cat <&3; kill "$fio"; } >/dev/null 2>&1 &
+watch=$!
+wait "$fio"
+status=$?
+kill "$watch" 2>/dev/null
+rm -f fio.pid
+[ "$status" -ne 0 ] || cat load.json
+exit "$status"
+"#;
+
+/// Returns the input of [`SCRIPT`].
+pub(super) fn input_of(job_file: &str) -> String {
+    format!("{}\n{END_OF_JOB}\n", job_file.trim_end())
+}
 
 /// Runs a load on the volumes of pods. Its files are written to `folder` with the prefix `name`,
 /// followed by the pod's number if there are several.
@@ -31,8 +63,7 @@ pub(crate) fn run_loads(
     )
 }
 
-/// Runs a load on the volume of a pod. The job file is the input of fio's shell, and the results
-/// are its output.
+/// Runs a load on the volume of a pod.
 fn run_load(
     load: &Load<'_>,
     (kubectl, pod): (&Kubectl, &str),
@@ -52,21 +83,19 @@ fn run_load(
         let path = folder.join(format!("{name}{ending}"));
         std::fs::write(&path, bytes).map_err(|source| FioError::File { path, source })
     };
-    let shell = |script: &str, input: &str| {
+    let shell = |script: &str, input: Input<'_>| {
         let arguments = ["exec", "--stdin", pod, "--", "sh", "-c", script];
         kubectl.call(&arguments, input, stop).map_err(in_pod)
     };
     let text = load.text();
     keep(".fio", text.as_bytes())?;
-    let script = "cd /tmp && rm -f *_iops.log && cat > load.fio && \
-                  fio --output-format=json+ --output=load.json load.fio >&2 && cat load.json";
-    let json = shell(script, &text)?;
+    let json = shell(SCRIPT, Input::Open(&input_of(&text)))?;
     let ended = Instant::now();
     keep(".json", &json)?;
     let output = fio::parse(job, &String::from_utf8_lossy(&json))?;
     let mut seconds = Vec::new();
     if let Some(log) = load.log {
-        let lines = shell(&format!("cat /tmp/{log}_iops.log"), "")?;
+        let lines = shell(&format!("cat /tmp/{log}_iops.log"), Input::Text(""))?;
         keep("_iops.log", &lines)?;
         seconds = fio::seconds(&String::from_utf8_lossy(&lines), load.length);
     }

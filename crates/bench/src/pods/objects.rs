@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 pub(super) const LABEL: &str = "gabion.io/bench";
 /// Label of a pod with the number of its instance.
 pub(super) const INSTANCE: &str = "gabion.io/bench-instance";
-/// Longest value of a label.
-const LABEL_MAX: usize = 63;
+/// Longest label of a run. A label has up to 63 characters, and names of pods have the number of the
+/// instance and five letters more.
+const RUN_MAX: usize = 63 - 12;
 
 /// The kind of the volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +49,26 @@ pub struct PodPlan {
     pub image: String,
 }
 
-/// Returns the value of the label of the run in `folder`, for the target `name`.
+/// Returns the value of the label of the run in `folder`, for the target `name`. Different runs and
+/// targets have different labels: a name that is cut or has other characters than a label ends with
+/// its hash.
 pub fn run_label(folder: &Path, name: &str) -> String {
     let run = folder.file_name().unwrap_or_default().to_string_lossy();
-    let plain = format!("bench-{run}-{name}").to_ascii_lowercase();
-    let plain: String = plain.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    // Names of pods have the number of the instance and five letters more.
-    plain.chars().take(LABEL_MAX - 12).collect::<String>().trim_end_matches('-').to_owned()
+    let full = format!("bench-{run}-{name}");
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let label: String = full.chars().map(plain).collect();
+    if label == full && label.len() <= RUN_MAX && !label.ends_with('-') {
+        return label;
+    }
+    let hash = format!("{:016x}", fnv1a(full.as_bytes()));
+    let begin: String = label.chars().take(RUN_MAX - hash.len() - 1).collect();
+    format!("{}-{hash}", begin.trim_end_matches('-'))
+}
+
+/// Returns the hash FNV-1a of a text with 64 bits, which is the same in all releases.
+fn fnv1a(text: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    text.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl PodPlan {

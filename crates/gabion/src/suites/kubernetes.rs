@@ -158,7 +158,7 @@ impl System for KubernetesTarget {
             what: self.shape.clone(),
             promises: Guarantees { flush: of_class(), checksums: of_class(), protection: of_class() },
             takes_drives: false,
-            own_contents: false,
+            own_contents: true,
             degrades: false,
             layout: None,
             remark: Some("the processors of the cluster are not in the figures".into()),

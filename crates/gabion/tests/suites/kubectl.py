@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 home = os.environ["FAKE_CLUSTER"]
 arguments = [word for word in sys.argv[1:] if not word.startswith(("--namespace=", "--context="))]
@@ -58,9 +59,21 @@ elif arguments[0] == "exec":
     name, script = arguments[2], arguments[-1]
     directory = f"{home}/{name}"
     os.makedirs(directory, exist_ok=True)
-    text = sys.stdin.read().replace("/volume/", f"{directory}/")
-    ended = subprocess.run(["sh", "-c", script.replace("/tmp", directory)], input=text, text=True, check=False)
-    sys.exit(ended.returncode)
+    shell = subprocess.Popen(["sh", "-c", script.replace("/tmp", directory)], stdin=subprocess.PIPE, text=True)
+
+    def forward():
+        """Passes the input on, as long as the shell reads it."""
+        try:
+            for line in sys.stdin:
+                shell.stdin.write(line.replace("/volume/", f"{directory}/"))
+                shell.stdin.flush()
+            shell.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    threading.Thread(target=forward, daemon=True).start()
+    # Without waiting for the end of the input.
+    os._exit(shell.wait())
 elif arguments[0] == "delete":
     kind = {"jobs": "Job", "persistentvolumeclaims": "PersistentVolumeClaim"}[arguments[1]]
     store([item for item in load() if item["kind"] != kind or not is_selected(item)])

@@ -61,7 +61,7 @@ impl FakeCluster {
     fn run(&self, suite: &str, options: &str, more: &[&str]) -> Output {
         let target = format!("kubernetes:kubectl={},{options}", self.kubectl);
         let suite = self.home.path(suite).display().to_string();
-        let mut command = self.home.command(&["run", &suite, "--target", &target, "--overwrite"]);
+        let mut command = self.home.command(&["run", &suite, "--target", &target]);
         command.args(more).env("FAKE_CLUSTER", self.home.path("cluster")).output().unwrap()
     }
 
@@ -104,6 +104,7 @@ fn pods_run_the_jobs_on_their_volumes() {
         deleted.clone().all(|call| call[4].starts_with("--selector=gabion.io/bench=bench-")),
         "{calls:?}"
     );
+    assert!(deleted.clone().all(|call| call.contains(&"--timeout=300s".to_owned())), "{calls:?}");
     let run = &cluster.home.runs()[0];
     let systems = std::fs::read_to_string(cluster.home.path("runs").join(run).join("systems.json")).unwrap();
     assert!(systems.contains("3 pods running fio") && systems.contains("storage class 'fast'"), "{systems}");

@@ -112,7 +112,7 @@ Examples:
   gabion bench run object-five --make-lab 1/100 --target gabion --target peers --scale 0.1 --report
   gabion bench run sweep --target cluster:prod --target ec=cluster:prod,pool=ec22 --scale 0.01
   gabion bench run rados --target rados:prod,pool=test --seconds 60
-  gabion bench run io-blender --target kubernetes:class=gabion --overwrite --profile kbench
+  gabion bench run io-blender --target kubernetes:class=gabion --profile kbench
   gabion bench compare sweep-20260102-030405:old sweep-20260102-030405:new")]
 pub(crate) struct RunArgs {
     /// Name of a suite, or path of a suite file
