@@ -1,7 +1,7 @@
 //! Listings of a large bucket: its first page, a page at a random place, one level of a tree, and
 //! all keys.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::stream::{FuturesUnordered, TryStreamExt};
@@ -64,7 +64,7 @@ fn key(number: u64) -> String {
 }
 
 /// Puts the keys and measures the listings. `progress` gets the number of keys that exist, then the
-/// number of listed keys.
+/// number of listed keys. Returns `None` if `stop` was set.
 ///
 /// # Errors
 /// The first error of a request.
@@ -72,14 +72,16 @@ pub async fn measure_listing(
     plan: &ListingPlan,
     client: &S3Client,
     watch: &Watch,
+    stop: &AtomicBool,
     progress: impl Fn(&str, u64),
-) -> Result<ListingResult> {
+) -> Result<Option<ListingResult>> {
+    let is_stopped = || stop.load(Ordering::Relaxed);
     let started = Instant::now();
     let next = AtomicU64::new(if plan.is_filled { plan.keys } else { 0 });
     let fill = |_| async {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= plan.keys {
+            if number >= plan.keys || is_stopped() {
                 return Ok::<(), S3Error>(());
             }
             let body = bytes_of(number);
@@ -101,6 +103,9 @@ pub async fn measure_listing(
     let mut wrong = 0;
     let mut pages: [OperationLatencies; 3] = std::array::from_fn(|_| OperationLatencies::new());
     for _ in 0..SAMPLES {
+        if is_stopped() {
+            return Ok(None);
+        }
         let after = random.random_range(0..plan.keys.max(1));
         let kinds = [(None, ""), (Some(after), ""), (None, "/")];
         for ((after, delimiter), latencies) in kinds.into_iter().zip(&mut pages) {
@@ -120,6 +125,9 @@ pub async fn measure_listing(
     let started = Instant::now();
     let (mut token, mut listed, mut count) = (None, 0, 0);
     loop {
+        if is_stopped() {
+            return Ok(None);
+        }
         let request = ListRequest { limit: PAGE, token: token.as_deref(), ..ListRequest::default() };
         let page = client.list(&plan.bucket, &request).await?;
         wrong += wrong_keys(&page, listed, plan.keys);
@@ -134,7 +142,7 @@ pub async fn measure_listing(
     let list_seconds = started.elapsed().as_secs_f64();
     let observation = observer.finish(list_seconds, None);
     let [first, at_random, groups] = pages.each_ref().map(milliseconds);
-    Ok(ListingResult {
+    Ok(Some(ListingResult {
         keys: plan.keys,
         put_seconds,
         first_page_ms: first,
@@ -145,7 +153,7 @@ pub async fn measure_listing(
         server_cpu_s: observation.cpu.get(SERVER).map(|cpus| cpus * observation.seconds),
         wrong: wrong + plan.keys.abs_diff(listed),
         observation,
-    })
+    }))
 }
 
 fn bytes_of(number: u64) -> Vec<u8> {

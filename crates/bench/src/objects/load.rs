@@ -33,16 +33,21 @@ struct ObjectLoadState {
     done: [AtomicU64; 2],
 }
 
-/// Runs a load. Each S3 client is used by a thread of its own.
+/// Runs a load. Each S3 client is used by a thread of its own. Returns `None` if `stop` was set.
 ///
 /// # Errors
 /// The first error of a request.
-pub fn run(load: &ObjectLoad, clients: &[S3Client], watch: &Watch) -> Result<ObjectResult> {
+pub fn run(
+    load: &ObjectLoad,
+    clients: &[S3Client],
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> Result<Option<ObjectResult>> {
     let begin = || Observer::start(watch.clone());
     let end = |observer: Observer, elapsed: Duration| observer.finish(elapsed.as_secs_f64(), None);
-    let never = AtomicBool::new(false);
-    let (counters, observation) = execute(load, clients, &never, begin, end)?;
-    Ok(ObjectResult::new(load, &counters, observation))
+    let (counters, observation) = execute(load, clients, stop, begin, end)?;
+    let is_complete = !stop.load(Ordering::Relaxed);
+    Ok(is_complete.then(|| ObjectResult::new(load, &counters, observation)))
 }
 
 /// Executes a load. Calls `begin` when the measurement starts, and `end` with its result and the

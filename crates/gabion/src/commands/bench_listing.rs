@@ -1,4 +1,8 @@
 //! `gabion bench listing`.
+//!
+//! Always true: a signal ends the measurement, and a temporary bucket and the key are deleted.
+
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use api::client::Client;
@@ -7,6 +11,7 @@ use bench::observe::Watch;
 use s3_client::S3Client;
 
 use super::bench_objects::{empty_bucket, own_bucket};
+use super::lab::run_until_signal;
 use super::measurement::Measurement;
 use crate::cli::{Global, ListingArgs};
 use crate::failure::ExitReason;
@@ -19,12 +24,17 @@ listing: S3 requests to the daemon of this host, one at a time. Every page is co
 /// Runs the benchmark and prints its result.
 ///
 /// # Errors
-/// If a request fails, or a page has wrong keys.
+/// If a request fails, a page has wrong keys, or the command is interrupted.
 pub(crate) fn run(global: &Global, arguments: &ListingArgs) -> Result<ExitReason> {
+    let (global, arguments) = (global.clone(), arguments.clone());
+    run_until_signal(move |stop| run_until(&global, &arguments, stop))?
+}
+
+fn run_until(global: &Global, arguments: &ListingArgs, stop: &AtomicBool) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let measured = measure_in_bucket(&ctx.client, &client, arguments, &measurement).await;
+        let measured = measure_in_bucket(&ctx.client, &client, arguments, &measurement, stop).await;
         ctx.client.delete_key(&key).await?;
         let result = measured?;
         let wrong = result.wrong;
@@ -37,10 +47,11 @@ async fn measure_in_bucket(
     client: &S3Client,
     arguments: &ListingArgs,
     measurement: &Measurement,
+    stop: &AtomicBool,
 ) -> Result<ListingResult> {
     let bucket = arguments.bucket.clone().unwrap_or_else(own_bucket);
     let is_filled = prepare_bucket(daemon, client, &bucket, arguments).await?;
-    let measured = measure(daemon, client, (&bucket, is_filled), arguments, measurement).await;
+    let measured = measure(daemon, client, (&bucket, is_filled), arguments, measurement, stop).await;
     let mut removed = Ok(());
     if arguments.bucket.is_none() {
         // Its objects are deleted after a failed measurement too.
@@ -80,6 +91,7 @@ async fn measure(
     (bucket, is_filled): (&str, bool),
     arguments: &ListingArgs,
     measurement: &Measurement,
+    stop: &AtomicBool,
 ) -> Result<ListingResult> {
     let process = daemon.get_daemon().await?.pid;
     let watch = Watch { processes: vec![(SERVER.into(), process)], drives: Vec::new(), here: "load".into() };
@@ -87,5 +99,5 @@ async fn measure(
     let plan = ListingPlan { bucket: bucket.into(), keys, is_filled, clients };
     let progress =
         |step: &str, keys: u64| measurement.set_step(&format!("{step}: {keys} of {} keys", plan.keys));
-    Ok(measure_listing(&plan, client, &watch, progress).await?)
+    measure_listing(&plan, client, &watch, stop, progress).await?.context("interrupted")
 }

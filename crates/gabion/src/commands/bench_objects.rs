@@ -1,5 +1,8 @@
 //! `gabion bench objects`.
+//!
+//! Always true: a signal ends the measurement, and the bucket and the keys are deleted.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +12,7 @@ use bench::objects::{MIXES, Mix, ObjectBound, ObjectLoad, ObjectResult, ObjectSi
 use bench::observe::Watch;
 use s3_client::{ListRequest, S3Client};
 
+use super::lab::run_until_signal;
 use super::measurement::Measurement;
 use crate::cli::{Global, ObjectsArgs};
 use crate::failure::ExitReason;
@@ -22,12 +26,17 @@ and an MD5 that the service verifies; every read is compared.";
 /// Runs the benchmark and prints its results.
 ///
 /// # Errors
-/// If a request fails, or an object has wrong contents.
+/// If a request fails, an object has wrong contents, or the command is interrupted.
 pub(crate) fn run(global: &Global, arguments: &ObjectsArgs) -> Result<ExitReason> {
+    let (global, arguments) = (global.clone(), arguments.clone());
+    run_until_signal(move |stop| run_until(&global, &arguments, stop))?
+}
+
+fn run_until(global: &Global, arguments: &ObjectsArgs, stop: &AtomicBool) -> Result<ExitReason> {
     super::with_daemon(global, async |ctx| {
         let measurement = Measurement::start(global, SETUP)?;
         let (client, key) = connect(&ctx.client, &arguments.pool).await?;
-        let measured = measure_in_own_bucket(&ctx.client, &client, arguments, &measurement).await;
+        let measured = measure_in_own_bucket(&ctx.client, &client, arguments, &measurement, stop).await;
         ctx.client.delete_key(&key).await?;
         let results = measured?;
         let wrong = results.iter().map(|one| one.wrong).sum();
@@ -40,10 +49,11 @@ async fn measure_in_own_bucket(
     client: &S3Client,
     arguments: &ObjectsArgs,
     measurement: &Measurement,
+    stop: &AtomicBool,
 ) -> Result<Vec<ObjectResult>> {
     let bucket = own_bucket();
     client.create_bucket(&bucket).await?;
-    let measured = measure(daemon, &bucket, arguments, measurement).await;
+    let measured = measure(daemon, &bucket, arguments, measurement, stop).await;
     // Its objects are deleted after a failed measurement too.
     let removed = empty_bucket(client, &bucket).await;
     let results = measured?;
@@ -56,6 +66,7 @@ async fn measure(
     bucket: &str,
     arguments: &ObjectsArgs,
     measurement: &Measurement,
+    stop: &AtomicBool,
 ) -> Result<Vec<ObjectResult>> {
     let lab = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?.ok_or_else(|| LabError::Unknown(name.clone()))?),
@@ -79,11 +90,11 @@ async fn measure(
                 clients.push(client);
                 keys.push(key);
             }
-            let result = bench::objects::run(&load(arguments, bucket, mix), &clients, &watch);
+            let result = bench::objects::run(&load(arguments, bucket, mix), &clients, &watch, stop);
             for key in keys {
                 daemon.delete_key(&key).await?;
             }
-            let mut result = result?;
+            let mut result = result?.context("interrupted")?;
             result.mix = mix.name.to_owned();
             if let Some(lab) = &lab {
                 let drives = u32::try_from(lab.devices().len()).unwrap_or(u32::MAX);

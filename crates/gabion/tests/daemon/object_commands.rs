@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use s3_client::{Address, Credentials, S3Client};
 
 use super::harness::{Daemon, DaemonHome, names, until};
@@ -119,6 +120,30 @@ fn a_load_of_requests_is_measured_and_leaves_nothing() {
     assert!(results.as_array().unwrap().iter().all(|one| one["wrong"] == 0));
     assert!(daemon.json(&["bucket", "list", "fast"]).as_array().unwrap().is_empty());
     assert!(daemon.json(&["key", "list"]).as_array().unwrap().is_empty());
+    daemon.stop();
+}
+
+#[test]
+fn an_interrupted_measurement_leaves_nothing() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    daemon.make_pool();
+    daemon.ok(&["s3", "start", "fast", "--listen", "127.0.0.1:0"]);
+    let objects =
+        ["objects", "fast", "--size", "5000", "--objects", "40", "--clients", "4", "--seconds", "60"];
+    for benchmark in [&objects[..], &["listing", "fast", "--keys", "100000000"]] {
+        let mut command = home.client(&[&["bench"], benchmark, &["--quiet"]].concat());
+        let load = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let buckets = || daemon.json(&["bucket", "list", "fast"]).as_array().unwrap().clone();
+        until("the load writes objects", || buckets().iter().any(|bucket| bucket["objects"] != 0));
+        let process = Pid::from_raw(i32::try_from(load.id()).unwrap()).unwrap();
+        kill_process(process, Signal::INT).unwrap();
+        let ended = load.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("interrupted"), "{ended:?}");
+        assert!(buckets().is_empty(), "{:?}", buckets());
+        assert!(daemon.json(&["key", "list"]).as_array().unwrap().is_empty());
+    }
     daemon.stop();
 }
 

@@ -11,7 +11,7 @@ use super::seconds;
 /// the pool ('gabion s3 start'). Every read is compared with the written bytes. Runs of the mixes
 /// alternate. 'restore' has only GETs and 'backup' only PUTs, also for sizes other than that of
 /// the document.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion bench objects fast
@@ -55,7 +55,7 @@ pub(crate) struct ObjectsArgs {
 /// Puts objects of one byte into a temporary bucket of the pool's S3 service ('gabion s3 start'),
 /// lists single pages 50 times, then all keys page after page, and deletes the objects. Every page
 /// is compared with the keys.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion bench listing fast
