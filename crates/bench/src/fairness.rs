@@ -59,17 +59,17 @@ pub struct ContentionResult {
     /// 99th percentile of the same.
     pub alone_p99_us: f64,
     /// Median latency of the quiet volume next to the busy one, in microseconds.
-    pub beside_p50_us: f64,
+    pub contended_p50_us: f64,
     /// 99th percentile of the same.
-    pub beside_p99_us: f64,
+    pub contended_p99_us: f64,
     /// Ratio of the 99th percentiles: the median of the rounds.
     pub times_p99: f64,
     /// Operations per second of the busy volume alone.
     pub busy_alone_per_s: f64,
     /// Operations per second of the busy volume next to the quiet one.
-    pub busy_beside_per_s: f64,
+    pub busy_contended_per_s: f64,
     /// Operations per second of the quiet volume next to the busy one.
-    pub quiet_beside_per_s: f64,
+    pub quiet_contended_per_s: f64,
 }
 
 /// Result of the benchmark.
@@ -108,10 +108,10 @@ const PAIRS: [(Operation, Operation); 4] = [
 /// The records of one round of a pair.
 struct PairRound {
     alone: Recorder,
-    beside: Recorder,
+    contended: Recorder,
     busy_alone: f64,
-    busy_beside: f64,
-    quiet_beside: f64,
+    busy_contended: f64,
+    quiet_contended: f64,
 }
 
 async fn measure(
@@ -131,19 +131,19 @@ async fn measure(
             let many = (&busy, *second, options.depth);
             let (alone, _) = load(one, None, length).await?;
             let (busy_alone, _) = load(many, None, length).await?;
-            let (beside, busy_beside) = load(one, Some(many), length).await?;
+            let (contended, busy_contended) = load(one, Some(many), length).await?;
             let rate = |of: &Recorder| per_second(of, length);
             rounds.push(PairRound {
                 busy_alone: rate(&busy_alone),
-                busy_beside: busy_beside.as_ref().map_or(0.0, rate),
-                quiet_beside: rate(&beside),
+                busy_contended: busy_contended.as_ref().map_or(0.0, rate),
+                quiet_contended: rate(&contended),
                 alone,
-                beside,
+                contended,
             });
         }
     }
-    let wrong = rounds.iter().flatten().map(|round| round.alone.wrong + round.beside.wrong).sum();
-    let pairs = PAIRS.iter().zip(&rounds).map(|(pair, rounds)| beside(*pair, rounds)).collect();
+    let wrong = rounds.iter().flatten().map(|round| round.alone.wrong + round.contended.wrong).sum();
+    let pairs = PAIRS.iter().zip(&rounds).map(|(pair, rounds)| contention(*pair, rounds)).collect();
     Ok(Fairness { depth: options.depth, pairs, wrong })
 }
 
@@ -152,7 +152,7 @@ fn per_second(recorder: &Recorder, length: Duration) -> f64 {
     recorder.count() as f64 / length.as_secs_f64()
 }
 
-fn beside((quiet, busy): (Operation, Operation), rounds: &[PairRound]) -> ContentionResult {
+fn contention((quiet, busy): (Operation, Operation), rounds: &[PairRound]) -> ContentionResult {
     let middle = |of: &dyn Fn(&PairRound) -> f64| {
         let mut values: Vec<f64> = rounds.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -163,12 +163,12 @@ fn beside((quiet, busy): (Operation, Operation), rounds: &[PairRound]) -> Conten
         busy,
         alone_p50_us: middle(&|round| round.alone.percentile_us(0.5)),
         alone_p99_us: middle(&|round| round.alone.percentile_us(0.99)),
-        beside_p50_us: middle(&|round| round.beside.percentile_us(0.5)),
-        beside_p99_us: middle(&|round| round.beside.percentile_us(0.99)),
-        times_p99: middle(&|round| round.beside.percentile_us(0.99) / round.alone.percentile_us(0.99)),
+        contended_p50_us: middle(&|round| round.contended.percentile_us(0.5)),
+        contended_p99_us: middle(&|round| round.contended.percentile_us(0.99)),
+        times_p99: middle(&|round| round.contended.percentile_us(0.99) / round.alone.percentile_us(0.99)),
         busy_alone_per_s: middle(&|round| round.busy_alone),
-        busy_beside_per_s: middle(&|round| round.busy_beside),
-        quiet_beside_per_s: middle(&|round| round.quiet_beside),
+        busy_contended_per_s: middle(&|round| round.busy_contended),
+        quiet_contended_per_s: middle(&|round| round.quiet_contended),
     }
 }
 
@@ -222,7 +222,12 @@ mod tests {
         let has_all = |result: &Fairness| {
             let figures = |pair: &ContentionResult| {
                 // The latency stands for the rate of the quiet volume alone.
-                [pair.alone_p50_us, pair.quiet_beside_per_s, pair.busy_alone_per_s, pair.busy_beside_per_s]
+                [
+                    pair.alone_p50_us,
+                    pair.quiet_contended_per_s,
+                    pair.busy_alone_per_s,
+                    pair.busy_contended_per_s,
+                ]
             };
             result.pairs.iter().flat_map(figures).all(|figure| figure > 0.0)
         };
@@ -235,8 +240,8 @@ mod tests {
         assert_eq!((result.wrong, result.pairs.len(), steps.len()), (0, 4, 2), "{result:?}");
         for pair in &result.pairs {
             assert!(pair.alone_p99_us >= pair.alone_p50_us && pair.alone_p50_us > 0.0, "{pair:?}");
-            assert!(pair.beside_p99_us > 0.0 && pair.times_p99 > 0.0, "{pair:?}");
-            assert!(pair.busy_alone_per_s > 0.0 && pair.busy_beside_per_s > 0.0, "{pair:?}");
+            assert!(pair.contended_p99_us > 0.0 && pair.times_p99 > 0.0, "{pair:?}");
+            assert!(pair.busy_alone_per_s > 0.0 && pair.busy_contended_per_s > 0.0, "{pair:?}");
         }
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }

@@ -77,7 +77,7 @@ pub fn runs_in_process(slices: &[Slice]) -> bool {
     slices.iter().any(|slice| matches!(slice.target, Target::Vhost(_) | Target::S3(_)))
 }
 
-/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
+/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `on_start` with the
 /// process id of an external runner before the load starts.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn run(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-    started: impl FnOnce(u32),
+    on_start: impl FnOnce(u32),
 ) -> Result<LoadResult, LoadError> {
     let runner_of = |slice: &Slice| match &slice.target {
         Target::File(_) | Target::Nbd(_) => Runner::Fio,
@@ -100,12 +100,12 @@ pub fn run(
     let mut runners: Vec<Runner> = load.slices.iter().map(runner_of).collect();
     runners.dedup();
     match runners.as_slice() {
-        [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, started)?),
+        [] | [Runner::Fio] => Ok(fio::run(load, folder, name, stop, on_start)?),
         [Runner::Vhost] => Ok(vhost::run_load(load, stop)?),
         [Runner::Machines] => Ok(guest::run_loads(load, folder, name, stop)?),
         [Runner::Pods] => Ok(pods::run_loads(load, folder, name, stop)?),
-        [Runner::Rados] => Ok(rados::run_load(load, folder, name, stop, started)?),
-        [Runner::Objects] => Ok(objects::run_load(load, folder, name, stop, started)?),
+        [Runner::Rados] => Ok(rados::run_load(load, folder, name, stop, on_start)?),
+        [Runner::Objects] => Ok(objects::run_load(load, folder, name, stop, on_start)?),
         _ => Err(LoadError::Mixed),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn systems() -> Vec<SystemRecord> {
     let about = SystemInfo {
         name: "a".into(),
         what: String::new(),
-        promises: Guarantees::default(),
+        guarantees: Guarantees::default(),
         takes_drives: true,
         own_contents: false,
         degrades: true,
@@ -114,6 +114,23 @@ pub(crate) fn measured(
         state: None,
         missing: None,
     }
+}
+
+#[test]
+fn names_of_fields_in_earlier_runs_are_read() {
+    let (systems, plan) = (systems(), plan());
+    let earlier = |value: serde_json::Value, now: &str, before: &str| {
+        let text = value.to_string();
+        assert!(text.contains(now), "{text}");
+        text.replace(now, before)
+    };
+    let stored = earlier(serde_json::to_value(&systems).unwrap(), "\"guarantees\":", "\"promises\":");
+    assert_eq!(serde_json::from_str::<Vec<SystemRecord>>(&stored).unwrap(), systems);
+    let stored = earlier(serde_json::to_value(&plan).unwrap(), "\"differences\":", "\"said\":");
+    assert_eq!(serde_json::from_str::<RunPlan>(&stored).unwrap(), plan);
+    let mut stored = serde_json::to_value(seen([1.0; 10], &[])).unwrap();
+    assert!(stored.as_object_mut().unwrap().remove("busiest_thread").is_some());
+    assert_eq!(serde_json::from_value::<Observation>(stored).unwrap(), seen([1.0; 10], &[]));
 }
 
 fn cause(observation: Observation) -> Bottleneck {

@@ -84,7 +84,7 @@ pub fn version() -> Option<String> {
     version.status.success().then(|| String::from_utf8_lossy(&version.stdout).trim().to_owned())
 }
 
-/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `started` with the
+/// Runs a load. Its files are written to `folder` with the prefix `name`. Calls `on_start` with the
 /// process id before fio runs.
 ///
 /// # Errors
@@ -94,7 +94,7 @@ pub(crate) fn run(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-    started: impl FnOnce(u32),
+    on_start: impl FnOnce(u32),
 ) -> Result<LoadResult, FioError> {
     let file = |ending: &str| folder.join(format!("{name}{ending}"));
     let failed = |path: &Path| {
@@ -116,7 +116,7 @@ pub(crate) fn run(
         .stderr(stderr)
         .spawn()
         .map_err(FioError::Start)?;
-    started(child.id());
+    on_start(child.id());
     let status = loop {
         match child.try_wait().map_err(FioError::Start)? {
             Some(status) => break status,
@@ -133,13 +133,13 @@ pub(crate) fn run(
         return Err(FioError::Interrupted);
     }
     let text = std::fs::read_to_string(&json).unwrap_or_default();
-    let said = std::fs::read_to_string(&errors).unwrap_or_default();
-    if said.is_empty() {
+    let messages = std::fs::read_to_string(&errors).unwrap_or_default();
+    if messages.is_empty() {
         let _ = std::fs::remove_file(&errors);
     }
     if !status.success() {
-        let mut messages = [first_error_lines(&said), last_line(&text)].into_iter();
-        let message = messages.find(|said| !said.is_empty());
+        let mut candidates = [first_error_lines(&messages), last_line(&text)].into_iter();
+        let message = candidates.find(|message| !message.is_empty());
         let message = message.unwrap_or_else(|| format!("it exited with {status}"));
         return Err(FioError::Failed { job: load.job.name.clone(), message });
     }

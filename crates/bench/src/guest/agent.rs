@@ -56,9 +56,9 @@ impl ScriptOutput {
         }
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
-        let said =
+        let message =
             if last.is_empty() { format!("a script exited with {}", self.status) } else { last.join("; ") };
-        Err(AgentError::Failed(said))
+        Err(AgentError::Failed(message))
     }
 }
 
@@ -74,7 +74,8 @@ impl Agent {
 
     /// True if the agent responds within this time.
     pub(crate) fn answers(&self, patience: Duration) -> bool {
-        self.run_script_within("true", &AtomicBool::new(false), patience).is_ok_and(|said| said.status == 0)
+        self.run_script_within("true", &AtomicBool::new(false), patience)
+            .is_ok_and(|output| output.status == 0)
     }
 
     /// Runs a script to completion.

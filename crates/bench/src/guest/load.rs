@@ -56,12 +56,12 @@ fn run_load(
     // The following steps take seconds with emulated processors.
     let ended = Instant::now();
     if ran.status != 0 {
-        let said = String::from_utf8_lossy(&ran.output);
-        return Err(FioError::Failed { job: job.clone(), message: fio::first_error_lines(&said) });
+        let messages = String::from_utf8_lossy(&ran.output);
+        return Err(FioError::Failed { job: job.clone(), message: fio::first_error_lines(&messages) });
     }
     let fetch = |file: String| {
-        let said = agent.run_script(&format!("cat /tmp/{file}"), stop).map_err(in_guest)?;
-        Ok(if said.status == 0 { said.output } else { Vec::new() })
+        let printed = agent.run_script(&format!("cat /tmp/{file}"), stop).map_err(in_guest)?;
+        Ok(if printed.status == 0 { printed.output } else { Vec::new() })
     };
     let json = fetch(format!("{name}.json"))?;
     keep(".json", &json)?;

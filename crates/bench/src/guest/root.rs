@@ -120,8 +120,8 @@ fn module_name(path: &str) -> String {
 
 /// Returns a statically linked shell: one unpacked next to the kernel, or that of the host.
 pub(super) fn shell(kernel: &Path) -> Result<PathBuf, GuestError> {
-    let beside = kernel.join("bin/busybox");
-    if beside.is_file() { Ok(beside) } else { found("busybox") }
+    let unpacked = kernel.join("bin/busybox");
+    if unpacked.is_file() { Ok(unpacked) } else { found("busybox") }
 }
 
 /// Writes the initramfs.
@@ -230,9 +230,9 @@ exec 3<>"$(ls /dev/vport* | head -n 1)"
 while :; do
   if IFS=' ' read -r number digits <&3; then
     printf '%s' "$digits" | xxd -r -p >/run/script
-    sh /run/script >/run/said 2>&1 </dev/null 3>&-
+    sh /run/script >/run/output 2>&1 </dev/null 3>&-
     status=$?
-    { echo "$number $status $(stat -c %s /run/said)"; cat /run/said; } >&3
+    { echo "$number $status $(stat -c %s /run/output)"; cat /run/output; } >&3
   else
     sleep 0.1
   fi

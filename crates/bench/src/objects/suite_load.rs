@@ -38,7 +38,7 @@ pub(crate) fn run_load(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-    started: impl FnOnce(u32),
+    on_start: impl FnOnce(u32),
 ) -> Result<LoadResult, ObjectLoadError> {
     let job = load.job;
     let missing = || ObjectLoadError::NoService(job.name.clone());
@@ -65,7 +65,7 @@ pub(crate) fn run_load(
     let bucket = LoadBucket { endpoint, name: &plan.bucket };
     bucket.create()?;
     if objects.generator == ObjectGenerator::Warp && warp::supports(&plan) {
-        let measured = warp::run(&plan, endpoint, (folder, name), stop, started);
+        let measured = warp::run(&plan, endpoint, (folder, name), stop, on_start);
         let removed = bucket.remove();
         return measured.and_then(|result| removed.map(|()| result));
     }

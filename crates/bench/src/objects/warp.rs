@@ -44,14 +44,14 @@ pub(super) fn run(
     endpoint: &S3Endpoint,
     (folder, name): (&Path, &str),
     stop: &AtomicBool,
-    started: impl FnOnce(u32),
+    on_start: impl FnOnce(u32),
 ) -> Result<LoadResult, ObjectLoadError> {
     let fail = |error: &dyn std::fmt::Display| ObjectLoadError::Warp(error.to_string());
     let data = folder.join(format!("{name}-warp"));
     let arguments = arguments(load, endpoint, &data);
     let mut server =
         Server::start(arguments, folder, &format!("{name}-warp")).map_err(|error| fail(&error))?;
-    started(server.process());
+    on_start(server.process());
     let limit = PREPARE_MAX + load.warm_up + load.run;
     server.wait_for_exit(limit, stop).map_err(|error| match stop.load(Ordering::Relaxed) {
         true => ObjectLoadError::Interrupted,

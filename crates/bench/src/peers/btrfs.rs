@@ -29,7 +29,7 @@ pub(super) struct Btrfs {
 #[derive(Default)]
 struct RunningBtrfs {
     file_systems: Vec<FileSystem>,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
 }
 
 struct FileSystem {
@@ -66,30 +66,31 @@ impl Btrfs {
         Ok(Self { options, fill, pools, layout: None, up: None })
     }
 
-    fn make(&mut self, wish: &Requirements<'_>, up: &mut RunningBtrfs) -> Result<(), Failure> {
-        let drive_bytes = self.options.take(wish.drives)?;
-        if let Some(file) = wish.drives.iter().find(|drive| !is_device(drive)) {
+    fn make(&mut self, requirements: &Requirements<'_>, up: &mut RunningBtrfs) -> Result<(), Failure> {
+        let drive_bytes = self.options.take(requirements.drives)?;
+        if let Some(file) = requirements.drives.iter().find(|drive| !is_device(drive)) {
             return Err(format!("{} is not a block device; use the drives of a lab", file.display()).into());
         }
-        let pools = self.pools.unwrap_or(wish.pools).max(1);
-        let groups = Groups::new(wish, pools)?;
+        let pools = self.pools.unwrap_or(requirements.pools).max(1);
+        let groups = Groups::new(requirements, pools)?;
         let Layout { data, parity, .. } = groups.layout;
         let each = drive_bytes.saturating_mul(data.into()) / 100 * self.fill;
-        let files = wish.share(pools);
-        let bytes = round_to_mib((each / u64::from(files)).min(wish.instance_bytes.unwrap_or(u64::MAX)));
+        let files = requirements.share(pools);
+        let bytes =
+            round_to_mib((each / u64::from(files)).min(requirements.instance_bytes.unwrap_or(u64::MAX)));
         if bytes == 0 {
             return Err(format!("the drives have no space for {files} files per file system").into());
         }
-        let mut spots = Vec::new();
+        let mut extents = Vec::new();
         for (number, drives) in groups.drives.iter().enumerate() {
-            interrupted(wish.stop)?;
+            interrupted(requirements.stop)?;
             let profile = if parity == 1 { "raid5" } else { "raid6" };
             // Its documentation recommends mirrored metadata with raid5 and raid6.
             let metadata = if parity == 1 { "raid1" } else { "raid1c3" };
             let mut mkfs = command("mkfs.btrfs");
             mkfs.args(["-q", "-f", "-L", "gabion-bench", "-d", profile, "-m", metadata]).args(*drives);
             run(&mut mkfs)?;
-            let at = wish.folder.join(format!("{}-{number}", self.options.name));
+            let at = requirements.folder.join(format!("{}-{number}", self.options.name));
             match std::fs::create_dir(&at) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
                 _ => {}
@@ -102,10 +103,10 @@ impl Btrfs {
                 std::fs::File::create_new(&path)?.set_len(bytes)?;
                 Ok(target_extent(Target::File(path), bytes))
             };
-            spots.push((0..files).map(file).collect::<Result<Vec<TargetExtent>, std::io::Error>>()?);
+            extents.push((0..files).map(file).collect::<Result<Vec<TargetExtent>, std::io::Error>>()?);
         }
         self.layout = Some(groups.layout);
-        up.spots = interleave(spots);
+        up.extents = interleave(extents);
         Ok(())
     }
 
@@ -198,7 +199,7 @@ impl System for Btrfs {
         SystemInfo {
             name: self.options.name.clone(),
             what: format!("btrfs: {shape}"),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "flushed data is on the drives, and their caches are flushed".into(),
                 checksums: "CRC-32C of every block, verified on every read".into(),
                 protection: "one drive per parity column; a crash can leave inconsistent parity (write hole)"
@@ -214,9 +215,9 @@ impl System for Btrfs {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
         let mut up = RunningBtrfs::default();
-        let made = self.make(wish, &mut up);
+        let made = self.make(requirements, &mut up);
         if let Err(error) = made {
             return Err(self.options.error("set up", with_left(error, Self::remove(&mut up))));
         }
@@ -225,7 +226,7 @@ impl System for Btrfs {
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+        self.up.as_ref().map(|up| up.extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {

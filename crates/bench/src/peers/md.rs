@@ -47,7 +47,7 @@ struct RunningMd {
     place: ArrayHost,
     arrays: Vec<Array>,
     list: PathBuf,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
 }
 
 /// The location of the arrays.
@@ -127,28 +127,29 @@ impl Md {
         Ok(Self { options, fill, chunk, pools, guest, kernel, layout: None, up: None, last: None })
     }
 
-    fn make(&mut self, wish: &Requirements<'_>) -> Result<RunningMd, Failure> {
-        self.options.take(wish.drives)?;
-        let pools = self.pools.unwrap_or(wish.pools).max(1);
-        let groups = Groups::new(wish, pools)?;
+    fn make(&mut self, requirements: &Requirements<'_>) -> Result<RunningMd, Failure> {
+        self.options.take(requirements.drives)?;
+        let pools = self.pools.unwrap_or(requirements.pools).max(1);
+        let groups = Groups::new(requirements, pools)?;
         self.layout = Some(groups.layout);
         let in_machine = self.guest.unwrap_or_else(|| !is_supported());
-        let place = if in_machine { ArrayHost::Machine(self.machine(wish)?) } else { ArrayHost::Here };
+        let place =
+            if in_machine { ArrayHost::Machine(self.machine(requirements)?) } else { ArrayHost::Here };
         let names: Vec<String> = match &place {
-            ArrayHost::Here => wish.drives.iter().map(|drive| drive.display().to_string()).collect(),
-            ArrayHost::Machine(guest) => guest.drives(wish.drives.len(), wish.stop)?,
+            ArrayHost::Here => requirements.drives.iter().map(|drive| drive.display().to_string()).collect(),
+            ArrayHost::Machine(guest) => guest.drives(requirements.drives.len(), requirements.stop)?,
         };
-        let list = wish.folder.join(format!("{}.arrays", self.options.name));
-        let mut up = RunningMd { place, arrays: Vec::new(), list, spots: Vec::new() };
-        let mut spots = Vec::new();
+        let list = requirements.folder.join(format!("{}.arrays", self.options.name));
+        let mut up = RunningMd { place, arrays: Vec::new(), list, extents: Vec::new() };
+        let mut extents = Vec::new();
         let made = names.chunks(groups.width()).take(groups.drives.len()).try_for_each(|members| {
-            let bytes = self.array(&mut up, members, groups.layout.parity, wish.stop)?;
+            let bytes = self.array(&mut up, members, groups.layout.parity, requirements.stop)?;
             let used = round_to_mib(bytes / 100 * self.fill);
             let device = up.arrays.last().map_or("", |array| array.device.as_str());
-            spots.push(vec![target_extent(up.place.target(device), used)]);
+            extents.push(vec![target_extent(up.place.target(device), used)]);
             Ok(())
         });
-        up.spots = interleave(spots);
+        up.extents = interleave(extents);
         match made {
             Ok(()) => Ok(up),
             Err(error) => {
@@ -159,15 +160,15 @@ impl Md {
         }
     }
 
-    fn machine(&mut self, wish: &Requirements<'_>) -> Result<Guest, Failure> {
+    fn machine(&mut self, requirements: &Requirements<'_>) -> Result<Guest, Failure> {
         let guest = Guest::start(&guest::GuestPlan {
             name: &self.options.name,
-            folder: wish.folder,
+            folder: requirements.folder,
             kernel: &self.kernel,
             modules: &MODULES,
             programs: &PROGRAMS,
-            drives: wish.drives,
-            stop: wish.stop,
+            drives: requirements.drives,
+            stop: requirements.stop,
         })?;
         self.last = Some(guest.accelerator());
         Ok(guest)
@@ -284,7 +285,7 @@ impl System for Md {
         SystemInfo {
             name: self.options.name.clone(),
             what: format!("Linux md: {shape}{place}"),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "flushed data is on the drives, and their caches are flushed".into(),
                 checksums: "none".into(),
                 protection: "one drive per parity column; a crash can leave inconsistent parity (write hole)"
@@ -300,13 +301,13 @@ impl System for Md {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
-        self.up = Some(self.make(wish).map_err(|error| self.options.error("set up", error))?);
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        self.up = Some(self.make(requirements).map_err(|error| self.options.error("set up", error))?);
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+        self.up.as_ref().map(|up| up.extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -37,12 +37,12 @@ pub(super) fn open(options: PeerOptions) -> Result<S3Peer<Minio>, String> {
 impl S3Server for Minio {
     fn start(
         &self,
-        (options, wish): (&PeerOptions, &Requirements<'_>),
+        (options, requirements): (&PeerOptions, &Requirements<'_>),
         running: &mut RunningS3,
     ) -> Result<Layout, Failure> {
-        let drives = devices(options, wish)?;
+        let drives = devices(options, requirements)?;
         let count = u32::try_from(drives.len())?;
-        let of_suite = wish.scheme.and_then(|scheme| Layout::parse(scheme, count, 1).ok());
+        let of_suite = requirements.scheme.and_then(|scheme| Layout::parse(scheme, count, 1).ok());
         let parity = self.parity.or(of_suite.map(|layout| layout.parity)).unwrap_or(count / 2);
         if count < 2 || parity > count / 2 {
             return Err(
@@ -52,7 +52,7 @@ impl S3Server for Minio {
         let mut mounts = Vec::new();
         for drive in drives {
             let one = std::slice::from_ref(drive);
-            mounts.push(running.mount((options, wish), one, "xfs", &["-q", "-f", "-L", "minio"])?);
+            mounts.push(running.mount((options, requirements), one, "xfs", &["-q", "-f", "-L", "minio"])?);
         }
         let (address, console) = (free_address()?, free_address()?);
         let endpoint = endpoint(address)?;
@@ -62,7 +62,7 @@ impl S3Server for Minio {
         server.env("MINIO_ROOT_USER", &endpoint.access_key).env("MINIO_ROOT_PASSWORD", &endpoint.secret_key);
         server.env("MINIO_STORAGE_CLASS_STANDARD", format!("EC:{parity}")).env("MINIO_BROWSER", "off");
         let is_ready: fn(u16) -> bool = |status| status == 200;
-        running.start((options, wish), server, address, ("/minio/health/cluster", is_ready))?;
+        running.start((options, requirements), server, address, ("/minio/health/cluster", is_ready))?;
         let data = count - parity;
         let bytes = running.free()? / u64::from(count) * u64::from(data);
         running.extents = vec![s3_server::extent(endpoint, bytes)];

@@ -196,8 +196,8 @@ fn number(value: &str, most: u64) -> Option<u64> {
 }
 
 /// Returns the data and parity columns of a scheme k+m that a RAID level supports.
-fn columns(wish: &Requirements<'_>) -> Result<(u32, u32), Failure> {
-    let scheme = wish.scheme.ok_or("the suite has no scheme")?;
+fn columns(requirements: &Requirements<'_>) -> Result<(u32, u32), Failure> {
+    let scheme = requirements.scheme.ok_or("the suite has no scheme")?;
     let layout = Layout::parse(scheme, 1, 1)?;
     if layout.data < 2 || !(1..=2).contains(&layout.parity) {
         return Err(format!("it supports RAID 5 and 6, not {scheme}").into());
@@ -212,9 +212,9 @@ struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    fn new(wish: &Requirements<'a>, pools: u32) -> Result<Self, Failure> {
-        let (data, parity) = columns(wish)?;
-        let drives = wish.groups(pools)?;
+    fn new(requirements: &Requirements<'a>, pools: u32) -> Result<Self, Failure> {
+        let (data, parity) = columns(requirements)?;
+        let drives = requirements.groups(pools)?;
         let (each, width) = (drives.first().map_or(0, |group| group.len()), (data + parity) as usize);
         if each != width {
             return Err(format!("{data}+{parity} needs {width} drives per pool, and there are {each}").into());

@@ -19,7 +19,7 @@ pub(super) struct Nbdkit {
 struct RunningNbdkit {
     server: Server,
     _place: StateDir,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
 }
 
 impl Nbdkit {
@@ -28,24 +28,24 @@ impl Nbdkit {
         Ok(Self { options, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Requirements<'_>) -> Result<RunningNbdkit, Failure> {
-        self.options.take(wish.drives)?;
-        let place = StateDir::new(wish.folder, &self.options.name)?;
+    fn make(&self, requirements: &Requirements<'_>) -> Result<RunningNbdkit, Failure> {
+        self.options.take(requirements.drives)?;
+        let place = StateDir::new(requirements.folder, &self.options.name)?;
         // One server exports the files of a directory by name.
         let (drives, socket) = (place.path().join("drives"), place.path().join("nbd.sock"));
         Access::OWNER.make_directories(&drives)?;
-        let mut spots = Vec::new();
-        for (number, drive) in wish.drives.iter().enumerate() {
+        let mut extents = Vec::new();
+        for (number, drive) in requirements.drives.iter().enumerate() {
             std::os::unix::fs::symlink(drive, drives.join(format!("d{number}")))?;
             let uri = format!("nbd+unix:///d{number}?socket={}", socket.display());
-            spots.push(target_extent(Target::Nbd(uri), file_size(drive)?));
+            extents.push(target_extent(Target::Nbd(uri), file_size(drive)?));
         }
         let mut server = command("nbdkit");
         server.arg("--foreground").arg("--unix").arg(&socket).arg("file");
         server.arg(format!("dir={}", drives.display()));
-        let mut server = Server::start(server, wish.folder, &self.options.name)?;
-        server.wait_for(&[socket], wish.stop)?;
-        Ok(RunningNbdkit { server, _place: place, spots })
+        let mut server = Server::start(server, requirements.folder, &self.options.name)?;
+        server.wait_for(&[socket], requirements.stop)?;
+        Ok(RunningNbdkit { server, _place: place, extents })
     }
 }
 
@@ -54,7 +54,7 @@ impl System for Nbdkit {
         SystemInfo {
             name: self.options.name.clone(),
             what: format!("nbdkit's file plugin, {} independent drives, NBD on a Unix socket", self.drives),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "flushed data is on the drive; before a flush it is in the page cache, as are reads"
                     .into(),
                 checksums: "none".into(),
@@ -70,14 +70,14 @@ impl System for Nbdkit {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
-        self.drives = wish.drives.len();
-        self.up = Some(self.make(wish).map_err(|error| self.options.error("set up", error))?);
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        self.drives = requirements.drives.len();
+        self.up = Some(self.make(requirements).map_err(|error| self.options.error("set up", error))?);
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+        self.up.as_ref().map(|up| up.extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {

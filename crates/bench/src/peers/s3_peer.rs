@@ -51,7 +51,7 @@ impl<S: S3Server> System for S3Peer<S> {
         SystemInfo {
             name: self.options.name.clone(),
             what: self.server.describe(self.layout),
-            promises: self.server.guarantees(),
+            guarantees: self.server.guarantees(),
             takes_drives: true,
             own_contents: false,
             degrades: false,
@@ -66,9 +66,9 @@ impl<S: S3Server> System for S3Peer<S> {
         workload == Workload::Objects
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
         let mut running = RunningS3::default();
-        match self.server.start((&self.options, wish), &mut running) {
+        match self.server.start((&self.options, requirements), &mut running) {
             Ok(layout) => self.layout = Some(layout),
             Err(error) => return Err(self.options.error("set up", with_left(error, running.remove()))),
         }

@@ -38,13 +38,16 @@ pub(super) struct RunningS3 {
 }
 
 /// Returns the drives of a run if they may be overwritten and are block devices.
-pub(super) fn devices<'a>(options: &PeerOptions, wish: &Requirements<'a>) -> Result<&'a [PathBuf], Failure> {
-    options.take(wish.drives)?;
-    match wish.drives.iter().find(|drive| !is_device(drive)) {
+pub(super) fn devices<'a>(
+    options: &PeerOptions,
+    requirements: &Requirements<'a>,
+) -> Result<&'a [PathBuf], Failure> {
+    options.take(requirements.drives)?;
+    match requirements.drives.iter().find(|drive| !is_device(drive)) {
         Some(file) => {
             Err(format!("{} is not a block device; use the drives of a lab", file.display()).into())
         }
-        None => Ok(wish.drives),
+        None => Ok(requirements.drives),
     }
 }
 
@@ -52,14 +55,14 @@ impl RunningS3 {
     /// Makes a file system on drives and mounts it in the folder of the run.
     pub(super) fn mount(
         &mut self,
-        (options, wish): (&PeerOptions, &Requirements<'_>),
+        (options, requirements): (&PeerOptions, &Requirements<'_>),
         drives: &[PathBuf],
         kind: &str,
         arguments: &[&str],
     ) -> Result<PathBuf, Failure> {
-        interrupted(wish.stop)?;
+        interrupted(requirements.stop)?;
         run(command(&format!("mkfs.{kind}")).args(arguments).args(drives))?;
-        let at = wish.folder.join(format!("{}-{}", options.name, self.mounts.len()));
+        let at = requirements.folder.join(format!("{}-{}", options.name, self.mounts.len()));
         match std::fs::create_dir(&at) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
@@ -93,14 +96,14 @@ impl RunningS3 {
     /// `is_ready` accepts.
     pub(super) fn start(
         &mut self,
-        (options, wish): (&PeerOptions, &Requirements<'_>),
+        (options, requirements): (&PeerOptions, &Requirements<'_>),
         server: std::process::Command,
         address: SocketAddr,
         (path, is_ready): (&str, fn(u16) -> bool),
     ) -> Result<(), ProgramError> {
-        let mut server = Server::start(server, wish.folder, &options.name)?;
+        let mut server = Server::start(server, requirements.folder, &options.name)?;
         let ready = || status(address, path).is_ok_and(is_ready);
-        server.wait_until(START_MAX, wish.stop, ready)?;
+        server.wait_until(START_MAX, requirements.stop, ready)?;
         self.server = Some(server);
         Ok(())
     }

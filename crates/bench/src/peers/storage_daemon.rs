@@ -23,7 +23,7 @@ pub(super) struct StorageDaemon {
 struct RunningDaemon {
     server: Server,
     _place: StateDir,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
 }
 
 impl StorageDaemon {
@@ -39,9 +39,9 @@ impl StorageDaemon {
         Ok(Self { options, vhost, drives: 0, up: None })
     }
 
-    fn make(&self, wish: &Requirements<'_>) -> Result<RunningDaemon, Failure> {
-        self.options.take(wish.drives)?;
-        let place = StateDir::new(wish.folder, &self.options.name)?;
+    fn make(&self, requirements: &Requirements<'_>) -> Result<RunningDaemon, Failure> {
+        self.options.take(requirements.drives)?;
+        let place = StateDir::new(requirements.folder, &self.options.name)?;
         let mut daemon = command("qemu-storage-daemon");
         // For NBD it uses one thread: release 7.2 crashes with more threads when a client
         // disconnects.
@@ -54,8 +54,8 @@ impl StorageDaemon {
         if !self.vhost {
             daemon.args(["--nbd-server", &format!("addr.type=unix,addr.path={}", nbd.display())]);
         }
-        let (mut sockets, mut spots) = (Vec::new(), Vec::new());
-        for (number, drive) in wish.drives.iter().enumerate() {
+        let (mut sockets, mut extents) = (Vec::new(), Vec::new());
+        for (number, drive) in requirements.drives.iter().enumerate() {
             let driver = if is_device(drive) { "host_device" } else { "file" };
             daemon.arg("--blockdev").arg(format!(
                 "driver={driver},filename={},node-name=d{number},cache.direct=on,aio=native",
@@ -76,7 +76,7 @@ impl StorageDaemon {
                 (format!("type=nbd,{common},name=d{number}"), Target::Nbd(uri))
             };
             daemon.args(["--export", &export]);
-            spots.push(target_extent(target, file_size(drive)?));
+            extents.push(target_extent(target, file_size(drive)?));
         }
         if !self.vhost {
             sockets.push(nbd);
@@ -85,9 +85,9 @@ impl StorageDaemon {
         let ready = place.path().join("ready");
         daemon.arg("--pidfile").arg(&ready);
         sockets.push(ready);
-        let mut server = Server::start(daemon, wish.folder, &self.options.name)?;
-        server.wait_for(&sockets, wish.stop)?;
-        Ok(RunningDaemon { server, _place: place, spots })
+        let mut server = Server::start(daemon, requirements.folder, &self.options.name)?;
+        server.wait_for(&sockets, requirements.stop)?;
+        Ok(RunningDaemon { server, _place: place, extents })
     }
 }
 
@@ -100,7 +100,7 @@ impl System for StorageDaemon {
                 "qemu-storage-daemon, {} independent drives, direct I/O, libaio, {by}",
                 self.drives
             ),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "flushed data is on the drive, and its cache is flushed".into(),
                 checksums: "none".into(),
                 protection: "none: a drive failure loses data".into(),
@@ -115,14 +115,14 @@ impl System for StorageDaemon {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
-        self.drives = wish.drives.len();
-        self.up = Some(self.make(wish).map_err(|error| self.options.error("set up", error))?);
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        self.drives = requirements.drives.len();
+        self.up = Some(self.make(requirements).map_err(|error| self.options.error("set up", error))?);
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.up.as_ref().map(|up| up.spots.clone()).unwrap_or_default()
+        self.up.as_ref().map(|up| up.extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {

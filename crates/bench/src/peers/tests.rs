@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Requirements<'a> {
+fn requirements<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Requirements<'a> {
     let folder = Path::new("/nonexistent");
     Requirements {
         instances: 16,
@@ -24,11 +24,11 @@ fn wish<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool) -> Req
 fn groups_are_as_wide_as_the_scheme() {
     let stop = AtomicBool::new(false);
     let drives: Vec<PathBuf> = (0..10).map(|number| format!("/dev/x{number}").into()).collect();
-    let groups = Groups::new(&wish(&drives, "4+1", &stop), 2).unwrap();
+    let groups = Groups::new(&requirements(&drives, "4+1", &stop), 2).unwrap();
     assert_eq!(groups.drives, [&drives[..5], &drives[5..]]);
     assert_eq!(groups.layout, Layout { drives: 10, data: 4, parity: 1, pools: 2 });
     let refused = |scheme: &str, pools: u32| {
-        Groups::new(&wish(&drives, scheme, &stop), pools).map(|_| ()).unwrap_err().to_string()
+        Groups::new(&requirements(&drives, scheme, &stop), pools).map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused("4+1", 3).contains("needs 5 drives per pool, and there are 3"));
     assert!(refused("4+1", 11).contains("11 pools need more drives than 10"));
@@ -49,8 +49,8 @@ fn drives_are_used_only_with_permission() {
     for peer in PEERS {
         let mut system = peer.open("p", "", false).unwrap();
         let stop = AtomicBool::new(false);
-        let wish = Requirements { folder: place.path(), ..wish(&drives, "4+1", &stop) };
-        let error = system.set_up(&wish).unwrap_err().to_string();
+        let requirements = Requirements { folder: place.path(), ..requirements(&drives, "4+1", &stop) };
+        let error = system.set_up(&requirements).unwrap_err().to_string();
         assert!(error.contains("--overwrite"), "{}: {error}", peer.name);
         system.tear_down().unwrap();
     }

@@ -28,14 +28,14 @@ pub(super) fn open(options: PeerOptions) -> Result<S3Peer<VersityGateway>, Strin
 impl S3Server for VersityGateway {
     fn start(
         &self,
-        (options, wish): (&PeerOptions, &Requirements<'_>),
+        (options, requirements): (&PeerOptions, &Requirements<'_>),
         running: &mut RunningS3,
     ) -> Result<Layout, Failure> {
-        let drives = devices(options, wish)?;
+        let drives = devices(options, requirements)?;
         let count = u32::try_from(drives.len())?;
         let (data, metadata) = if count > 1 { ("raid0", "raid1") } else { ("single", "dup") };
         let arguments = ["-q", "-f", "-L", "gabion-bench", "-d", data, "-m", metadata];
-        let root = running.mount((options, wish), drives, "btrfs", &arguments)?;
+        let root = running.mount((options, requirements), drives, "btrfs", &arguments)?;
         let address = free_address()?;
         let endpoint = endpoint(address)?;
         let mut server = command("versitygw");
@@ -44,7 +44,7 @@ impl S3Server for VersityGateway {
         server.arg("posix").arg(root);
         // Without a signature, a server that is ready refuses the request.
         let is_ready: fn(u16) -> bool = |status| (200..500).contains(&status);
-        running.start((options, wish), server, address, ("/", is_ready))?;
+        running.start((options, requirements), server, address, ("/", is_ready))?;
         let bytes = running.free()?;
         running.extents = vec![s3_server::extent(endpoint, bytes)];
         Ok(Layout { drives: count, data: count, parity: 0, pools: 1 })

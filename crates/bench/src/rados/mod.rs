@@ -98,7 +98,7 @@ pub(crate) fn run_load(
     folder: &Path,
     name: &str,
     stop: &AtomicBool,
-    started: impl FnOnce(u32),
+    on_start: impl FnOnce(u32),
 ) -> Result<LoadResult, RadosError> {
     let job = &load.job.name;
     let failed = |error: &ProgramError| match stop.load(Ordering::Relaxed) {
@@ -115,7 +115,7 @@ pub(crate) fn run_load(
         running.push((Server::start(program, folder, &file).map_err(|error| failed(&error))?, file));
     }
     if let Some((first, _)) = running.first() {
-        started(first.process());
+        on_start(first.process());
     }
     let limit = match load.length {
         Length::Seconds { run, .. } => Duration::from_secs_f64(run) + SPARE_TIME,

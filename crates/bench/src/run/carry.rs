@@ -93,21 +93,21 @@ pub(super) fn fill_job() -> Job {
 /// Assigns a slice to each instance: whole targets while there are enough, otherwise equal parts of
 /// them. `None` if a part would be too small.
 pub(super) fn slices(
-    spots: &[TargetExtent],
+    extents: &[TargetExtent],
     instances: u32,
     instance_bytes: Option<u64>,
     job: &Job,
 ) -> Option<Vec<Slice>> {
-    let (count, instances) = (spots.len(), instances as usize);
+    let (count, instances) = (extents.len(), instances as usize);
     let slice = |instance: usize| {
         let place = instance % count;
-        let spot = spots.get(place)?;
+        let extent = extents.get(place)?;
         let sharing = (instances - place).div_ceil(count).max(1) as u64;
         let unit = ALIGN.max(job.block_bytes);
-        let part = spot.bytes / sharing / unit * unit;
+        let part = extent.bytes / sharing / unit * unit;
         let bytes = part.min(instance_bytes.map_or(u64::MAX, |bytes| bytes / unit * unit));
         let offset = (instance / count) as u64 * part;
-        (bytes > 0).then(|| Slice { target: spot.target.clone(), offset, bytes })
+        (bytes > 0).then(|| Slice { target: extent.target.clone(), offset, bytes })
     };
     if count == 0 { None } else { (0..instances).map(slice).collect() }
 }

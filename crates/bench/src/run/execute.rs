@@ -49,7 +49,7 @@ pub struct Run<'a> {
     stop: &'a AtomicBool,
     progress: &'a mut dyn FnMut(Event),
     /// The running system of each target, if it is set up.
-    standing: Vec<Option<RunningSystem>>,
+    running: Vec<Option<RunningSystem>>,
     described: Vec<SystemRecord>,
 }
 
@@ -57,7 +57,7 @@ pub struct Run<'a> {
 #[derive(Clone, Debug, Default)]
 struct RunningSystem {
     round: u32,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
     /// True if it is measured with its existing contents.
     keeps_contents: bool,
     /// The slices that were written from end to end.
@@ -98,8 +98,8 @@ impl<'a> Run<'a> {
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(Event),
     ) -> Self {
-        let standing = vec![None; systems.len()];
-        Self { store, plan, systems, stop, progress, standing, described: Vec::new() }
+        let running = vec![None; systems.len()];
+        Self { store, plan, systems, stop, progress, running, described: Vec::new() }
     }
 
     /// Executes the missing steps and returns all results of the run.
@@ -224,35 +224,35 @@ impl<'a> Run<'a> {
     /// Measures a case on a target.
     fn case(&mut self, step: &Step, target: usize, case: &Case) -> Result<Measured, StepError> {
         self.check_permitted(target, &case.job)?;
-        let standing = self.ensure_set_up(step, target)?;
+        let running = self.ensure_set_up(step, target)?;
         let about = self.systems.get(target).map(|system| system.info());
         let (case, more) =
-            use_all_drives(case, about.as_ref().and_then(|about| about.layout), standing.spots.len());
-        let slices = slices(&standing.spots, case.instances, self.plan.scaled.instance_bytes, &case.job)
+            use_all_drives(case, about.as_ref().and_then(|about| about.layout), running.extents.len());
+        let slices = slices(&running.extents, case.instances, self.plan.scaled.instance_bytes, &case.job)
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
         let (case, fewer) = limit_objects(&case, &slices);
         let case = &case;
         if let Some(reason) = runner::refusal(&slices, &case.job) {
             return Err(skipped(reason));
         }
-        if standing.needs_fill(&case.job, &slices) {
+        if running.needs_fill(&case.job, &slices) {
             self.fill(step, target, &slices, case.job.block_bytes)?;
         }
         if case.job.degraded {
             self.degrade(target)?;
         }
-        let standing = self.standing.get(target).cloned().flatten().unwrap_or_default();
+        let running = self.running.get(target).cloned().flatten().unwrap_or_default();
         let mut measured = self.blank(step, Some(target), case.clone(), None);
-        let (carried, said) = limit_request_size(case, &slices);
+        let (carried, split) = limit_request_size(case, &slices);
         let remark = about.and_then(|about| about.remark);
-        let said: Vec<String> =
-            standing.degraded.into_iter().chain(remark).chain(more).chain(fewer).chain(said).collect();
-        measured.state = (!said.is_empty()).then(|| said.join("; "));
+        let remarks: Vec<String> =
+            running.degraded.into_iter().chain(remark).chain(more).chain(fewer).chain(split).collect();
+        measured.state = (!remarks.is_empty()).then(|| remarks.join("; "));
         let processes = self.processes(target);
         if carried.job.writes() && !vhost::can_stamp(carried.job.block_bytes) {
             self.clear_stamped(target);
         }
-        let stamped = self.standing.get(target).and_then(Option::as_ref).is_some_and(|one| one.stamped);
+        let stamped = self.running.get(target).and_then(Option::as_ref).is_some_and(|one| one.stamped);
         self.measure(step, &carried, &slices, (&processes, stamped), &mut measured)?;
         Ok(measured)
     }
@@ -263,10 +263,10 @@ impl<'a> Run<'a> {
         for case in &cases {
             self.check_permitted(target, &case.job)?;
         }
-        let standing = self.ensure_set_up(step, target)?;
+        let running = self.ensure_set_up(step, target)?;
         let Some(first) = cases.first() else { return Ok(Vec::new()) };
         let longest = cases.iter().max_by_key(|case| case.job.block_bytes).unwrap_or(first);
-        let slices = slices(&standing.spots, first.instances, self.plan.scaled.instance_bytes, &longest.job)
+        let slices = slices(&running.extents, first.instances, self.plan.scaled.instance_bytes, &longest.job)
             .ok_or_else(|| skipped("the volumes are too small for that many instances"))?;
         if let Some(reason) = cases.iter().find_map(|case| runner::refusal(&slices, &case.job)) {
             return Err(skipped(reason));
@@ -318,10 +318,10 @@ impl<'a> Run<'a> {
 
     /// Sets a target up for this round, unless it is set up already.
     fn ensure_set_up(&mut self, step: &Step, target: usize) -> Result<RunningSystem, StepError> {
-        if let Some(standing) = self.standing.get(target).cloned().flatten()
-            && standing.round == step.repeat
+        if let Some(running) = self.running.get(target).cloned().flatten()
+            && running.round == step.repeat
         {
-            return Ok(standing);
+            return Ok(running);
         }
         let about = self.systems.get(target).map(|system| system.info());
         let Some(about) = about else { return Err(skipped("the target does not exist")) };
@@ -347,13 +347,13 @@ impl<'a> Run<'a> {
             return Err(skipped("the target does not exist"));
         };
         system.set_up(&requirements).map_err(|error| failed(&error))?;
-        let (spots, about) = (system.targets(), system.info());
+        let (extents, about) = (system.targets(), system.info());
         // A target without permission to overwrite is measured with its existing contents.
         let keeps_contents = !about.is_writable() && !self.plan.overwrite;
-        let standing =
-            RunningSystem { round: step.repeat, spots, keeps_contents, ..RunningSystem::default() };
-        if let Some(place) = self.standing.get_mut(target) {
-            *place = Some(standing.clone());
+        let running =
+            RunningSystem { round: step.repeat, extents, keeps_contents, ..RunningSystem::default() };
+        if let Some(place) = self.running.get_mut(target) {
+            *place = Some(running.clone());
         }
         self.described.retain(|described| described.target != about.name);
         self.described.push(SystemRecord { target: about.name.clone(), about });
@@ -361,7 +361,7 @@ impl<'a> Run<'a> {
         known.retain(|old| self.described.iter().all(|new| new.target != old.target));
         known.extend(self.described.iter().cloned());
         self.store.save_systems(&known)?;
-        Ok(standing)
+        Ok(running)
     }
 
     /// Writes the slices from end to end, if permitted.
@@ -389,29 +389,29 @@ impl<'a> Run<'a> {
         let name = format!("{}-fill", fio::file_name(&step.key));
         runner::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
             .map_err(|error| self.step_error(error))?;
-        if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            (standing.filled, standing.stamped) = (slices.to_vec(), runner::runs_in_process(slices));
-            standing.object_bytes = Some(job.block_bytes);
+        if let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) {
+            (running.filled, running.stamped) = (slices.to_vec(), runner::runs_in_process(slices));
+            running.object_bytes = Some(job.block_bytes);
         }
         Ok(())
     }
 
     /// Records that reads of this target can no longer be verified.
     fn clear_stamped(&mut self, target: usize) {
-        if let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) {
-            standing.stamped = false;
+        if let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) {
+            running.stamped = false;
         }
     }
 
     fn degrade(&mut self, target: usize) -> Result<(), StepError> {
-        let Some(standing) = self.standing.get_mut(target).and_then(Option::as_mut) else { return Ok(()) };
-        if standing.degraded.is_some() {
+        let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) else { return Ok(()) };
+        if running.degraded.is_some() {
             return Ok(());
         }
         let Some(system) = self.systems.get_mut(target) else { return Ok(()) };
         let done = system.degrade().map_err(|error| failed(&error))?;
         (self.progress)(Event::Note(done.clone()));
-        standing.degraded = Some(done);
+        running.degraded = Some(done);
         Ok(())
     }
 
@@ -489,7 +489,7 @@ impl<'a> Run<'a> {
 
     /// Tears a target down, if it is set up.
     fn tear_down(&mut self, target: usize) -> Result<(), RunError> {
-        let is_set_up = self.standing.get_mut(target).is_some_and(|standing| standing.take().is_some());
+        let is_set_up = self.running.get_mut(target).is_some_and(|running| running.take().is_some());
         match self.systems.get_mut(target) {
             Some(system) if is_set_up => system.tear_down().map_err(RunError::System),
             _ => Ok(()),

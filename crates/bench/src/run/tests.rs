@@ -83,9 +83,9 @@ fn exclusive_systems_alternate_per_round() {
 #[test]
 fn each_instance_has_its_own_slice() {
     let job = &Suite::raid_vm().jobs[0];
-    let spot = |name: &str| TargetExtent { target: Target::File(name.into()), bytes: 10 << 20 };
-    let of = |spots: &[TargetExtent], instances, bytes| {
-        slices(spots, instances, bytes, job).map(|slices| {
+    let extent = |name: &str| TargetExtent { target: Target::File(name.into()), bytes: 10 << 20 };
+    let of = |extents: &[TargetExtent], instances, bytes| {
+        slices(extents, instances, bytes, job).map(|slices| {
             let show = |slice: &crate::load::Slice| {
                 let Target::File(path) = &slice.target else { panic!() };
                 (path.display().to_string(), slice.offset >> 20, slice.bytes >> 20)
@@ -94,12 +94,12 @@ fn each_instance_has_its_own_slice() {
         })
     };
     let at = |name: &str, offset, bytes| (name.to_owned(), offset, bytes);
-    let two = [spot("a"), spot("b")];
+    let two = [extent("a"), extent("b")];
     assert_eq!(of(&two, 1, None).unwrap(), [at("a", 0, 10)]);
     assert_eq!(of(&two, 2, Some(4 << 20)).unwrap(), [at("a", 0, 4), at("b", 0, 4)]);
     assert_eq!(of(&two, 3, None).unwrap(), [at("a", 0, 5), at("b", 0, 10), at("a", 5, 5)]);
     assert_eq!(of(&[], 1, None), None);
-    assert_eq!(of(&[spot("a")], 11, None), None);
+    assert_eq!(of(&[extent("a")], 11, None), None);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn every_independent_drive_has_an_instance() {
     let case = plan("raid-vm", &["a"], 1).scaled.cases.remove(0);
     let layout = |data, parity| Some(crate::bounds::Layout { drives: 10, data, parity, pools: 2 });
     let of = |layout, places| {
-        let (case, said) = use_all_drives(&case, layout, places);
-        (case.instances, said)
+        let (case, remark) = use_all_drives(&case, layout, places);
+        (case.instances, remark)
     };
     assert_eq!(of(layout(1, 0), 20), (20, Some("20 instances instead of 16: one per drive".into())));
     assert_eq!(
@@ -211,7 +211,7 @@ impl System for RecordingSystem {
         SystemInfo {
             name: "a".into(),
             what: "a file".into(),
-            promises: Guarantees::default(),
+            guarantees: Guarantees::default(),
             takes_drives: self.takes_drives,
             own_contents: false,
             degrades: true,
@@ -222,8 +222,8 @@ impl System for RecordingSystem {
         }
     }
 
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError> {
-        self.note(&format!("up {} {:?}", wish.instances, wish.scheme));
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        self.note(&format!("up {} {:?}", requirements.instances, requirements.scheme));
         if self.fails { Err(SystemError::new("a", "trying", "no such luck")) } else { Ok(()) }
     }
 

@@ -70,7 +70,8 @@ pub struct ScaledSuite {
     /// Maximum bytes per instance.
     pub instance_bytes: Option<u64>,
     /// The differences from the suite, as text.
-    pub said: Vec<String>,
+    #[serde(alias = "said")]
+    pub differences: Vec<String>,
 }
 
 /// Measured seconds, and ramp-up, of a quick run.
@@ -138,7 +139,7 @@ impl Suite {
         changes.dedup();
         fit_windows(&mut cases, run_s, &mut changes);
         let stagger_s = if run_s < self.run_s { self.stagger_s * run_s / self.run_s } else { self.stagger_s };
-        Ok(ScaledSuite { cases, ramp_s, run_s, stagger_s, instance_bytes, said: changes })
+        Ok(ScaledSuite { cases, ramp_s, run_s, stagger_s, instance_bytes, differences: changes })
     }
 
     fn chosen(&self, scaling: &Scaling) -> Result<Vec<&Job>, String> {

@@ -101,7 +101,7 @@ fn a_case_is_made_for_each_count_and_depth() {
     let scale = Suite::find("vm-scale").unwrap();
     let scaled = scale.scaled(&Scaling::default()).unwrap();
     assert_eq!(scaled.cases.len(), 9 * 5 * 6);
-    assert_eq!(scaled.said, Vec::<String>::new());
+    assert_eq!(scaled.differences, Vec::<String>::new());
     assert_eq!(scaled.cases[0].name, "4k random read, 1 instance, depth 1");
     let names: std::collections::BTreeSet<&str> =
         scaled.cases.iter().map(|case| case.name.as_str()).collect();
@@ -116,7 +116,7 @@ fn scaling_reports_changes_and_quick_runs_are_short() {
         #[allow(clippy::cast_precision_loss)]
         let seconds = scaled.cases.len() as f64 * (scaled.ramp_s + scaled.run_s + 1.0);
         assert!(seconds < 60.0, "{}: {seconds} s without filling and raw drives", suite.name);
-        assert!(scaled.said.iter().any(|said| said.contains("s per job after")), "{}", suite.name);
+        assert!(scaled.differences.iter().any(|one| one.contains("s per job after")), "{}", suite.name);
         for latency in scaled.cases.iter().filter_map(|case| case.job.latency) {
             assert!(latency.window_s <= scaled.run_s / 8.0, "{}", suite.name);
         }
@@ -129,8 +129,8 @@ fn scaling_reports_changes_and_quick_runs_are_short() {
     }
     let suite = Suite::find("simulations").unwrap();
     let scaling = Scaling { buffer_bytes: 1 << 30, ..Scaling::default() };
-    let said = suite.scaled(&scaling).unwrap().said;
-    let says = |what: &str| assert!(said.iter().any(|said| said.starts_with(what)), "{said:?}");
+    let differences = suite.scaled(&scaling).unwrap().differences;
+    let says = |what: &str| assert!(differences.iter().any(|one| one.starts_with(what)), "{differences:?}");
     says("1 threads in 'backup' (limited");
     says("16 queue depth in 'backup'");
 }

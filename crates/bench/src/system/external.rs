@@ -14,7 +14,7 @@ use crate::vhost;
 pub struct ExternalSystem {
     name: String,
     targets: Vec<Target>,
-    spots: Vec<TargetExtent>,
+    extents: Vec<TargetExtent>,
     processes: Vec<u32>,
 }
 
@@ -54,7 +54,7 @@ impl ExternalSystem {
             let message = "S3 services cannot be combined with other targets; use two targets";
             return Err(SystemError::new(name, "parse the target", message));
         }
-        Ok(Self { name: name.into(), targets, spots: Vec::new(), processes: Vec::new() })
+        Ok(Self { name: name.into(), targets, extents: Vec::new(), processes: Vec::new() })
     }
 }
 
@@ -72,7 +72,7 @@ impl System for ExternalSystem {
         SystemInfo {
             name: self.name.clone(),
             what: self.targets.iter().map(shown).collect::<Vec<_>>().join(", "),
-            promises: Guarantees { flush: unknown(), checksums: unknown(), protection: unknown() },
+            guarantees: Guarantees { flush: unknown(), checksums: unknown(), protection: unknown() },
             takes_drives: false,
             own_contents: false,
             degrades: false,
@@ -88,19 +88,19 @@ impl System for ExternalSystem {
         is_s3 == (workload == Workload::Objects)
     }
 
-    fn set_up(&mut self, _wish: &Requirements<'_>) -> Result<(), SystemError> {
-        (self.spots, self.processes) = (Vec::new(), Vec::new());
+    fn set_up(&mut self, _requirements: &Requirements<'_>) -> Result<(), SystemError> {
+        (self.extents, self.processes) = (Vec::new(), Vec::new());
         for target in &self.targets {
             let (bytes, process) =
                 inspect(target).map_err(|error| SystemError::new(&self.name, "inspect it", error))?;
-            self.spots.push(TargetExtent { target: target.clone(), bytes });
+            self.extents.push(TargetExtent { target: target.clone(), bytes });
             self.processes.extend(process.filter(|process| !self.processes.contains(process)));
         }
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.spots.clone()
+        self.extents.clone()
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -26,7 +26,8 @@ pub struct SystemInfo {
     /// Description of the system and its configuration.
     pub what: String,
     /// Guarantees of the system.
-    pub promises: Guarantees,
+    #[serde(alias = "promises")]
+    pub guarantees: Guarantees,
     /// True if it uses the run's drives exclusively: other systems must wait until it is torn down.
     pub takes_drives: bool,
     /// True if it creates what it offers for the run: a job overwrites nothing of anyone.
@@ -157,7 +158,7 @@ pub trait System: Send {
     ///
     /// # Errors
     /// If that fails; nothing is left behind.
-    fn set_up(&mut self, wish: &Requirements<'_>) -> Result<(), SystemError>;
+    fn set_up(&mut self, requirements: &Requirements<'_>) -> Result<(), SystemError>;
 
     /// Returns the targets for the instances.
     fn targets(&self) -> Vec<TargetExtent>;
@@ -213,5 +214,7 @@ pub(crate) fn file_size(path: &Path) -> Result<u64, Box<dyn std::error::Error + 
 /// Interleaves the targets of all pools, so that few instances are spread over all pools.
 pub fn interleave(pools: Vec<Vec<TargetExtent>>) -> Vec<TargetExtent> {
     let longest = pools.iter().map(Vec::len).max().unwrap_or(0);
-    (0..longest).flat_map(|index| pools.iter().filter_map(move |spots| spots.get(index).cloned())).collect()
+    (0..longest)
+        .flat_map(|index| pools.iter().filter_map(move |extents| extents.get(index).cloned()))
+        .collect()
 }

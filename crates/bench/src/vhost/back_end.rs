@@ -34,7 +34,7 @@ pub(super) struct BackEnd {
 /// A disk, and the reactors that run its load, in turn; a thread of its own if there are none.
 struct LoadedDisk {
     device: Device,
-    beside: Vec<Remote>,
+    reactors: Vec<Remote>,
 }
 
 /// Returns device parameters that suffice for every job.
@@ -62,7 +62,7 @@ impl BackEnd {
         }
         Ok(Self {
             worker: device.worker.clone(),
-            disks: vec![LoadedDisk { device, beside: Vec::new() }],
+            disks: vec![LoadedDisk { device, reactors: Vec::new() }],
             name,
             core: options.disk.core,
             stamped: options.disk.overwrite,
@@ -81,8 +81,8 @@ impl BackEnd {
             many => format!("{many} disks on {drives}"),
         };
         let target = |place: &DiskSocket| {
-            let beside = if options.beside { place.reactors.clone() } else { Vec::new() };
-            Ok(LoadedDisk { device: connect(&place.socket, &name, options)?, beside })
+            let reactors = if options.on_reactors { place.reactors.clone() } else { Vec::new() };
+            Ok(LoadedDisk { device: connect(&place.socket, &name, options)?, reactors })
         };
         let disks = embedded.disks.iter().map(target).collect::<Result<_, VhostError>>()?;
         Ok(Self {
@@ -123,9 +123,9 @@ impl BackEnd {
         };
         let mut loads = Vec::new();
         for (number, disk) in (0..).zip(&mut self.disks) {
-            let mut beside = disk.beside.iter().cycle();
+            let mut reactors = disk.reactors.iter().cycle();
             for (index, queue) in (0..).zip(disk.device.queues.drain(..job.threads as usize)) {
-                loads.push((QueueLoad::new(queue, work(number, index), window), beside.next().cloned()));
+                loads.push((QueueLoad::new(queue, work(number, index), window), reactors.next().cloned()));
             }
         }
         let running = RunningLoads::start(loads, self.core)?;

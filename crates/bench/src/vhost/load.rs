@@ -52,11 +52,10 @@ impl Queue {
     pub(super) fn new(
         memory: Arc<SharedMemory>,
         place: RingLayout,
-        manner: (bool, bool),
+        (event_index, indirect): (bool, bool),
         (kick, call): (EventFd, EventFd),
         at: (usize, usize),
     ) -> Self {
-        let (event_index, indirect) = manner;
         let ring = Ring::new(memory.clone(), place, event_index);
         Self { memory, ring, kick, call, lines: at.0, data: at.1, indirect }
     }

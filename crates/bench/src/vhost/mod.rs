@@ -3,7 +3,7 @@
 //! Shares memory with the back end, polls the queues, measures the latency of each request and
 //! verifies each block read. Two back ends are measured in alternation, job by job, each round
 //! starting with the other one; a ratio is the median over the rounds. Without a socket it uses a
-//! pool on memory drives, on cores of its own.
+//! pool in this process, on cores of its own: on memory drives, unless others are given.
 
 mod back_end;
 mod calls;
@@ -31,7 +31,7 @@ pub use rounds::{VhostReport, run};
 /// Parameters of the benchmark.
 #[derive(Clone, Debug)]
 pub struct VhostOptions {
-    /// Socket of the back end; a pool on memory drives if `None`.
+    /// Socket of the back end; a pool in this process if `None`.
     pub socket: Option<PathBuf>,
     /// Socket of another back end to compare with.
     pub against: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct VhostOptions {
     /// Number of shards per disk; all by default.
     pub shards: Option<u16>,
     /// True to run the load on the pool's own reactors, each queue's on the reactor that serves it.
-    pub beside: bool,
+    pub on_reactors: bool,
     /// True to use indirect descriptor tables, as Linux does, instead of chains in the queue's
     /// table.
     pub indirect: bool,

@@ -57,7 +57,7 @@ fn check(options: &VhostOptions) -> Result<(), VhostError> {
     if options.disks == 0 {
         return invalid("at least one disk is required".into());
     }
-    if options.beside && uses_sockets {
+    if options.on_reactors && uses_sockets {
         return invalid("the load can run on the reactors of a pool on memory drives only".into());
     }
     Ok(())

@@ -15,7 +15,7 @@ fn options(jobs: Vec<Job>) -> VhostOptions {
         disk: testing::options(jobs),
         disks: 1,
         shards: None,
-        beside: false,
+        on_reactors: false,
         indirect: false,
         proportion: false,
     }
@@ -46,11 +46,11 @@ fn the_reference_table_has_its_jobs() {
 #[test]
 fn a_pool_on_memory_is_measured_and_verified() {
     use Backend::{Auto, Threads};
-    for (indirect, beside, io) in
+    for (indirect, on_reactors, io) in
         [(false, false, Auto), (true, false, Auto), (false, true, Auto), (false, true, Threads)]
     {
         let mut seen = Vec::new();
-        let options = VhostOptions { indirect, beside, ..disk(|disk| disk.io = io) };
+        let options = VhostOptions { indirect, on_reactors, ..disk(|disk| disk.io = io) };
         let report = run(&options, |line| seen.push(line.clone())).unwrap();
         assert_eq!(report.lines, seen);
         assert_eq!(report.lines.len(), 3);
@@ -69,9 +69,9 @@ fn reads_are_repeated_with_a_lost_drive() {
 
 #[test]
 fn disks_on_separate_shards_are_measured_together() {
-    for beside in [false, true] {
+    for on_reactors in [false, true] {
         // On whichever cores this machine runs them.
-        let embedded = VhostOptions { disks: 2, shards: Some(1), beside, ..options(jobs()) };
+        let embedded = VhostOptions { disks: 2, shards: Some(1), on_reactors, ..options(jobs()) };
         let report = run(&embedded, |_| ()).unwrap();
         report.lines.iter().for_each(assert_sound);
         assert!(report.lines.iter().all(|line| line.system == "2 disks on memory drives"));
@@ -176,7 +176,7 @@ fn invalid_options_are_rejected() {
     refused(VhostOptions { disks: 0, ..options(jobs()) }, "disk");
     refused(VhostOptions { shards: Some(2), ..options(jobs()) }, "the pool has 1");
     refused(
-        VhostOptions { beside: true, against: nowhere, ..disk(|disk| disk.overwrite = true) },
+        VhostOptions { on_reactors: true, against: nowhere, ..disk(|disk| disk.overwrite = true) },
         "memory drives only",
     );
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(global: &Global, arguments: &VhostArgs) -> Result<ExitReason> 
         disk: bench_disks::options(&arguments.disk, bench::vhost::table())?,
         disks: arguments.disks,
         shards: arguments.shards,
-        beside: arguments.on_reactors,
+        on_reactors: arguments.on_reactors,
         indirect: arguments.indirect,
         proportion: arguments.cpu_time,
     };

@@ -23,11 +23,11 @@ pub(crate) fn fairness(result: &Fairness) -> String {
             super::word(&pair.busy),
             pair.alone_p50_us,
             pair.alone_p99_us,
-            pair.beside_p50_us,
-            pair.beside_p99_us,
+            pair.contended_p50_us,
+            pair.contended_p99_us,
             pair.times_p99,
             pair.busy_alone_per_s,
-            pair.busy_beside_per_s,
+            pair.busy_contended_per_s,
         )
     }));
     lines.push(format!(

@@ -66,7 +66,7 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
     set_generator(&mut scaled, arguments.load)?;
     let repeats = arguments.repeats.unwrap_or(if scaling.quick { 1 } else { suite.repeats });
     if repeats != suite.repeats {
-        scaled.said.push(format!("{repeats} repeats instead of {}", suite.repeats));
+        scaled.differences.push(format!("{repeats} repeats instead of {}", suite.repeats));
     }
     let (lab, drives) = drives(&arguments.drives)?;
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
@@ -191,7 +191,7 @@ fn execute(global: &Global, store: Store, plan: RunPlan, report: bool) -> Result
     let run_dir = store.folder().to_owned();
     let printer = RunPrinter::new(global.quiet);
     printer.print_line(&format!("run {id} in {folder}"));
-    plan.scaled.said.iter().for_each(|said| printer.print_line(&format!("  scaled: {said}")));
+    plan.scaled.differences.iter().for_each(|one| printer.print_line(&format!("  scaled: {one}")));
     plan.absent.iter().for_each(|absent| printer.print_line(&format!("  unavailable: {absent}")));
     let results = run_until_signal(move |stop: &Arc<AtomicBool>| {
         let mut on_event = |event: Event| printer.event(&event);

@@ -102,9 +102,9 @@ pub(super) fn results(plan: &RunPlan, results: &[Measured]) -> String {
     }
     text.push_str(&columns_of_objects(plan, results));
     plan.absent.iter().for_each(|absent| text.push_str(&format!("unavailable: {absent}\n")));
-    if !plan.scaled.said.is_empty() {
+    if !plan.scaled.differences.is_empty() {
         text.push_str("scaled: ");
-        text.push_str(&plan.scaled.said.join("; "));
+        text.push_str(&plan.scaled.differences.join("; "));
         text.push('\n');
     }
     text

@@ -328,7 +328,7 @@ impl System for Gabion {
         SystemInfo {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "flushed data is on the drives, including their caches".into(),
                 checksums: "CRC-32C of every block, verified on every read".into(),
                 protection: "failures of up to m drives of a k+m scheme; no write hole".into(),

@@ -156,7 +156,7 @@ impl System for KubernetesTarget {
         SystemInfo {
             name: self.name.clone(),
             what: self.shape.clone(),
-            promises: Guarantees { flush: of_class(), checksums: of_class(), protection: of_class() },
+            guarantees: Guarantees { flush: of_class(), checksums: of_class(), protection: of_class() },
             takes_drives: false,
             own_contents: true,
             degrades: false,

@@ -78,7 +78,7 @@ pub(crate) fn compare(global: &Global, arguments: &CompareArgs) -> Result<ExitRe
         to_json(&compared)?
     } else {
         let mut text = table(&compared, &left_target, &right_target);
-        if left_plan.scaled.said != right_plan.scaled.said {
+        if left_plan.scaled.differences != right_plan.scaled.differences {
             text.push_str("the two runs have different scaling\n");
         }
         differ.iter().for_each(|differ| text.push_str(&format!("different drives: {differ}\n")));

@@ -34,15 +34,20 @@ pub(super) fn configuration(report: &Report) -> Vec<Block> {
         );
         rows.push(vec!["limits of each drive".into(), text]);
     }
-    if !plan.scaled.said.is_empty() {
-        rows.push(vec!["differences from the suite".into(), plan.scaled.said.join("; ")]);
+    if !plan.scaled.differences.is_empty() {
+        rows.push(vec!["differences from the suite".into(), plan.scaled.differences.join("; ")]);
     }
     let mut blocks = vec![Block::Table(Table { columns: strings(["", ""]), rows, figures: false })];
     if !report.systems.is_empty() {
         let row = |system: &crate::run::SystemRecord| {
-            let (about, promises) = (&system.about, &system.about.promises);
-            let texts =
-                [&system.target, &about.what, &promises.flush, &promises.checksums, &promises.protection];
+            let (about, guarantees) = (&system.about, &system.about.guarantees);
+            let texts = [
+                &system.target,
+                &about.what,
+                &guarantees.flush,
+                &guarantees.checksums,
+                &guarantees.protection,
+            ];
             texts.map(Clone::clone).to_vec()
         };
         let columns = strings(["target", "description", "durability", "integrity", "redundancy"]);

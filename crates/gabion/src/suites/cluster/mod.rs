@@ -253,7 +253,7 @@ impl System for ClusterTarget {
         SystemInfo {
             name: self.name.clone(),
             what: format!("Gabion {}: {}", env!("CARGO_PKG_VERSION"), self.shape),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: flush.into(),
                 checksums: "CRC-32C of Ceph's stores, verified on every read".into(),
                 protection: self.protection.clone(),

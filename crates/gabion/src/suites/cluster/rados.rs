@@ -90,7 +90,7 @@ impl System for RadosSystem {
         SystemInfo {
             name: self.name.clone(),
             what: format!("Ceph: {}", self.shape),
-            promises: Guarantees {
+            guarantees: Guarantees {
                 flush: "a completed write is on the drives of all copies".into(),
                 checksums: "CRC-32C of Ceph's stores, verified on every read; rados bench compares contents"
                     .into(),
