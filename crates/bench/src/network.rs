@@ -45,10 +45,11 @@ pub struct HostLinks {
 }
 
 impl HostLinks {
-    /// Returns the bytes in the busier direction of all links for each byte of a load that reads this
-    /// share of its bytes. The host that answers a client has one of the parts itself, and each other
-    /// part leaves one host and arrives at another. Of the requests of a load on the hosts, one in
-    /// `hosts` stays on its host; of other clients, reads leave the hosts and writes arrive.
+    /// Returns the bytes in the busier direction of all links for each byte of a load that reads
+    /// this share of its bytes. The host that answers a client has one of the parts itself, and
+    /// each other part leaves one host and arrives at another. Of the requests of a load on the
+    /// hosts, one in `hosts` stays on its host; of other clients, reads leave the hosts and writes
+    /// arrive.
     fn traffic(self, reads: f64) -> f64 {
         let (data, parity) = (f64::from(self.data.max(1)), f64::from(self.parity));
         let (hosts, writes) = (f64::from(self.hosts.max(1)), 1.0 - reads);

@@ -1,7 +1,8 @@
 //! The load on one queue: keeps commands in flight, measures their latency and verifies reads.
 //!
 //! Invariants: the id of a command is not reused until it completes; a PDU for another id than that
-//! of a command in flight ends the load; only completions within the window count. The clock is read once for all PDUs that arrive together.
+//! of a command in flight ends the load; only completions within the window count. The clock is
+//! read once for all PDUs that arrive together.
 
 use std::collections::VecDeque;
 

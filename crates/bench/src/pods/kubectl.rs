@@ -179,7 +179,7 @@ impl Kubectl {
             let arguments = ["delete", kind, &selector, "--cascade=foreground", "--wait=true", &timeout];
             self.call_within(&arguments, Input::Text(""), (&never, DELETE_CALL_TIMEOUT)).map(drop)
         };
-        // Claims are deleted after a failure too: the cluster keeps them until their pods have ended.
+        // Claims are deleted after a failure too: the cluster keeps them until their pods end.
         let [jobs, claims] = ["jobs", "persistentvolumeclaims"].map(delete);
         jobs.and(claims)
     }

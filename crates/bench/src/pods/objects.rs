@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 pub(super) const LABEL: &str = "gabion.io/bench";
 /// Label of a pod with the number of its instance.
 pub(super) const INSTANCE: &str = "gabion.io/bench-instance";
-/// Longest label of a run. A label has up to 63 characters, and names of pods have the number of the
-/// instance and five letters more.
+/// Longest label of a run. A label has up to 63 characters, and names of pods have the number of
+/// the instance and five letters more.
 const RUN_MAX: usize = 63 - 12;
 
 /// The kind of the volumes.

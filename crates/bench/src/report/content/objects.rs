@@ -1,4 +1,5 @@
-//! The columns of a suite of objects: throughput, processors and drives, next to the published ones.
+//! The columns of a suite of objects: throughput, processors and drives, next to the published
+//! ones.
 
 use super::{shown, strings, targets};
 use crate::human::time;
