@@ -27,6 +27,30 @@ pub struct RadosOptions {
     pub timeout: u32,
 }
 
+/// Returns the error of a connection that failed with an error number of the system.
+fn connect_error(options: &RadosOptions, code: c_int) -> Error {
+    let RadosOptions { cluster, monitors, user, .. } = options;
+    let reason = std::io::Error::from_raw_os_error(code);
+    match reason.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            let message = format!("cluster '{cluster}' refuses the key of user 'client.{user}'");
+            let hint = format!("compare the keyring with 'ceph auth get client.{user}' on a monitor's host");
+            Error::new(ErrorKind::Invalid, message).hint(hint)
+        }
+        std::io::ErrorKind::InvalidInput | std::io::ErrorKind::NotFound => {
+            let message = format!(
+                "cannot connect to cluster '{cluster}': the monitors' addresses ({monitors}) or the key of user 'client.{user}' cannot be used: {reason}"
+            );
+            Error::new(ErrorKind::Invalid, message).hint("compare the cluster's ceph.conf and keyring")
+        }
+        _ => {
+            let message = format!("no monitor of cluster '{cluster}' answers at {monitors}: {reason}");
+            let hint = "start the monitors with 'gabion cluster deploy'";
+            Error::new(ErrorKind::Unreachable, message).hint(hint)
+        }
+    }
+}
+
 /// A connection. Closed when it is dropped.
 pub struct RadosClient {
     library: &'static RadosLibrary,
@@ -43,7 +67,8 @@ impl RadosClient {
     /// Connects to a cluster.
     ///
     /// # Errors
-    /// `NotFound` without the library; `Unreachable` when no monitor answers in time.
+    /// `NotFound` without the library; `Unreachable` when no monitor answers in time; `Invalid` if
+    /// the monitors refuse the user or its key, or the key cannot be decoded.
     pub fn connect(options: &RadosOptions) -> Result<Arc<Self>> {
         Self::connect_with(options, &[])
     }
@@ -82,13 +107,7 @@ impl RadosClient {
         // SAFETY: the handle is valid and not connected yet.
         let code = unsafe { (library.connect)(client.handle) };
         if code < 0 {
-            let reason = std::io::Error::from_raw_os_error(-code);
-            let message = format!(
-                "no monitor of cluster '{}' answers at {}: {reason}",
-                options.cluster, options.monitors
-            );
-            let hint = "start the monitors with 'gabion cluster deploy'";
-            return Err(Error::new(ErrorKind::Unreachable, message).hint(hint));
+            return Err(connect_error(options, -code));
         }
         Ok(Arc::new(client))
     }

@@ -21,6 +21,8 @@ use ceph::{CONF_FILE, Error, ErrorKind, Result, keyring_path};
 const PROGRAM: &str = "ceph-fuse";
 /// Limit of waiting for the end of the program after an unmount.
 const EXIT_WAIT: Duration = Duration::from_secs(10);
+/// Limit of waiting for the last user of a file system before an unmount.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Limit of waiting for a mount.
 const MOUNT_WAIT: Duration = Duration::from_secs(60);
 /// Attribute of a directory with the pool of the data of new files.
@@ -31,6 +33,8 @@ const POOL_ATTRIBUTE: &str = "ceph.dir.layout.pool";
 pub struct MountOptions<'a> {
     /// The host in whose network the program runs; that of this process if absent.
     pub place: Option<&'a HostPlace>,
+    /// The directory of the file system that is mounted, as `/a/b`; all of it if absent.
+    pub subtree: Option<&'a str>,
     /// A variable in the environment of the program.
     pub variable: Option<(String, OsString)>,
     /// The file to which the program logs.
@@ -52,7 +56,7 @@ impl FileSystemMount {
     /// `NotFound` without `services` or the program; `Invalid` for a directory with contents;
     /// `Unreachable` if the cluster does not answer; `Io`.
     pub fn mount(workspace: &Workspace, directory: &Path, options: MountOptions<'_>) -> Result<Self> {
-        let MountOptions { place, variable, log } = options;
+        let MountOptions { place, subtree, variable, log } = options;
         let keyring = keyring_path(workspace.directory(), FILE_SYSTEM_USER);
         if !keyring.is_file() {
             let message = format!("cluster '{}' has no file system", workspace.name());
@@ -68,6 +72,9 @@ impl FileSystemMount {
         command.arg("-f").arg("-c").arg(workspace.path(CONF_FILE));
         command.args(["-n", &format!("client.{FILE_SYSTEM_USER}"), "-k"]).arg(&keyring);
         command.args(["--log-file=/dev/null", "--admin-socket="]).arg(directory).envs(variable);
+        if let Some(subtree) = subtree {
+            command.args(["-r", subtree]);
+        }
         // A group of its own: Ctrl-C must not unmount the file system under its users.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
         let program = command.spawn().map_err(|error| {
@@ -172,10 +179,21 @@ pub fn remove_stale_mount(directory: &Path) -> Result<()> {
 }
 
 fn unmount(directory: &Path) -> Result<()> {
-    rustix::mount::unmount(directory, rustix::mount::UnmountFlags::empty()).map_err(|error| {
-        Error::new(ErrorKind::Busy, format!("{} stays mounted: {error}", directory.display()))
-    })?;
-    remove_directory(directory)
+    let start = Instant::now();
+    loop {
+        match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::empty()) {
+            Ok(()) => return remove_directory(directory),
+            // A child that another thread started holds the open files of this process until it
+            // executes its program.
+            Err(rustix::io::Errno::BUSY) if start.elapsed() < BUSY_WAIT => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => {
+                let message = format!("{} stays mounted: {error}", directory.display());
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
+        }
+    }
 }
 
 fn detach(directory: &Path) -> Result<()> {

@@ -3,7 +3,8 @@
 # this directory, the provisioner by its own, and the other sidecars by sidecars/go.mod.
 #
 #   build.sh [DIRECTORY]         target/kubernetes/bin by default
-#   build.sh DIRECTORY e2e.test  only the tests of Kubernetes, a program of about 100 MB
+#   build.sh DIRECTORY e2e.test  only the programs of e2e.sh: the tests of Kubernetes (100 MB), that
+#                                of their pods, and ginkgo, which runs several tests at once
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(realpath -m "${1:-$here/../../../target/kubernetes/bin}")
@@ -28,8 +29,12 @@ module() {
 version=k8s.io/component-base/version
 flags="-s -w -X $version.gitVersion=v$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=34"
 if [ "${2:-}" = e2e.test ]; then
-  CGO_ENABLED=0 nice -n 5 go test -C "$here" -c -p 2 -trimpath -buildvcs=false -ldflags="$flags" \
+  CGO_ENABLED=0 nice -n 5 go test -C "$here" -c -vet=off -p 2 -trimpath -buildvcs=false -ldflags="$flags" \
     -o "$bin/e2e.test" k8s.io/kubernetes/test/e2e
+  build "$here" k8s.io/kubernetes/test/images/agnhost -ldflags="-s -w"
+  # The version that the tests use.
+  GOBIN=$bin CGO_ENABLED=0 go install "github.com/onsi/ginkgo/v2/ginkgo@$(go list -C "$here" -m \
+    -f '{{.Version}}' github.com/onsi/ginkgo/v2)"
   exit
 fi
 build "$here" go.etcd.io/etcd/server/v3 -ldflags="-s -w"

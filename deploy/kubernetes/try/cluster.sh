@@ -16,10 +16,20 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
+export GABION=${GABION:-$root/target/release/gabion} TRY=${TRY:-$root/target/kubernetes}
 if [ -z "${TRY_INSIDE:-}" ]; then
+  for program in containerd ctr runc iptables jq openssl busybox mmdebstrap strip "$TRY"/bin/{kube-apiserver,kubelet,helm}; do
+    command -v "$program" >/dev/null || { echo "cluster.sh: '$program' is not installed" >&2; exit 1; }
+  done
+  [ -x "$GABION" ] || { echo "cluster.sh: no program $GABION; set GABION" >&2; exit 1; }
+  # As in deploy/image/Dockerfile. The network of the cluster does not reach the packages.
+  if ! [ -d "$TRY/rootfs" ]; then
+    rm -rf --one-file-system "$TRY/rootfs.new"
+    mmdebstrap --quiet --variant=minbase --include=e2fsprogs,mount,util-linux,xfsprogs bookworm "$TRY/rootfs.new"
+    mv "$TRY/rootfs.new" "$TRY/rootfs"
+  fi
   TRY_INSIDE=1 exec unshare --mount --propagation slave --net "$0" "$@"
 fi
-export GABION=${GABION:-$root/target/release/gabion} TRY=${TRY:-$root/target/kubernetes}
 values=${TRY_VALUES:-$here/values/local.yaml}
 export PATH=$TRY/bin:$PATH NODE=node-1 NAMESPACE=gabion
 state=$TRY/state logs=$TRY/logs
@@ -109,9 +119,6 @@ images() {
     cp "$TRY/bin/$name" "$directory/$name"
     load_image "$image" "$directory" "/$name"
   done
-  # As in deploy/image/Dockerfile.
-  [ -d "$TRY/rootfs" ] || mmdebstrap --quiet --variant=minbase \
-    --include=e2fsprogs,mount,util-linux,xfsprogs bookworm "$TRY/rootfs"
   cp "$GABION" "$TRY/rootfs/usr/local/bin/gabion"
   strip "$TRY/rootfs/usr/local/bin/gabion"
   load_image docker.io/library/gabion:0.1.0 "$TRY/rootfs" gabion
@@ -248,10 +255,6 @@ driver() {
   until_true kubectl get csinode "$NODE" --output jsonpath='{.spec.drivers[?(@.name=="csi.gabion.io")].nodeID}'
 }
 
-for program in containerd ctr runc iptables jq openssl busybox mmdebstrap strip kube-apiserver kubelet helm; do
-  command -v "$program" >/dev/null || { echo "cluster.sh: '$program' is not installed" >&2; exit 1; }
-done
-[ -x "$GABION" ] || { echo "cluster.sh: no program $GABION; set GABION" >&2; exit 1; }
 mapfile -t kept < <(sysctl "${parameters[@]}" | tr -d ' ')
 mount --make-rshared /
 rm -rf --one-file-system "$state" "$logs"

@@ -9,6 +9,7 @@ fn requirements<'a>(drives: &'a [PathBuf], scheme: &'a str, stop: &'a AtomicBool
     let folder = Path::new("/nonexistent");
     Requirements {
         instances: 16,
+        concurrent_targets: 1,
         instance_bytes: None,
         drives,
         scheme: Some(scheme),

@@ -105,6 +105,13 @@ pub(crate) fn run_load(
         true => RadosError::Interrupted,
         false => RadosError::Failed { job: job.clone(), message: error.to_string() },
     };
+    if load.length == Length::Once {
+        // A fill supersedes the objects of earlier ones, which had another size or number.
+        for target in namespaces(load.slices) {
+            let removed = remove_objects(target);
+            removed.map_err(|message| RadosError::Failed { job: job.clone(), message })?;
+        }
+    }
     let mut running = Vec::new();
     for (index, slice) in load.slices.iter().enumerate() {
         let Target::Rados(target) = &slice.target else { continue };
@@ -144,6 +151,19 @@ pub(crate) fn run_load(
     }
     result.output = Output { version: version(), instances };
     Ok(result)
+}
+
+/// Returns the targets of slices, each namespace once.
+fn namespaces(slices: &[Slice]) -> Vec<&RadosTarget> {
+    let mut namespaces: Vec<&RadosTarget> = Vec::new();
+    for slice in slices {
+        if let Target::Rados(target) = &slice.target
+            && !namespaces.contains(&target)
+        {
+            namespaces.push(target);
+        }
+    }
+    namespaces
 }
 
 /// Returns the name under which the program records the objects of a measured write.

@@ -76,7 +76,8 @@ impl RunningSystem {
     /// they are read, with the size of the job's operations.
     fn needs_fill(&self, job: &Job, slices: &[Slice]) -> bool {
         if rados::is_target(slices) {
-            return job.read_percent > 0 && self.object_bytes != Some(job.block_bytes);
+            let is_filled = self.object_bytes == Some(job.block_bytes) && self.filled.len() >= slices.len();
+            return job.read_percent > 0 && !is_filled;
         }
         let covers = |filled: &Slice, slice: &Slice| {
             filled.target == slice.target
@@ -335,6 +336,7 @@ impl<'a> Run<'a> {
         let requirements = Requirements {
             instances: counts.max().unwrap_or(1),
             instance_bytes: self.plan.scaled.instance_bytes,
+            concurrent_targets: self.concurrent_targets(),
             drives: &self.plan.drives,
             scheme: self.plan.suite.scheme.as_deref(),
             pools: self.plan.suite.pools,
@@ -362,6 +364,13 @@ impl<'a> Run<'a> {
         known.extend(self.described.iter().cloned());
         self.store.save_systems(&known)?;
         Ok(running)
+    }
+
+    /// Returns the number of targets that stay set up at the same time: a target on the run's
+    /// drives is torn down before the next one uses them.
+    fn concurrent_targets(&self) -> u32 {
+        let concurrent = self.systems.iter().filter(|system| !system.info().takes_drives).count();
+        u32::try_from(concurrent).unwrap_or(u32::MAX).max(1)
     }
 
     /// Writes the slices from end to end, if permitted.

@@ -74,6 +74,9 @@ pub struct Requirements<'a> {
     pub instances: u32,
     /// Maximum bytes per instance.
     pub instance_bytes: Option<u64>,
+    /// Number of targets of the run that exist at the same time, and may share the space of one
+    /// cluster.
+    pub concurrent_targets: u32,
     /// The run's drives.
     pub drives: &'a [PathBuf],
     /// Protection scheme of the suite, as k+m.

@@ -491,8 +491,11 @@ impl Drop for RbdImage {
             unsafe { (pool.library.close)(ptr::with_exposed_provenance_mut(handle)) };
             pool.end_closing(&name);
         };
-        // Without threads the handle stays open: the process ends soon.
-        drop(std::thread::Builder::new().name("rbd-close".into()).spawn(close));
+        let pool = self.pool.clone();
+        if std::thread::Builder::new().name("rbd-close".into()).spawn(close).is_err() {
+            // Without a thread the image stays open, and so must the pool that it uses.
+            let _: &'static mut Arc<RbdPool> = Box::leak(Box::new(pool));
+        }
     }
 }
 

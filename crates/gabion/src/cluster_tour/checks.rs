@@ -87,7 +87,7 @@ impl FileCheck {
             // Of a demonstration that was killed.
             remove_stale_mount(directory)?;
             let log = directory.with_extension("log");
-            let options = MountOptions { place: None, variable: None, log: &log };
+            let options = MountOptions { place: None, subtree: None, variable: None, log: &log };
             FileSystemMount::mount(workspace, directory, options)?
         };
         Ok(Self { mount, data: pattern(9, 4 << 20) })

@@ -38,6 +38,18 @@ impl ClusterBench<'_> {
     }
 }
 
+impl ClusterBench<'_> {
+    /// Returns the names of all images in the pool of volumes.
+    fn images(&self) -> String {
+        let directory = self.base.join(self.cluster);
+        let mut command = Command::new("rbd");
+        command.arg("-c").arg(directory.join("ceph.conf")).arg("-k").arg(directory.join("ceph.keyring"));
+        let output = command.args(["-p", "rbd", "ls"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
 /// Returns the operations per second of the results of a target, or the reasons of missing ones.
 fn results(summary: &Value, target: &str) -> Vec<(String, Result<f64, String>)> {
     let lines = summary["results"].as_array().unwrap().iter().filter(|one| one["target"] == target);
@@ -68,6 +80,7 @@ pub(crate) fn suites_are_measured(bench: &ClusterBench<'_>) {
     volumes_and_files_with_copies_and_parity(bench);
     machines_on_all_hosts(bench);
     whole_objects(bench);
+    a_killed_run_leaves_nothing_after_its_resumption(bench);
     invalid_targets_are_refused(bench);
 }
 
@@ -135,6 +148,51 @@ fn whole_objects(bench: &ClusterBench<'_>) {
         results(&summary, "rados").into_iter().map(|(_, rate)| rate.unwrap_err()).collect();
     let has = |reason: &str| reasons.iter().any(|found| found.contains(reason));
     assert!(has("in order") && has("does not mix") && has("latency targets"), "{reasons:?}");
+}
+
+/// Kills a run whose first target has all results while the second one is measured: no step of the
+/// first target is left that would remove its volumes.
+fn a_killed_run_leaves_nothing_after_its_resumption(bench: &ClusterBench<'_>) {
+    let runs = bench.runs.with_extension("killed");
+    let program = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
+        command.args(words).arg("--results").arg(&runs).stdin(Stdio::null());
+        command
+    };
+    let mut command =
+        program(&["bench", "run", "sweep", "--quick", "--seconds", "3", "--only", "64k sequential read"]);
+    command.args(["--target", &bench.target("done", "cluster", "")]);
+    command.args(["--target", &bench.target("files", "cluster", ",by=cephfs")]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let entries = |path: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(path).map(|all| all.map(|one| one.unwrap().path()).collect()).unwrap_or_default()
+    };
+    let mounted = |folder: &Path| {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let run = folder.file_name().unwrap().to_str().unwrap();
+        mounts.lines().filter(|line| line.contains(run)).count()
+    };
+    let folder = loop {
+        assert!(running.try_wait().unwrap().is_none(), "the run ended before it was killed");
+        match entries(&runs).into_iter().find(|path| path.is_dir()) {
+            Some(folder) if folder.join("files.in-cluster").exists() && mounted(&folder) > 0 => break folder,
+            _ => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let run = folder.file_name().unwrap().to_str().unwrap();
+    assert!(folder.join("done.in-cluster").exists());
+    assert!(bench.images().contains(run), "{}", bench.images());
+    let resumed = program(&["bench", "resume", run]).output().unwrap();
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    assert!(!bench.images().contains(run), "{}", bench.images());
+    assert_eq!(mounted(&folder), 0);
+    let left: Vec<PathBuf> =
+        entries(&folder).into_iter().filter(|path| path.extension() == Some("in-cluster".as_ref())).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let points = entries(Path::new("/run/gabion-bench"));
+    assert!(points.iter().all(|path| !path.to_str().unwrap().contains(run)), "{points:?}");
 }
 
 fn invalid_targets_are_refused(bench: &ClusterBench<'_>) {

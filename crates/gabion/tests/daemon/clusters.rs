@@ -504,6 +504,13 @@ fn data_is_served(home: &DaemonHome, daemon: &Daemon<'_>, name: &str) -> serde_j
 fn adoption_reads_the_cluster(cluster: &TestCluster) {
     let directory = cluster.workspace().directory().to_owned();
     let (conf, keyring) = (directory.join("ceph.conf"), directory.join("ceph.keyring"));
+    // A valid key of nobody: the monitors answer, and refuse it.
+    let other = directory.join("other.keyring");
+    let key = "AQBvaBRfAAAAABAAwFSEJYoVGKQvVXT8vuPPSA==";
+    std::fs::write(&other, format!("[client.admin]\n\tkey = {key}\n")).unwrap();
+    let error = cluster::adopt(&cluster.plan.base, "refused", &conf, &other).unwrap_err();
+    assert!(error.to_string().contains("refuses the key of user 'client.admin'"), "{error}");
+    std::fs::remove_file(other).unwrap();
     let status = cluster::adopt(&cluster.plan.base, "adopted", &conf, &keyring).unwrap();
     assert_eq!((status.osds.len(), status.monitors.len()), (4, 3), "{status:?}");
     let adopted = Workspace::open(&cluster.plan.base, "adopted").unwrap();

@@ -2,7 +2,8 @@
 //! of each storage host.
 //!
 //! Always true: the files are in a directory of the file system with the name of the run and of its
-//! target, and only this directory is removed; nothing is removed through a mount point itself.
+//! target, and only this directory is removed. The mounts of a run show nothing else of the file
+//! system, and are outside of the folder of the run, so that its removal cannot reach the files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,18 +14,112 @@ use bench::load::Target;
 use bench::stale_processes::environment_tag;
 use bench::system::TargetExtent;
 
-/// Ending of the mount points in the folder of a run.
-const MOUNT_ENDING: &str = ".cephfs";
+/// Directory of the mount points of all runs.
+const MOUNTS_DIR: &str = "/run/gabion-bench";
+/// Name of the mount point of the whole file system, for the creation and the removal of the run's
+/// directory.
+const WHOLE: &str = ".whole";
+/// Name of the mount point in the network of this process.
+const CLIENT: &str = ".client";
+
+/// The directory of a run's target in the file system.
+#[derive(Clone, Debug)]
+pub(super) struct RunDirectory {
+    pub(super) workspace: Workspace,
+    /// Name of the directory, and of that of its mount points.
+    pub(super) name: String,
+    /// Folder of the run, for logs.
+    pub(super) folder: PathBuf,
+    /// Name of the target.
+    pub(super) target: String,
+}
+
+impl RunDirectory {
+    fn mount_points(&self) -> PathBuf {
+        Path::new(MOUNTS_DIR).join(&self.name)
+    }
+
+    /// Mounts the whole file system, or only this directory of it, in the network of a host.
+    fn mount(&self, whole: bool, place: Option<&HostPlace>) -> Result<FileSystemMount> {
+        let host = place.map_or(CLIENT, |place| place.name.as_str());
+        let point = self.mount_points().join(if whole { WHOLE } else { host });
+        let log = match place {
+            Some(place) => format!("{}-{}.log", self.target, place.name),
+            None => format!("{}.log", self.target),
+        };
+        let subtree = format!("/{}", self.name);
+        let options = MountOptions {
+            place,
+            subtree: (!whole).then_some(subtree.as_str()),
+            // Allows a resumed run to find the program if this process is killed.
+            variable: Some(environment_tag(&self.folder)?),
+            log: &self.folder.join(log),
+        };
+        Ok(FileSystemMount::mount(&self.workspace, &point, options)?)
+    }
+
+    /// Calls a function with the whole file system mounted, and with the path of this directory.
+    fn with_file_system(&self, act: impl FnOnce(&FileSystemMount, &Path) -> Result<()>) -> Result<()> {
+        let mount = self.mount(true, None)?;
+        let acted = act(&mount, &mount.directory().join(&self.name));
+        let unmounted = mount.unmount().map_err(anyhow::Error::from);
+        acted.and(unmounted)
+    }
+
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// If that fails; no directory remains.
+    fn create(&self, pool: Option<&str>) -> Result<()> {
+        let created = self.with_file_system(|mount, directory| {
+            // Of a process of this run that was killed.
+            remove_directory(directory)?;
+            std::fs::create_dir(directory).with_context(|| directory.display().to_string())?;
+            let Some(pool) = pool else { return Ok(()) };
+            mount.set_pool(directory, pool).map_err(|error| match remove_directory(directory) {
+                Ok(()) => error.into(),
+                Err(left) => anyhow::Error::from(error).context(format!("a directory remains: {left:#}")),
+            })
+        });
+        if created.is_err() {
+            // Empty, unless a mount of a killed process is in it.
+            let _ = std::fs::remove_dir(self.mount_points());
+        }
+        created
+    }
+
+    /// Removes the directory with the files, and that of the mount points.
+    fn remove(&self) -> Result<()> {
+        self.with_file_system(|_, directory| remove_directory(directory))?;
+        let points = self.mount_points();
+        std::fs::remove_dir(&points).with_context(|| points.display().to_string())
+    }
+
+    /// Unmounts and removes what a killed process of this run has left.
+    ///
+    /// # Errors
+    /// If a mount is in use, or the cluster does not answer.
+    pub(super) fn remove_stale(&self) -> Result<()> {
+        remove_mounts(&self.mount_points())?;
+        self.remove()
+    }
+}
+
+/// Unmounts all file systems in a directory of mount points.
+fn remove_mounts(points: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(points) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| points.display().to_string())?,
+    };
+    for entry in entries {
+        remove_stale_mount(&entry?.path())?;
+    }
+    Ok(())
+}
 
 /// The files to create.
 pub(super) struct FilesPlan<'a> {
-    pub(super) workspace: &'a Workspace,
-    /// Folder of the run.
-    pub(super) folder: &'a Path,
-    /// Name of the target.
-    pub(super) name: &'a str,
-    /// Name of the directory in the file system.
-    pub(super) directory: &'a str,
+    pub(super) directory: RunDirectory,
     /// The hosts in whose network it is mounted; that of this process if it is empty.
     pub(super) places: &'a [HostPlace],
     pub(super) count: u32,
@@ -34,9 +129,8 @@ pub(super) struct FilesPlan<'a> {
 
 /// Files on mounted file systems.
 pub(super) struct RunningFiles {
+    directory: RunDirectory,
     mounts: Vec<FileSystemMount>,
-    /// Name of the directory in the file system.
-    directory: String,
     extents: Vec<TargetExtent>,
 }
 
@@ -45,10 +139,10 @@ impl RunningFiles {
     ///
     /// # Errors
     /// If that fails; no file remains.
-    pub(super) fn start(plan: &FilesPlan<'_>) -> Result<Self> {
-        let mut running =
-            Self { mounts: Vec::new(), directory: plan.directory.to_owned(), extents: Vec::new() };
-        match running.set_up(plan) {
+    pub(super) fn start(plan: FilesPlan<'_>) -> Result<Self> {
+        plan.directory.create(plan.pool)?;
+        let mut running = Self { directory: plan.directory.clone(), mounts: Vec::new(), extents: Vec::new() };
+        match running.set_up(&plan) {
             Ok(()) => Ok(running),
             Err(error) => Err(match running.remove() {
                 Ok(()) => error,
@@ -59,36 +153,18 @@ impl RunningFiles {
 
     fn set_up(&mut self, plan: &FilesPlan<'_>) -> Result<()> {
         if plan.places.is_empty() {
-            self.mount(plan, plan.name, None)?;
+            self.mounts.push(self.directory.mount(false, None)?);
         }
         for place in plan.places.iter().take(plan.count as usize) {
-            self.mount(plan, &format!("{}-{}", plan.name, place.name), Some(place))?;
-        }
-        let Some(first) = self.mounts.first() else { return Ok(()) };
-        let directory = first.directory().join(&self.directory);
-        // Of a process of this run that was killed.
-        remove_directory(&directory)?;
-        std::fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
-        if let Some(pool) = plan.pool {
-            first.set_pool(&directory, pool)?;
+            self.mounts.push(self.directory.mount(false, Some(place))?);
         }
         for number in 0..plan.count {
             let Some(mount) = self.mounts.get(number as usize % self.mounts.len()) else { continue };
-            let path = mount.directory().join(&self.directory).join(format!("file{number}"));
+            let path = mount.directory().join(format!("file{number}"));
             let file = File::create_new(&path).with_context(|| path.display().to_string())?;
             file.set_len(plan.bytes).with_context(|| path.display().to_string())?;
             self.extents.push(TargetExtent { target: Target::File(path), bytes: plan.bytes });
         }
-        Ok(())
-    }
-
-    fn mount(&mut self, plan: &FilesPlan<'_>, name: &str, place: Option<&HostPlace>) -> Result<()> {
-        let log = plan.folder.join(format!("{name}.log"));
-        // Allows a resumed run to find the program if this process is killed.
-        let variable = Some(environment_tag(plan.folder)?);
-        let options = MountOptions { place, variable, log: &log };
-        let directory = plan.folder.join(format!("{name}{MOUNT_ENDING}"));
-        self.mounts.push(FileSystemMount::mount(plan.workspace, &directory, options)?);
         Ok(())
     }
 
@@ -100,17 +176,16 @@ impl RunningFiles {
         self.mounts.iter().map(FileSystemMount::process)
     }
 
-    /// Removes the files and unmounts the file systems.
+    /// Unmounts the file systems and removes the files.
     ///
     /// # Errors
     /// The first failure; everything else is removed.
     pub(super) fn remove(self) -> Result<()> {
-        let first = self.mounts.first().map(|mount| mount.directory().join(&self.directory));
-        let mut result = first.map_or(Ok(()), |directory| remove_directory(&directory));
+        let mut result = Ok(());
         for mount in self.mounts {
             result = result.and(mount.unmount().map_err(anyhow::Error::from));
         }
-        result
+        result.and(self.directory.remove())
     }
 }
 
@@ -124,38 +199,23 @@ fn remove_directory(directory: &Path) -> Result<()> {
     }
 }
 
-/// Unmounts what a killed process of this run has mounted for a target.
-///
-/// # Errors
-/// If a mount is in use.
-pub(super) fn remove_stale_mounts(folder: &Path, name: &str) -> Result<()> {
-    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let paths = entries.flatten().map(|entry| entry.path());
-    let is_ours = |path: &PathBuf| {
-        let file = path.file_name().and_then(|name| name.to_str());
-        let rest = file.and_then(|file| file.strip_suffix(MOUNT_ENDING)?.strip_prefix(name));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    for path in paths.filter(is_ours) {
-        remove_stale_mount(&path)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn mount_points_of_the_target_alone_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["ceph.cephfs", "ceph-node1.cephfs", "cephalo.cephfs", "ceph.directory"] {
-            std::fs::create_dir(folder.path().join(name)).unwrap();
+    fn mount_points_are_removed_without_contents() {
+        let base = tempfile::tempdir().unwrap();
+        let points = base.path().join("bench-sweep-a1b2c3-fs");
+        remove_mounts(&points).unwrap();
+        for name in [WHOLE, CLIENT, "node1"] {
+            std::fs::create_dir_all(points.join(name)).unwrap();
         }
-        remove_stale_mounts(folder.path(), "ceph").unwrap();
-        let left = std::fs::read_dir(folder.path()).unwrap();
-        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        left.sort();
-        assert_eq!(left, ["ceph.directory", "cephalo.cephfs"]);
+        remove_mounts(&points).unwrap();
+        assert_eq!(std::fs::read_dir(&points).unwrap().count(), 0);
+        std::fs::create_dir(points.join(CLIENT)).unwrap();
+        std::fs::write(points.join(CLIENT).join("file"), "").unwrap();
+        remove_mounts(&points).unwrap_err();
+        assert!(points.join(CLIENT).join("file").exists());
     }
 }

@@ -1,19 +1,20 @@
 //! A Ceph cluster as a benchmark target: volumes on it, exported by child daemons of this host, or
 //! files on its file system.
 //!
-//! Always true: volumes and files carry the name of the run, and only those are deleted; the
-//! cluster must run already, and no daemon of it is changed.
+//! Always true: volumes and files carry the name of the run, and only those are deleted, also after
+//! a kill of the run; the cluster must run already, and no daemon of it is changed.
 
 mod files;
 mod network;
 mod pools;
 mod rados;
+mod traces;
 mod volumes;
 
 use std::path::{Path, PathBuf};
 
 use ::cluster::{FILE_SYSTEM_DATA_POOL, HostPlace, VOLUMES_DATA_POOLS, Workspace, storage_places};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use api::Size;
 use api::types::Protocol;
 use bench::network::NetworkPath;
@@ -21,17 +22,14 @@ use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, T
 
 use super::format::float;
 use crate::failure::Usage;
-use files::{FilesPlan, RunningFiles};
+use files::{FilesPlan, RunDirectory, RunningFiles};
+use pools::Sharing;
 use volumes::{RunningVolumes, VolumesPlan};
 
 pub(super) use rados::RadosSystem;
 
-/// Longest name of a volume.
-const NAME_MAX: usize = 63;
 /// The remark on figures without the daemons of the cluster.
 const REMOTE_REMARK: &str = "the processors of the cluster's hosts are not in the figures";
-/// Digits of the number of a volume.
-const NUMBER_DIGITS: usize = 4;
 
 /// The way in which a target is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,17 +100,6 @@ impl ClusterOptions {
     }
 }
 
-/// Returns the name of what a run creates for a target. No other run or target has the same.
-fn run_name(folder: &Path, target: &str) -> Result<String> {
-    let run = folder.file_name().and_then(|name| name.to_str()).context("the run has no name")?;
-    let name = format!("bench-{run}-{target}-");
-    if name.len() > NAME_MAX - NUMBER_DIGITS {
-        let message = format!("the name of target '{target}' is too long: choose another, as in NAME=TARGET");
-        return Err(Usage(message).into());
-    }
-    Ok(name)
-}
-
 /// Describes the speed of a network.
 fn link_text(network: &NetworkPath) -> String {
     match (network.own_bps, network.hosts) {
@@ -134,7 +121,8 @@ pub(super) struct ClusterTarget {
     network: Option<NetworkPath>,
     /// The daemons of the cluster on this machine.
     daemons: Vec<u32>,
-    running: Option<Running>,
+    /// The running target, with the folder of its run.
+    running: Option<(PathBuf, Running)>,
 }
 
 /// A running target.
@@ -184,7 +172,7 @@ impl ClusterTarget {
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<Running> {
         let workspace = self.options.workspace()?;
-        let prefix = run_name(requirements.folder, &self.name)?;
+        let folder = requirements.folder;
         let places = self.places()?;
         let named: Vec<&str> = match (&self.options.pool, self.access) {
             (Some(pool), _) => vec![pool.as_str()],
@@ -192,8 +180,8 @@ impl ClusterTarget {
             (None, Access::Files) => vec![FILE_SYSTEM_DATA_POOL],
         };
         let pool = pools::find(&workspace, &named)?;
-        let count = requirements.instances.max(1);
-        let bytes = pools::size(&pool, count, self.options.bytes, requirements.instance_bytes)?;
+        let sharing = Sharing::new(requirements);
+        let bytes = pools::size(&pool, sharing, self.options.bytes, requirements.instance_bytes)?;
         let protection = Some(pool.protection.as_str());
         let network = network::find(&workspace, protection, self.options.link_gbits, self.on_hosts)?;
         let (things, by) = match self.access {
@@ -217,30 +205,72 @@ impl ClusterTarget {
         self.protection = format!("{} on different hosts", pool.protection);
         self.network = Some(network);
         self.daemons = ::cluster::local_processes(&workspace);
+        traces::record(folder, &self.name)?;
+        let count = sharing.count;
         Ok(match self.access {
-            Access::Volumes(protocol) => Running::Volumes(RunningVolumes::start(&VolumesPlan {
-                cluster: &self.options.cluster,
-                directory: &self.options.directory,
-                folder: requirements.folder,
-                name: &self.name,
-                prefix: &prefix,
-                places: &places,
-                count,
-                bytes,
-                data_pool: self.options.pool.as_deref(),
-                protocol,
-            })?),
-            Access::Files => Running::Files(RunningFiles::start(&FilesPlan {
-                workspace: &workspace,
-                folder: requirements.folder,
-                name: &self.name,
-                directory: prefix.trim_end_matches('-'),
+            Access::Volumes(protocol) => {
+                let prefix = traces::volume_prefix(folder, &self.name)?;
+                let plan = self.volumes_plan(folder, &prefix, &places);
+                Running::Volumes(RunningVolumes::start(&VolumesPlan { count, bytes, protocol, ..plan })?)
+            }
+            Access::Files => Running::Files(RunningFiles::start(FilesPlan {
+                directory: self.directory(workspace, folder)?,
                 places: &places,
                 count,
                 bytes,
                 pool: self.options.pool.as_deref(),
             })?),
         })
+    }
+
+    /// Returns the plan of no volumes, in the network of this process without places.
+    fn volumes_plan<'a>(
+        &'a self,
+        folder: &'a Path,
+        prefix: &'a str,
+        places: &'a [HostPlace],
+    ) -> VolumesPlan<'a> {
+        VolumesPlan {
+            cluster: &self.options.cluster,
+            directory: &self.options.directory,
+            folder,
+            name: &self.name,
+            prefix,
+            places,
+            count: 0,
+            bytes: 0,
+            data_pool: self.options.pool.as_deref(),
+            protocol: Protocol::Nbd,
+        }
+    }
+
+    fn directory(&self, workspace: Workspace, folder: &Path) -> Result<RunDirectory> {
+        let name = traces::directory_name(folder, &self.name)?;
+        Ok(RunDirectory { workspace, name, folder: folder.to_owned(), target: self.name.clone() })
+    }
+
+    /// Removes volumes and files of a killed process of this run.
+    fn remove_stale(&self, folder: &Path) -> Result<()> {
+        if !traces::is_recorded(folder, &self.name) {
+            return Ok(());
+        }
+        match self.access {
+            Access::Volumes(_) => {
+                let prefix = traces::volume_prefix(folder, &self.name)?;
+                RunningVolumes::start(&self.volumes_plan(folder, &prefix, &[]))?.remove()?;
+            }
+            Access::Files => self.directory(self.options.workspace()?, folder)?.remove_stale()?,
+        }
+        traces::forget(folder, &self.name)
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        let Some((folder, running)) = self.running.take() else { return Ok(()) };
+        match running {
+            Running::Volumes(volumes) => volumes.remove()?,
+            Running::Files(files) => files.remove()?,
+        }
+        traces::forget(&folder, &self.name)
     }
 }
 
@@ -272,14 +302,14 @@ impl System for ClusterTarget {
         let started = self.start(requirements);
         let running =
             started.map_err(|error| SystemError::new(&self.name, "setting up", format!("{error:#}")))?;
-        self.running = Some(running);
+        self.running = Some((requirements.folder.to_owned(), running));
         Ok(())
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
         match &self.running {
-            Some(Running::Volumes(volumes)) => volumes.extents().to_vec(),
-            Some(Running::Files(files)) => files.extents().to_vec(),
+            Some((_, Running::Volumes(volumes))) => volumes.extents().to_vec(),
+            Some((_, Running::Files(files))) => files.extents().to_vec(),
             None => Vec::new(),
         }
     }
@@ -287,8 +317,8 @@ impl System for ClusterTarget {
     fn processes(&self) -> Vec<u32> {
         let mut processes = self.daemons.clone();
         match &self.running {
-            Some(Running::Volumes(volumes)) => processes.extend(volumes.processes()),
-            Some(Running::Files(files)) => processes.extend(files.processes()),
+            Some((_, Running::Volumes(volumes))) => processes.extend(volumes.processes()),
+            Some((_, Running::Files(files))) => processes.extend(files.processes()),
             None => {}
         }
         processes
@@ -300,17 +330,14 @@ impl System for ClusterTarget {
     }
 
     fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
-        files::remove_stale_mounts(folder, &self.name)
-            .map_err(|error| SystemError::new(&self.name, "unmounting", format!("{error:#}")))
+        let removed = self.remove_stale(folder);
+        removed.map_err(|error| {
+            SystemError::new(&self.name, "removing what a killed run created", format!("{error:#}"))
+        })
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        let removed = match self.running.take() {
-            Some(Running::Volumes(volumes)) => volumes.remove(),
-            Some(Running::Files(files)) => files.remove(),
-            None => Ok(()),
-        };
-        removed.map_err(|error| SystemError::new(&self.name, "tearing down", format!("{error:#}")))
+        self.remove().map_err(|error| SystemError::new(&self.name, "tearing down", format!("{error:#}")))
     }
 }
 
@@ -324,16 +351,6 @@ impl Drop for ClusterTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_target_of_each_run_has_its_own_names() {
-        let name = |folder: &str, target: &str| run_name(Path::new(folder), target);
-        assert_eq!(name("/runs/sweep-20260102-030405", "rbd").unwrap(), "bench-sweep-20260102-030405-rbd-");
-        let long = "a-name-of-a-target-that-is-longer-than-any";
-        assert!(
-            name("/runs/simulations-20260102-030405", long).unwrap_err().to_string().contains("NAME=TARGET")
-        );
-    }
 
     #[test]
     fn the_speed_of_the_links_is_described() {

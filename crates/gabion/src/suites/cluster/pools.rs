@@ -4,6 +4,7 @@ use ::cluster::Workspace;
 use anyhow::{Context, Result, bail};
 use api::Size;
 use api::types::ClusterPool;
+use bench::system::Requirements;
 
 /// Default size of a volume, file or set of objects in bytes.
 const DEFAULT_BYTES: u64 = 4 << 30;
@@ -29,19 +30,49 @@ pub(super) fn find(workspace: &Workspace, names: &[&str]) -> Result<ClusterPool>
     })
 }
 
-/// Returns the bytes of each of `count` volumes: `wanted`, or else the default or what fits, and
-/// not more than `most`.
+/// The number of volumes, files or sets of objects that share the space of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sharing {
+    /// The number within one target.
+    pub(super) count: u32,
+    /// Targets that exist at the same time.
+    pub(super) targets: u32,
+}
+
+impl Sharing {
+    pub(super) fn new(requirements: &Requirements<'_>) -> Self {
+        Self { count: requirements.instances.max(1), targets: requirements.concurrent_targets.max(1) }
+    }
+
+    /// Returns the part of each in a percentage of the available space. Pools of a cluster share
+    /// its drives, so targets on several pools share them too.
+    fn part(self, pool: &ClusterPool, percent: u64) -> u64 {
+        pool.available / 100 * percent / u64::from(self.count) / u64::from(self.targets)
+    }
+}
+
+/// Returns the bytes of each volume: `wanted`, or else the default or a part of the space, and not
+/// more than `most`.
 ///
 /// # Errors
 /// If they do not fit in the pool.
-pub(super) fn size(pool: &ClusterPool, count: u32, wanted: Option<u64>, most: Option<u64>) -> Result<u64> {
-    let count = u64::from(count.max(1));
-    let part = |percent: u64| pool.available / 100 * percent / count;
+pub(super) fn size(
+    pool: &ClusterPool,
+    sharing: Sharing,
+    wanted: Option<u64>,
+    most: Option<u64>,
+) -> Result<u64> {
+    let part = |percent: u64| sharing.part(pool, percent);
     let most = most.unwrap_or(u64::MAX);
     let bytes = wanted.unwrap_or_else(|| DEFAULT_BYTES.min(part(DEFAULT_SHARE))).min(most) / MIB * MIB;
     if bytes == 0 || bytes > part(SHARE_MAX) {
+        let targets = match sharing.targets {
+            1 => String::new(),
+            targets => format!(" for each of {targets} targets"),
+        };
         bail!(
-            "{count} x {} do not fit in {SHARE_MAX} % of the {} that pool '{}' has available: give a smaller size=",
+            "{} x {}{targets} do not fit in {SHARE_MAX} % of the {} that pool '{}' has available: give a smaller size=",
+            sharing.count,
             Size(bytes.max(MIB)),
             Size(pool.available),
             pool.name
@@ -50,9 +81,9 @@ pub(super) fn size(pool: &ClusterPool, count: u32, wanted: Option<u64>, most: Op
     Ok(bytes)
 }
 
-/// Returns the bytes that each of `count` loads may write beside its objects of `bytes`.
-pub(super) fn write_max(pool: &ClusterPool, count: u32, bytes: u64) -> u64 {
-    (pool.available / 100 * SHARE_MAX / u64::from(count.max(1))).saturating_sub(bytes)
+/// Returns the bytes that each load may write beside its objects of `bytes`.
+pub(super) fn write_max(pool: &ClusterPool, sharing: Sharing, bytes: u64) -> u64 {
+    sharing.part(pool, SHARE_MAX).saturating_sub(bytes)
 }
 
 #[cfg(test)]
@@ -71,16 +102,23 @@ mod tests {
             used: 0,
             available,
         };
+        let alone = |count: u32| Sharing { count, targets: 1 };
         let large = pool(1 << 40);
-        assert_eq!(size(&large, 16, None, None).unwrap(), DEFAULT_BYTES);
-        assert_eq!(size(&large, 16, None, Some(96 << 20)).unwrap(), 96 << 20);
-        assert_eq!(size(&large, 2, Some(10 << 30), None).unwrap(), 10 << 30);
+        assert_eq!(size(&large, alone(16), None, None).unwrap(), DEFAULT_BYTES);
+        assert_eq!(size(&large, alone(16), None, Some(96 << 20)).unwrap(), 96 << 20);
+        assert_eq!(size(&large, alone(2), Some(10 << 30), None).unwrap(), 10 << 30);
         let small = pool(1000 << 20);
-        assert_eq!(size(&small, 4, None, None).unwrap(), 125 << 20, "a part of half of the space");
-        assert_eq!(size(&small, 4, Some(199 << 20), None).unwrap(), 199 << 20);
-        let error = size(&small, 4, Some(201 << 20), None).unwrap_err().to_string();
-        assert!(error.contains("4 x 201 MiB") && error.contains("'rbd'"), "{error}");
-        assert!(size(&pool(0), 1, None, None).is_err());
-        assert_eq!(write_max(&small, 4, 124 << 20), 76 << 20);
+        assert_eq!(size(&small, alone(4), None, None).unwrap(), 125 << 20, "a part of half of the space");
+        assert_eq!(size(&small, alone(4), Some(199 << 20), None).unwrap(), 199 << 20);
+        let error = size(&small, alone(4), Some(201 << 20), None).unwrap_err().to_string();
+        assert!(error.contains("4 x 201 MiB do not fit") && error.contains("'rbd'"), "{error}");
+        assert!(size(&pool(0), alone(1), None, None).is_err());
+        assert_eq!(write_max(&small, alone(4), 124 << 20), 76 << 20);
+        // Two targets fill the cluster together.
+        let two = Sharing { count: 4, targets: 2 };
+        assert_eq!(size(&small, two, None, None).unwrap(), 62 << 20);
+        let error = size(&small, two, Some(199 << 20), None).unwrap_err().to_string();
+        assert!(error.contains("4 x 199 MiB for each of 2 targets"), "{error}");
+        assert_eq!(write_max(&small, two, 90 << 20), 10 << 20);
     }
 }

@@ -3,15 +3,19 @@
 //! Always true: the objects are in a namespace of the pool with the name of the run, and only those
 //! are removed.
 
-use ::cluster::VOLUMES_DATA_POOLS;
+use std::path::{Path, PathBuf};
+
+use ::cluster::{VOLUMES_DATA_POOLS, Workspace};
 use anyhow::{Context, Result, bail};
 use api::Size;
+use api::types::ClusterPool;
 use bench::load::{RadosTarget, Target};
 use bench::network::NetworkPath;
 use bench::rados;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
-use super::{ClusterOptions, link_text, network, pools, run_name};
+use super::pools::Sharing;
+use super::{ClusterOptions, link_text, network, pools, traces};
 
 /// The benchmark target.
 pub(crate) struct RadosSystem {
@@ -22,7 +26,8 @@ pub(crate) struct RadosSystem {
     network: Option<NetworkPath>,
     /// The daemons of the cluster on this machine.
     daemons: Vec<u32>,
-    running: Option<(RadosTarget, Vec<TargetExtent>)>,
+    /// The folder of the run, the namespace, and the parts of the instances.
+    running: Option<(PathBuf, RadosTarget, Vec<TargetExtent>)>,
 }
 
 impl RadosSystem {
@@ -47,24 +52,50 @@ impl RadosSystem {
         })
     }
 
-    fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
-        let workspace = self.options.workspace()?;
-        let named = match &self.options.pool {
-            Some(pool) => vec![pool.as_str()],
-            None => VOLUMES_DATA_POOLS.to_vec(),
-        };
-        let pool = pools::find(&workspace, &named)?;
-        let count = requirements.instances.max(1);
-        let bytes = pools::size(&pool, count, self.options.bytes, requirements.instance_bytes)?;
+    fn pool(&self, workspace: &Workspace) -> Result<ClusterPool> {
+        match &self.options.pool {
+            Some(pool) => pools::find(workspace, &[pool]),
+            None => pools::find(workspace, &VOLUMES_DATA_POOLS),
+        }
+    }
+
+    /// Returns the pool with the namespace of a run, to which nothing may be written yet.
+    fn target(&self, workspace: &Workspace, pool: &str, folder: &Path) -> Result<RadosTarget> {
         let access = workspace.admin_access();
-        let target = RadosTarget {
+        Ok(RadosTarget {
             conf: access.conf,
             user: access.user,
             keyring: access.keyring,
-            pool: pool.name.clone(),
-            namespace: run_name(requirements.folder, &self.name)?.trim_end_matches('-').to_owned(),
-            write_max: pools::write_max(&pool, count, bytes),
+            pool: pool.to_owned(),
+            namespace: traces::directory_name(folder, &self.name)?,
+            write_max: 0,
+        })
+    }
+
+    fn remove_objects(&self, folder: &Path, target: &RadosTarget) -> Result<()> {
+        rados::remove_objects(target).map_err(anyhow::Error::msg)?;
+        traces::forget(folder, &self.name)
+    }
+
+    fn remove_stale(&self, folder: &Path) -> Result<()> {
+        if !traces::is_recorded(folder, &self.name) {
+            return Ok(());
+        }
+        let workspace = self.options.workspace()?;
+        let pool = self.pool(&workspace)?;
+        self.remove_objects(folder, &self.target(&workspace, &pool.name, folder)?)
+    }
+
+    fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
+        let workspace = self.options.workspace()?;
+        let pool = self.pool(&workspace)?;
+        let sharing = Sharing::new(requirements);
+        let bytes = pools::size(&pool, sharing, self.options.bytes, requirements.instance_bytes)?;
+        let target = RadosTarget {
+            write_max: pools::write_max(&pool, sharing, bytes),
+            ..self.target(&workspace, &pool.name, requirements.folder)?
         };
+        traces::record(requirements.folder, &self.name)?;
         let removed = rados::remove_objects(&target).map_err(anyhow::Error::msg);
         removed.context("removing objects of a killed run")?;
         let path = network::find(&workspace, Some(&pool.protection), self.options.link_gbits, false)?;
@@ -80,7 +111,7 @@ impl RadosSystem {
         self.network = Some(path);
         self.daemons = ::cluster::local_processes(&workspace);
         let extent = TargetExtent { target: Target::Rados(target.clone()), bytes };
-        self.running = Some((target, vec![extent; count as usize]));
+        self.running = Some((requirements.folder.to_owned(), target, vec![extent; sharing.count as usize]));
         Ok(())
     }
 }
@@ -112,7 +143,7 @@ impl System for RadosSystem {
     }
 
     fn targets(&self) -> Vec<TargetExtent> {
-        self.running.as_ref().map(|(_, extents)| extents.clone()).unwrap_or_default()
+        self.running.as_ref().map(|(_, _, extents)| extents.clone()).unwrap_or_default()
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -125,9 +156,17 @@ impl System for RadosSystem {
         Err(SystemError::new(&self.name, "failing a drive", message))
     }
 
+    fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
+        let removed = self.remove_stale(folder);
+        removed.map_err(|error| {
+            SystemError::new(&self.name, "removing objects of a killed run", format!("{error:#}"))
+        })
+    }
+
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        let Some((target, _)) = self.running.take() else { return Ok(()) };
-        rados::remove_objects(&target).map_err(|error| SystemError::new(&self.name, "tearing down", error))
+        let Some((folder, target, _)) = self.running.take() else { return Ok(()) };
+        let removed = self.remove_objects(&folder, &target);
+        removed.map_err(|error| SystemError::new(&self.name, "tearing down", format!("{error:#}")))
     }
 }
 

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs the storage tests of Kubernetes (External.Storage) on the driver, in a cluster that
+# cluster.sh runs with values/local.yaml. Prints each failure, and counts at the end; the results
+# are in TRY/e2e.
+#
+#   e2e.sh [PATTERN]   the tests whose names match the pattern; all by default
+#
+# PROCESSES   tests at the same time    4
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+results=$TRY/e2e
+for program in e2e.test ginkgo agnhost; do
+  [ -x "$TRY/bin/$program" ] || { echo "e2e.sh: build '$program' with 'build.sh DIRECTORY e2e.test'" >&2; exit 1; }
+done
+rm -rf "$results"
+mkdir -p "$results/image/bin"
+
+# The images of the tests: busybox of the distribution, and the program of the tests with it.
+load() {
+  local name
+  # Some tests use an earlier version.
+  for name in $("$TRY/bin/e2e.test" --list-images | grep "^registry.k8s.io/e2e-test-images/$1:"); do
+    "$here/image.sh" "$name" "$results/image" "$results/image.tar" "${@:2}"
+    ctr --address "$TRY/state/containerd.sock" --namespace k8s.io images import "$results/image.tar" >/dev/null
+  done
+}
+cp "$(command -v busybox)" "$results/image/bin/busybox"
+"$results/image/bin/busybox" --install -s "$results/image/bin" 2>/dev/null || true
+find "$results/image/bin" -type l -exec ln -sfn busybox {} \;
+load busybox /bin/sh
+cp "$TRY/bin/agnhost" "$results/image/agnhost"
+load agnhost /agnhost
+rm -r "$results/image" "$results/image.tar"
+
+# Serial and disruptive tests restart the kubelet by SSH, or use the whole cluster.
+"$TRY/bin/ginkgo" --procs="${PROCESSES:-4}" --focus="External.Storage.*${1:-}" \
+  --skip='\[Disruptive\]|\[Serial\]|\[Feature:Windows\]' --timeout=6h --no-color \
+  --output-dir="$results" --json-report=report.json "$TRY/bin/e2e.test" -- \
+  -kubeconfig="$KUBECONFIG" -storage.testdriver="$here/../e2e-driver.yaml" >"$results/log" 2>&1 || true
+jq -r '[.[].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped")] |
+  (.[] | select(.State != "passed") | "\(.State): \(.ContainerHierarchyTexts | join(" ")) \(.LeafNodeText)"),
+  (group_by(.State)[] | "\(length) \(.[0].State)")' "$results/report.json"
