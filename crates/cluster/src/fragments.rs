@@ -55,8 +55,10 @@ pub(crate) fn propose_all(
     add(GLOBAL_FRAGMENT.to_owned(), json!({"settings": {}}), false);
     let mut notes = Vec::new();
     for args in proposals {
+        let mut has_drives = false;
         for host in inventories {
             let Some(proposal) = propose(args, host) else { continue };
+            has_drives |= !proposal.osds.is_empty();
             for (drive, reason) in &proposal.left_out {
                 notes.push(format!(
                     "{}: drive {drive} is left out of profile '{}': {reason}",
@@ -67,6 +69,9 @@ pub(crate) fn propose_all(
             add(format!("{profile}/cluster/{}.sls", host.name), json!({"roles": ["storage"]}), true);
             let storage = json!({"ceph": {"storage": {"osds": proposal.osds}}});
             add(format!("{profile}/stack/default/ceph/minions/{}.yml", host.name), storage, true);
+        }
+        if !has_drives {
+            notes.push(format!("profile '{}': no unused drive of a host fits it", args.name));
         }
     }
     (fragments, notes)

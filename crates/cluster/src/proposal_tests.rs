@@ -60,6 +60,18 @@ fn the_proposal_of_the_document_uses_nine_disks_for_each_ssd() {
 }
 
 #[test]
+fn a_proposal_that_fits_no_drive_is_reported() {
+    let args = |text: &str| [text.parse::<ProposalArgs>().unwrap()];
+    let notes = |text| {
+        let hosts = crate::hosts::HostsFile::default();
+        crate::fragments::propose_all(&hosts, &[apollo()], &args(text), "f").1
+    };
+    let none = notes("name=small target=* data=1-2");
+    assert!(none.contains(&"profile 'small': no unused drive of a host fits it".to_owned()), "{none:?}");
+    assert!(!notes(POPULATE).iter().any(|note| note.contains("fits it")));
+}
+
+#[test]
 fn drives_beyond_the_ratio_are_left_out_or_stand_alone() {
     let args: ProposalArgs = "ratio=8 db=750 data=6000".parse().unwrap();
     let proposal = propose(&args, &apollo()).unwrap();

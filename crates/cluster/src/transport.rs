@@ -87,7 +87,7 @@ impl Transport {
         if output.status.success() {
             return Ok(output.stdout);
         }
-        let text = String::from_utf8_lossy(&output.stderr);
+        let text = without_colours(&String::from_utf8_lossy(&output.stderr));
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join("; ");
         if matches!(self, Self::Ssh(_)) && output.status.code() == Some(255) {
@@ -125,6 +125,17 @@ impl Transport {
     }
 }
 
+/// Removes the escape sequences by which programs colour their messages (ECMA-48, CSI ... m).
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |mut plain, part| {
+        let parameters = part.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+        plain.push_str(part.get(parameters..).and_then(|rest| rest.strip_prefix('m')).unwrap_or(part));
+        plain
+    })
+}
+
 /// Quotes a word for the shell.
 pub(crate) fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -151,6 +162,14 @@ mod tests {
         let error = Transport::Local.run("echo reason >&2; exit 3").unwrap_err();
         assert!(error.to_string().contains("reason"), "{error}");
         assert!(Transport::Local.run("false; true").is_err(), "a failing command ends the script");
+    }
+
+    #[test]
+    fn messages_lose_their_colours() {
+        let text = "\u{1b}[0;31m ** ERROR: osd init failed\u{1b}[0m\u{1b}[K [m";
+        assert_eq!(without_colours(text), " ** ERROR: osd init failedK [m");
+        let error = Transport::Local.run("printf '\\033[31mred\\033[0m' >&2; exit 1").unwrap_err();
+        assert_eq!(error.to_string(), "local:: red");
     }
 
     #[test]

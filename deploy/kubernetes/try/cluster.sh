@@ -28,8 +28,11 @@ if [ -z "${TRY_INSIDE:-}" ]; then
     mmdebstrap --quiet --variant=minbase --include=e2fsprogs,mount,util-linux,xfsprogs bookworm "$TRY/rootfs.new"
     mv "$TRY/rootfs.new" "$TRY/rootfs"
   fi
-  TRY_INSIDE=1 exec unshare --mount --propagation slave --net "$0" "$@"
+  # The tests of Kubernetes look for the mounts of the node in those of process 1.
+  TRY_INSIDE=1 exec unshare --mount --propagation slave --net --pid --fork --kill-child --mount-proc "$0" "$@"
 fi
+# Process 1 ignores signals otherwise.
+trap 'exit 130' INT TERM
 values=${TRY_VALUES:-$here/values/local.yaml}
 export PATH=$TRY/bin:$PATH NODE=node-1 NAMESPACE=gabion
 state=$TRY/state logs=$TRY/logs
@@ -51,6 +54,9 @@ start() {
 stop() {
   local index task
   kubectl delete daemonset,deployment,pod --all --all-namespaces --timeout=30s >/dev/null 2>&1 || true
+  # Loop devices have no namespace. A device in use is detached by its last user.
+  losetup --list --noheadings --output NAME,BACK-FILE |
+    awk -v at="$state/" 'index($2, at) == 1 { print $1 }' | xargs --no-run-if-empty losetup --detach || true
   for ((index = ${#started[@]} - 1; index >= 0; index--)); do
     # The containers end before containerd.
     if [ "$index" = 0 ]; then
@@ -62,9 +68,6 @@ stop() {
     # The API server waits for its clients.
     timeout 5 tail --pid="${started[index]}" -f /dev/null || kill -KILL "${started[index]}" 2>/dev/null || true
   done
-  # Loop devices have no namespace.
-  losetup --list --noheadings --output NAME,BACK-FILE |
-    awk -v at="$state/" 'index($2, at) == 1 { print $1 }' | xargs --no-run-if-empty losetup --detach || true
   sysctl --quiet --write "${kept[@]}"
 }
 

@@ -15,28 +15,32 @@ done
 rm -rf "$results"
 mkdir -p "$results/image/bin"
 
-# The images of the tests: busybox of the distribution, and the program of the tests with it.
+# Loads an image of the tests, in all versions that they use: name, directory, and the command.
 load() {
   local name
-  # Some tests use an earlier version.
   for name in $("$TRY/bin/e2e.test" --list-images | grep "^registry.k8s.io/e2e-test-images/$1:"); do
-    "$here/image.sh" "$name" "$results/image" "$results/image.tar" "${@:2}"
+    "$here/image.sh" "$name" "$2" "$results/image.tar" "${@:3}"
     ctr --address "$TRY/state/containerd.sock" --namespace k8s.io images import "$results/image.tar" >/dev/null
   done
 }
+# Busybox of the distribution, the program of the tests with it, and two images of which the tests
+# use only the shell.
 cp "$(command -v busybox)" "$results/image/bin/busybox"
 "$results/image/bin/busybox" --install -s "$results/image/bin" 2>/dev/null || true
 find "$results/image/bin" -type l -exec ln -sfn busybox {} \;
-load busybox /bin/sh
+load busybox "$results/image" /bin/sh
 cp "$TRY/bin/agnhost" "$results/image/agnhost"
-load agnhost /agnhost
+load agnhost "$results/image" /agnhost
+load nginx "$TRY/rootfs" /bin/sh
+load jessie-dnsutils "$TRY/rootfs" /bin/sh
 rm -r "$results/image" "$results/image.tar"
 
 # Serial and disruptive tests restart the kubelet by SSH, or use the whole cluster.
 "$TRY/bin/ginkgo" --procs="${PROCESSES:-4}" --focus="External.Storage.*${1:-}" \
   --skip='\[Disruptive\]|\[Serial\]|\[Feature:Windows\]' --timeout=6h --no-color \
   --output-dir="$results" --json-report=report.json "$TRY/bin/e2e.test" -- \
-  -kubeconfig="$KUBECONFIG" -storage.testdriver="$here/../e2e-driver.yaml" >"$results/log" 2>&1 || true
+  -kubeconfig="$KUBECONFIG" -kubelet-root-dir="$TRY/state/kubelet" \
+  -storage.testdriver="$here/../e2e-driver.yaml" >"$results/log" 2>&1 || true
 jq -r '[.[].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped")] |
   (.[] | select(.State != "passed") | "\(.State): \(.ContainerHierarchyTexts | join(" ")) \(.LeafNodeText)"),
   (group_by(.State)[] | "\(length) \(.[0].State)")' "$results/report.json"

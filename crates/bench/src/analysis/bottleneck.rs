@@ -193,7 +193,11 @@ fn by_latency(case: &Case, series: &Series, is_unobserved: bool, are_drives_know
         }
     };
     let mean = human::time(mean_us(series));
-    (cause, format!("latency: {} operations in flight, {mean} each; {rest}", in_flight(case)))
+    let operations = match in_flight(case) {
+        1 => "1 operation".to_owned(),
+        count => format!("{count} operations"),
+    };
+    (cause, format!("latency: {operations} in flight, {mean} each; {rest}"))
 }
 
 /// Returns the mean latency of both directions.

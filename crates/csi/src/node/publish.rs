@@ -15,7 +15,7 @@ use crate::proto::csi::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeUnpublishVolumeRequest,
     NodeUnpublishVolumeResponse,
 };
-use crate::status::{invalid, required};
+use crate::status::required;
 
 impl NodeContext {
     pub(super) async fn publish(
@@ -30,10 +30,8 @@ impl NodeContext {
         let _lock = self.locks.lock(id)?;
         self.daemon.get(&name).await?;
         let is_block = wanted.mode == VolumeMode::Block;
-        if is_block && request.readonly && !wanted.read_only {
-            let problem = "a raw block volume is read-only by its access mode ReadOnlyMany only";
-            return Err(invalid("readonly", problem));
-        }
+        // The kubelet gives the container of a read-only raw block volume a device that it cannot open
+        // for writing; the device itself is writable for other containers.
         let source = if is_block { staged_device(&staging) } else { staging };
         let Some(staged) = mounts::at(&source)? else {
             return Err(Status::failed_precondition(format!(

@@ -1,8 +1,8 @@
 //! Formatting of clusters.
 
 use ::cluster::{
-    Configuration, Discovery, HostInventory, ModelHost, ServiceAddress, ServicesResult, StepOutcome,
-    StepReport,
+    Configuration, Discovery, HostDrive, HostInventory, ModelHost, ServiceAddress, ServicesResult,
+    StepOutcome, StepReport,
 };
 use api::Size;
 use api::types::{ClusterOsd, ClusterPool, ClusterStatus};
@@ -34,15 +34,16 @@ pub(crate) fn cluster_services(result: &ServicesResult) -> String {
 pub(crate) fn cluster_steps_done(steps: &[StepReport]) -> String {
     let count = |outcome| steps.iter().filter(|step| step.outcome == outcome).count();
     match count(StepOutcome::Planned) {
-        0 => format!("{} steps: {} changed something", steps.len(), count(StepOutcome::Changed)),
-        planned => format!("{} steps: {planned} planned, nothing was changed", steps.len()),
+        0 => format!("steps: {}, of which {} changed something", steps.len(), count(StepOutcome::Changed)),
+        planned => format!("steps: {}, of which {planned} are planned; nothing was changed", steps.len()),
     }
 }
 
 /// Formats an inventory.
 pub(crate) fn discovery(discovery: &Discovery) -> String {
     let row = |host: &HostInventory| {
-        let free: Vec<_> = host.drives.iter().filter(|drive| drive.used_by.is_empty()).collect();
+        let is_unused = |drive: &&HostDrive| drive.used_by.is_empty() && drive.osd.is_none();
+        let free: Vec<_> = host.drives.iter().filter(is_unused).collect();
         let bytes = free.iter().map(|drive| drive.bytes).sum();
         vec![
             host.name.clone(),

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::driver::{
     CleanUp, Driver, block, from_snapshot, from_volume, is_possible, loops_below, mounted, mounts_below,
-    publish, stage, target, unstage, volume,
+    publish, stage, target, unpublish, unstage, volume,
 };
 use super::harness::{Daemon, DaemonHome};
 
@@ -257,6 +257,31 @@ fn limits_and_access_modes_are_applied() {
     second.target_path = target(&at).with_file_name("second").to_str().unwrap().to_owned();
     let refused = driver.runtime.block_on(driver.node.node_publish_volume(second)).unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
+    driver.unmount(&id, &at);
+    delete(&mut driver, &id);
+}
+
+/// The kubelet restricts the device of a container that only reads.
+#[test]
+fn a_raw_block_volume_is_also_published_read_only() {
+    if !is_possible() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let (_clean, _daemon, mut driver) = start(&home);
+    let (of, at) = (block(), home.path("pods"));
+    let id = driver.create(volume("read", GIB, &of));
+    driver.mount(&id, &at, &of);
+    let mut second = publish(&id, &at, &of);
+    second.target_path = target(&at).with_file_name("second").to_str().unwrap().to_owned();
+    second.readonly = true;
+    // Twice: the call is idempotent.
+    for _ in 0..2 {
+        driver.runtime.block_on(driver.node.node_publish_volume(second.clone())).unwrap();
+    }
+    let mut unpublish = unpublish(&id, &at);
+    unpublish.target_path = second.target_path;
+    driver.runtime.block_on(driver.node.node_unpublish_volume(unpublish)).unwrap();
     driver.unmount(&id, &at);
     delete(&mut driver, &id);
 }

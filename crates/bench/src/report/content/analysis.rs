@@ -22,7 +22,7 @@ pub(super) fn analysis(report: &Report) -> Vec<Block> {
             lines.extend(finding.efficiency.iter().map(|one| {
                 let bound = &one.bound;
                 format!(
-                    "{} of the bound '{}', {} ({}), where {} saturates",
+                    "{} of the bound '{}', {} ({}), at saturation of {}",
                     percent(one.share),
                     bound.name,
                     bound_rate(finding, bound.iops),
