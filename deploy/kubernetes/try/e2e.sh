@@ -35,12 +35,19 @@ load nginx "$TRY/rootfs" /bin/sh
 load jessie-dnsutils "$TRY/rootfs" /bin/sh
 rm -r "$results/image" "$results/image.tar"
 
-# Serial and disruptive tests restart the kubelet by SSH, or use the whole cluster.
-"$TRY/bin/ginkgo" --procs="${PROCESSES:-4}" --focus="External.Storage.*${1:-}" \
-  --skip='\[Disruptive\]|\[Serial\]|\[Feature:Windows\]' --timeout=6h --no-color \
-  --output-dir="$results" --json-report=report.json "$TRY/bin/e2e.test" -- \
-  -kubeconfig="$KUBECONFIG" -kubelet-root-dir="$TRY/state/kubelet" \
-  -storage.testdriver="$here/../e2e-driver.yaml" >"$results/log" 2>&1 || true
-jq -r '[.[].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped")] |
+# Runs the tests of a pattern, but for those of another one: name of the results, number of tests at
+# the same time, and both patterns.
+run_tests() {
+  "$TRY/bin/ginkgo" --procs="$2" --focus="$3" --skip="$4" --timeout=6h --no-color \
+    --output-dir="$results" --json-report="$1.json" "$TRY/bin/e2e.test" -- \
+    -kubeconfig="$KUBECONFIG" -kubelet-root-dir="$TRY/state/kubelet" \
+    -storage.testdriver="$here/../e2e-driver.yaml" >"$results/$1.log" 2>&1 || true
+}
+# Disruptive tests restart the kubelet by SSH and systemd. "Any data source" needs the images of
+# other programs, a populator and a validator.
+never='\[Disruptive\]|\[Feature:Windows\]|any volume data source'
+run_tests parallel "${PROCESSES:-4}" "External.Storage.*${1:-}" "\[Serial\]|$never"
+run_tests serial 1 "External.Storage.*${1:-}.*\[Serial\]" "$never"
+jq -rs '[.[][].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped")] |
   (.[] | select(.State != "passed") | "\(.State): \(.ContainerHierarchyTexts | join(" ")) \(.LeafNodeText)"),
-  (group_by(.State)[] | "\(length) \(.[0].State)")' "$results/report.json"
+  (group_by(.State)[] | "\(length) \(.[0].State)")' "$results"/{parallel,serial}.json
