@@ -86,11 +86,18 @@ impl FileSystemMount {
         while !is_mount_point(directory).map_err(|error| Error::file(directory, &error))? {
             if let Ok(Some(status)) = mounted.program.try_wait() {
                 mounted.mounted = false;
+                // Empty; the failure of the program says more than this one.
+                let _ = remove_directory(directory);
                 let text = std::fs::read_to_string(log).unwrap_or_default();
                 let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
                 return Err(Error::new(ErrorKind::Io, format!("{PROGRAM} exited ({status}): {last}")));
             }
             if start.elapsed() > MOUNT_WAIT {
+                // It could mount later otherwise.
+                let _ = mounted.program.kill();
+                let _ = mounted.program.wait();
+                mounted.mounted = false;
+                let _ = remove_stale_mount(directory);
                 let message = format!("{} is not mounted within 60 s", directory.display());
                 return Err(Error::new(ErrorKind::Unreachable, message));
             }

@@ -29,10 +29,19 @@ if [ -z "${TRY_INSIDE:-}" ]; then
     mv "$TRY/rootfs.new" "$TRY/rootfs"
   fi
   # The tests of Kubernetes look for the mounts of the node in those of process 1.
-  TRY_INSIDE=1 exec unshare --mount --propagation slave --net --pid --fork --kill-child --mount-proc "$0" "$@"
+  TRY_INSIDE=1 unshare --mount --propagation slave --net --pid --fork --kill-child=TERM --mount-proc "$0" "$@" &
+  inside=$!
+  # unshare ignores the signals of an interruption, and its child gets none.
+  trap 'pkill -TERM --parent "$inside" || true' INT TERM HUP
+  result=0
+  until wait "$inside"; do
+    result=$?
+    kill -0 "$inside" 2>/dev/null || exit "$result"
+  done
+  exit 0
 fi
 # Process 1 ignores signals otherwise.
-trap 'exit 130' INT TERM
+trap 'exit 130' TERM HUP
 values=${TRY_VALUES:-$here/values/local.yaml}
 export PATH=$TRY/bin:$PATH NODE=node-1 NAMESPACE=gabion
 state=$TRY/state logs=$TRY/logs

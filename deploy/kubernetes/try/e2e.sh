@@ -17,8 +17,9 @@ mkdir -p "$results/image/bin"
 
 # Loads an image of the tests, in all versions that they use: name, directory, and the command.
 load() {
-  local name
-  for name in $("$TRY/bin/e2e.test" --list-images | grep "^registry.k8s.io/e2e-test-images/$1:"); do
+  local name names
+  names=$("$TRY/bin/e2e.test" --list-images | grep "^registry.k8s.io/e2e-test-images/$1:")
+  for name in $names; do
     "$here/image.sh" "$name" "$2" "$results/image.tar" "${@:3}"
     ctr --address "$TRY/state/containerd.sock" --namespace k8s.io images import "$results/image.tar" >/dev/null
   done
@@ -51,3 +52,6 @@ run_tests serial 1 "External.Storage.*${1:-}.*\[Serial\]" "$never"
 jq -rs '[.[][].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped")] |
   (.[] | select(.State != "passed") | "\(.State): \(.ContainerHierarchyTexts | join(" ")) \(.LeafNodeText)"),
   (group_by(.State)[] | "\(length) \(.[0].State)")' "$results"/{parallel,serial}.json
+# Fails if a test has failed, or if none has run.
+jq -es '[.[][].SpecReports[] | select(.LeafNodeType == "It" and .State != "skipped") | .State == "passed"] |
+  length > 0 and all' "$results"/{parallel,serial}.json >/dev/null

@@ -21,9 +21,12 @@ const END_OF_JOB: &str = "; end of the job";
 pub(super) const SCRIPT: &str = r#"cd /tmp || exit 1
 if fio=$(cat fio.pid 2>/dev/null); then
   for second in 1 2 3 4 5 6 7 8 9 10; do kill "$fio" 2>/dev/null || break; sleep 1; done
+  kill -KILL "$fio" 2>/dev/null && sleep 1
+  if kill -0 "$fio" 2>/dev/null; then echo "fio $fio of an earlier call does not end" >&2; exit 1; fi
 fi
 rm -f fio.pid load.json *_iops.log
 while IFS= read -r line && [ "$line" != "; end of the job" ]; do printf '%s\n' "$line"; done > load.fio
+[ "$line" = "; end of the job" ] || exit 1
 exec 3<&0
 fio --output-format=json+ --output=load.json load.fio >&2 3<&- &
 fio=$!

@@ -1,8 +1,6 @@
 //! The objects of a run in the cluster: for each instance a claim, and a job with one pod that has
 //! fio and waits for loads, as those of KBench. Pure.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 /// Label of all objects of a run.
@@ -49,12 +47,9 @@ pub struct PodPlan {
     pub image: String,
 }
 
-/// Returns the value of the label of the run in `folder`, for the target `name`. Different runs and
-/// targets have different labels: a name that is cut or has other characters than a label ends with
-/// its hash.
-pub fn run_label(folder: &Path, name: &str) -> String {
-    let run = folder.file_name().unwrap_or_default().to_string_lossy();
-    let full = format!("bench-{run}-{name}");
+/// Returns the value of the label of a run's objects. Different names have different labels: a name
+/// that is cut or has other characters than a label ends with its hash.
+pub fn run_label(full: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let label: String = full.chars().map(plain).collect();
     if label == full && label.len() <= RUN_MAX && !label.ends_with('-') {

@@ -394,6 +394,10 @@ impl<'a> Run<'a> {
         if rados::is_target(slices) {
             job.block_bytes = block_bytes;
         }
+        if let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) {
+            // A failed fill leaves other contents.
+            (running.filled, running.stamped, running.object_bytes) = (Vec::new(), false, None);
+        }
         let load = Load { job: &job, slices, length: Length::Once, log: None, stamped: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
         runner::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})

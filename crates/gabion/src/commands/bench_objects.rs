@@ -84,17 +84,22 @@ async fn measure(
         for mix in &mixes {
             measurement.set_step(&format!("{} {repeat} of {}", mix.name, arguments.repeats));
             let mut keys = Vec::new();
-            let mut clients = Vec::new();
-            for _ in 0..arguments.threads {
-                let (client, key) = connect(daemon, &arguments.pool).await?;
-                clients.push(client);
-                keys.push(key);
-            }
-            let result = bench::objects::run(&load(arguments, bucket, mix), &clients, &watch, stop);
+            let result = async {
+                let mut clients = Vec::new();
+                for _ in 0..arguments.threads {
+                    let (client, key) = connect(daemon, &arguments.pool).await?;
+                    clients.push(client);
+                    keys.push(key);
+                }
+                Ok(bench::objects::run(&load(arguments, bucket, mix), &clients, &watch, stop)?)
+            };
+            let result: Result<_> = result.await;
+            let mut deleted = Ok(());
             for key in keys {
-                daemon.delete_key(&key).await?;
+                deleted = deleted.and(daemon.delete_key(&key).await);
             }
             let mut result = result?.context("interrupted")?;
+            deleted?;
             result.mix = mix.name.to_owned();
             if let Some(lab) = &lab {
                 let drives = u32::try_from(lab.devices().len()).unwrap_or(u32::MAX);

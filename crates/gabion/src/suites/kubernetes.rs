@@ -12,6 +12,7 @@ use bench::load::Target;
 use bench::pods::{Kubectl, PodPlan, VolumeMode, run_label};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
+use super::trace::Trace;
 use crate::failure::Usage;
 
 /// Default image: that of KBench, which has fio.
@@ -36,6 +37,9 @@ pub(super) struct KubernetesTarget {
 
 /// The objects of a run, and the volumes of its pods.
 struct RunningPods {
+    /// Folder of the run.
+    folder: PathBuf,
+    /// Label of the objects.
     run: String,
     extents: Vec<TargetExtent>,
 }
@@ -88,7 +92,10 @@ impl KubernetesTarget {
     }
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
-        let run = run_label(requirements.folder, &self.name);
+        self.remove_stale(requirements.folder)?;
+        let trace = Trace::new(requirements.folder, &self.name)?;
+        trace.store(requirements.folder, &self.name)?;
+        let run = run_label(&trace.name);
         let instances = requirements.instances.max(1);
         let (size, bytes) = sizes(self.size, requirements.instance_bytes, self.mode);
         let plan = PodPlan {
@@ -100,7 +107,8 @@ impl KubernetesTarget {
             image: self.image.clone(),
         };
         // Also deletes what could be created, should the creation fail or be interrupted.
-        self.running = Some(RunningPods { run, extents: Vec::new() });
+        let folder = requirements.folder.to_owned();
+        self.running = Some(RunningPods { folder, run, extents: Vec::new() });
         let pods = self.kubectl.create(&plan, requirements.stop).context("creating volumes and pods")?;
         let extent = |pod: String| {
             let (kubectl, file) = (self.kubectl.clone(), self.mode.path().into());
@@ -122,10 +130,17 @@ impl KubernetesTarget {
         Ok(())
     }
 
-    fn remove(&mut self) -> Result<(), SystemError> {
+    fn remove(&mut self) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        let deleted = self.kubectl.delete(&running.run);
-        deleted.map_err(|error| SystemError::new(&self.name, "deleting volumes and pods", error))
+        self.kubectl.delete(&running.run).context("deleting volumes and pods")?;
+        Trace::forget(&running.folder, &self.name)
+    }
+
+    /// Removes objects of a killed process of this run, or of a failed removal.
+    fn remove_stale(&self, folder: &Path) -> Result<()> {
+        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
+        self.kubectl.delete(&run_label(&trace.name)).context("deleting volumes and pods of a killed run")?;
+        Trace::forget(folder, &self.name)
     }
 }
 
@@ -171,7 +186,7 @@ impl System for KubernetesTarget {
         self.start(requirements).map_err(|error| {
             let text = match self.remove() {
                 Ok(()) => format!("{error:#}"),
-                Err(left) => format!("{error:#}; objects of the run remain: {left}"),
+                Err(left) => format!("{error:#}; objects of the run remain: {left:#}"),
             };
             SystemError::new(&self.name, "setting up", text)
         })
@@ -191,12 +206,12 @@ impl System for KubernetesTarget {
     }
 
     fn clean_up(&mut self, folder: &Path) -> Result<(), SystemError> {
-        self.running = Some(RunningPods { run: run_label(folder, &self.name), extents: Vec::new() });
-        self.remove()
+        self.remove_stale(folder)
+            .map_err(|error| SystemError::new(&self.name, "clean-up", format!("{error:#}")))
     }
 
     fn tear_down(&mut self) -> Result<(), SystemError> {
-        self.remove()
+        self.remove().map_err(|error| SystemError::new(&self.name, "tearing down", format!("{error:#}")))
     }
 }
 

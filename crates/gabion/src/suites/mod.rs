@@ -13,6 +13,7 @@ mod plan;
 mod report;
 mod runs;
 mod target;
+mod trace;
 
 pub(crate) use execute::{resume, run};
 pub(crate) use list::list;

@@ -175,21 +175,21 @@ fn a_killed_run_leaves_nothing_after_its_resumption(bench: &ClusterBench<'_>) {
     let folder = loop {
         assert!(running.try_wait().unwrap().is_none(), "the run ended before it was killed");
         match entries(&runs).into_iter().find(|path| path.is_dir()) {
-            Some(folder) if folder.join("files.in-cluster").exists() && mounted(&folder) > 0 => break folder,
+            Some(folder) if folder.join("files.trace").exists() && mounted(&folder) > 0 => break folder,
             _ => std::thread::sleep(std::time::Duration::from_millis(20)),
         }
     };
     running.kill().unwrap();
     running.wait().unwrap();
     let run = folder.file_name().unwrap().to_str().unwrap();
-    assert!(folder.join("done.in-cluster").exists());
+    assert!(folder.join("done.trace").exists());
     assert!(bench.images().contains(run), "{}", bench.images());
     let resumed = program(&["bench", "resume", run]).output().unwrap();
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
     assert!(!bench.images().contains(run), "{}", bench.images());
     assert_eq!(mounted(&folder), 0);
     let left: Vec<PathBuf> =
-        entries(&folder).into_iter().filter(|path| path.extension() == Some("in-cluster".as_ref())).collect();
+        entries(&folder).into_iter().filter(|path| path.extension() == Some("trace".as_ref())).collect();
     assert!(left.is_empty(), "{left:?}");
     let points = entries(Path::new("/run/gabion-bench"));
     assert!(points.iter().all(|path| !path.to_str().unwrap().contains(run)), "{points:?}");

@@ -302,6 +302,8 @@ fn a_file_system_works_on_a_fuse_export() {
     assert!(refusal.contains("in use"), "{refusal}");
     run("umount", &[mnt]);
     drop(device);
+    // Another program that looks at all devices can delay it, and `mount` would use the old device.
+    until("the device is detached", || run("losetup", &["--associated", file]).is_empty());
     run("e2fsck", &["-fn", file]);
 
     // Again with a new daemon and a failed drive.

@@ -2,8 +2,9 @@
 //! of each storage host.
 //!
 //! Always true: the files are in a directory of the file system with the name of the run and of its
-//! target, and only this directory is removed. The mounts of a run show nothing else of the file
-//! system, and are outside of the folder of the run, so that its removal cannot reach the files.
+//! target, and only this directory is removed. The mounts are outside of the folder of the run, so
+//! that its removal cannot reach the files. They show only this directory, except for one mount
+//! during its creation and removal.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ impl RunDirectory {
     /// Creates the directory.
     ///
     /// # Errors
-    /// If that fails; no directory remains.
+    /// If that fails; a directory that could not be removed is named.
     fn create(&self, pool: Option<&str>) -> Result<()> {
         let created = self.with_file_system(|mount, directory| {
             // Of a process of this run that was killed.
@@ -90,6 +91,8 @@ impl RunDirectory {
 
     /// Removes the directory with the files, and that of the mount points.
     fn remove(&self) -> Result<()> {
+        // Also the mount point of a failed mount.
+        remove_mounts(&self.mount_points())?;
         self.with_file_system(|_, directory| remove_directory(directory))?;
         let points = self.mount_points();
         std::fs::remove_dir(&points).with_context(|| points.display().to_string())
@@ -100,7 +103,6 @@ impl RunDirectory {
     /// # Errors
     /// If a mount is in use, or the cluster does not answer.
     pub(super) fn remove_stale(&self) -> Result<()> {
-        remove_mounts(&self.mount_points())?;
         self.remove()
     }
 }

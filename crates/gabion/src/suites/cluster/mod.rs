@@ -8,7 +8,6 @@ mod files;
 mod network;
 mod pools;
 mod rados;
-mod traces;
 mod volumes;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +20,7 @@ use bench::network::NetworkPath;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
 use super::format::float;
+use super::trace::Trace;
 use crate::failure::Usage;
 use files::{FilesPlan, RunDirectory, RunningFiles};
 use pools::Sharing;
@@ -28,6 +28,10 @@ use volumes::{RunningVolumes, VolumesPlan};
 
 pub(super) use rados::RadosSystem;
 
+/// Longest name of a volume.
+const NAME_MAX: usize = 63;
+/// Digits of the number of a volume.
+const NUMBER_DIGITS: usize = 4;
 /// The remark on figures without the daemons of the cluster.
 const REMOTE_REMARK: &str = "the processors of the cluster's hosts are not in the figures";
 
@@ -98,6 +102,16 @@ impl ClusterOptions {
     fn workspace(&self) -> Result<Workspace> {
         Ok(Workspace::open(&self.directory, &self.cluster)?)
     }
+}
+
+/// Returns the name of a run's objects for a target, to which a volume can add its number.
+fn new_trace(folder: &Path, target: &str) -> Result<Trace> {
+    let trace = Trace::new(folder, target)?;
+    if trace.name.len() > NAME_MAX - NUMBER_DIGITS - 1 {
+        let message = format!("the name of target '{target}' is too long: choose another, as in NAME=TARGET");
+        return Err(Usage(message).into());
+    }
+    Ok(trace)
 }
 
 /// Describes the speed of a network.
@@ -173,6 +187,7 @@ impl ClusterTarget {
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<Running> {
         let workspace = self.options.workspace()?;
         let folder = requirements.folder;
+        self.remove_stale(folder)?;
         let places = self.places()?;
         let named: Vec<&str> = match (&self.options.pool, self.access) {
             (Some(pool), _) => vec![pool.as_str()],
@@ -205,16 +220,17 @@ impl ClusterTarget {
         self.protection = format!("{} on different hosts", pool.protection);
         self.network = Some(network);
         self.daemons = ::cluster::local_processes(&workspace);
-        traces::record(folder, &self.name)?;
+        let trace = new_trace(folder, &self.name)?;
+        trace.store(folder, &self.name)?;
         let count = sharing.count;
         Ok(match self.access {
             Access::Volumes(protocol) => {
-                let prefix = traces::volume_prefix(folder, &self.name)?;
+                let prefix = format!("{}-", trace.name);
                 let plan = self.volumes_plan(folder, &prefix, &places);
                 Running::Volumes(RunningVolumes::start(&VolumesPlan { count, bytes, protocol, ..plan })?)
             }
             Access::Files => Running::Files(RunningFiles::start(FilesPlan {
-                directory: self.directory(workspace, folder)?,
+                directory: self.directory(workspace, folder, trace),
                 places: &places,
                 count,
                 bytes,
@@ -244,24 +260,21 @@ impl ClusterTarget {
         }
     }
 
-    fn directory(&self, workspace: Workspace, folder: &Path) -> Result<RunDirectory> {
-        let name = traces::directory_name(folder, &self.name)?;
-        Ok(RunDirectory { workspace, name, folder: folder.to_owned(), target: self.name.clone() })
+    fn directory(&self, workspace: Workspace, folder: &Path, trace: Trace) -> RunDirectory {
+        RunDirectory { workspace, name: trace.name, folder: folder.to_owned(), target: self.name.clone() }
     }
 
-    /// Removes volumes and files of a killed process of this run.
+    /// Removes volumes and files of a killed process of this run, or of a failed removal.
     fn remove_stale(&self, folder: &Path) -> Result<()> {
-        if !traces::is_recorded(folder, &self.name) {
-            return Ok(());
-        }
+        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
         match self.access {
             Access::Volumes(_) => {
-                let prefix = traces::volume_prefix(folder, &self.name)?;
+                let prefix = format!("{}-", trace.name);
                 RunningVolumes::start(&self.volumes_plan(folder, &prefix, &[]))?.remove()?;
             }
-            Access::Files => self.directory(self.options.workspace()?, folder)?.remove_stale()?,
+            Access::Files => self.directory(self.options.workspace()?, folder, trace).remove_stale()?,
         }
-        traces::forget(folder, &self.name)
+        Trace::forget(folder, &self.name)
     }
 
     fn remove(&mut self) -> Result<()> {
@@ -270,7 +283,7 @@ impl ClusterTarget {
             Running::Volumes(volumes) => volumes.remove()?,
             Running::Files(files) => files.remove()?,
         }
-        traces::forget(&folder, &self.name)
+        Trace::forget(&folder, &self.name)
     }
 }
 
@@ -351,6 +364,14 @@ impl Drop for ClusterTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_room_for_the_number_of_a_volume() {
+        let run = Path::new("/runs/simulations-20260102-030405");
+        assert!(new_trace(run, "rbd").is_ok());
+        let error = new_trace(run, "a-name-that-is-too-long").unwrap_err().to_string();
+        assert!(error.contains("NAME=TARGET"), "{error}");
+    }
 
     #[test]
     fn the_speed_of_the_links_is_described() {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use ::cluster::{VOLUMES_DATA_POOLS, Workspace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use api::Size;
 use api::types::ClusterPool;
 use bench::load::{RadosTarget, Target};
@@ -14,8 +14,9 @@ use bench::network::NetworkPath;
 use bench::rados;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
+use super::super::trace::Trace;
 use super::pools::Sharing;
-use super::{ClusterOptions, link_text, network, pools, traces};
+use super::{ClusterOptions, link_text, network, new_trace, pools};
 
 /// The benchmark target.
 pub(crate) struct RadosSystem {
@@ -59,31 +60,34 @@ impl RadosSystem {
         }
     }
 
-    /// Returns the pool with the namespace of a run, to which nothing may be written yet.
-    fn target(&self, workspace: &Workspace, pool: &str, folder: &Path) -> Result<RadosTarget> {
+    /// Returns a namespace of a pool, to which nothing may be written yet.
+    fn target(workspace: &Workspace, pool: &str, namespace: &str) -> RadosTarget {
         let access = workspace.admin_access();
-        Ok(RadosTarget {
+        RadosTarget {
             conf: access.conf,
             user: access.user,
             keyring: access.keyring,
             pool: pool.to_owned(),
-            namespace: traces::directory_name(folder, &self.name)?,
+            namespace: namespace.to_owned(),
             write_max: 0,
-        })
+        }
     }
 
     fn remove_objects(&self, folder: &Path, target: &RadosTarget) -> Result<()> {
         rados::remove_objects(target).map_err(anyhow::Error::msg)?;
-        traces::forget(folder, &self.name)
+        Trace::forget(folder, &self.name)
     }
 
+    /// Removes objects of a killed process of this run, or of a failed removal.
     fn remove_stale(&self, folder: &Path) -> Result<()> {
-        if !traces::is_recorded(folder, &self.name) {
-            return Ok(());
-        }
+        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
         let workspace = self.options.workspace()?;
-        let pool = self.pool(&workspace)?;
-        self.remove_objects(folder, &self.target(&workspace, &pool.name, folder)?)
+        let pool = trace.pool.unwrap_or_default();
+        // A deleted pool has no objects.
+        if !::cluster::status(&workspace)?.pools.iter().any(|one| one.name == pool) {
+            return Trace::forget(folder, &self.name);
+        }
+        self.remove_objects(folder, &Self::target(&workspace, &pool, &trace.name))
     }
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
@@ -91,13 +95,11 @@ impl RadosSystem {
         let pool = self.pool(&workspace)?;
         let sharing = Sharing::new(requirements);
         let bytes = pools::size(&pool, sharing, self.options.bytes, requirements.instance_bytes)?;
-        let target = RadosTarget {
-            write_max: pools::write_max(&pool, sharing, bytes),
-            ..self.target(&workspace, &pool.name, requirements.folder)?
-        };
-        traces::record(requirements.folder, &self.name)?;
-        let removed = rados::remove_objects(&target).map_err(anyhow::Error::msg);
-        removed.context("removing objects of a killed run")?;
+        self.remove_stale(requirements.folder)?;
+        let trace = Trace { pool: Some(pool.name.clone()), ..new_trace(requirements.folder, &self.name)? };
+        trace.store(requirements.folder, &self.name)?;
+        let write_max = pools::write_max(&pool, sharing, bytes);
+        let target = RadosTarget { write_max, ..Self::target(&workspace, &pool.name, &trace.name) };
         let path = network::find(&workspace, Some(&pool.protection), self.options.link_gbits, false)?;
         self.shape = format!(
             "rados bench with {} of objects in pool {} ({}) of cluster '{}', {}",
