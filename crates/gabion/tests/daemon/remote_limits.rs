@@ -30,6 +30,7 @@ fn a_thousand_wrong_tokens_delay_only_their_sender() {
         format!("GET /v1/pools HTTP/1.1\r\nhost: x\r\nauthorization: Bearer gabion_0_{number}\r\n{end}\r\n")
     };
     let mut stream = https.connect(Some(local(2)));
+    let started = std::time::Instant::now();
     let guesses = std::thread::spawn(move || {
         (0..1000).for_each(|number| stream.write_all(request(number).as_bytes()).unwrap());
         let mut responses = String::new();
@@ -47,8 +48,11 @@ fn a_thousand_wrong_tokens_delay_only_their_sender() {
     // Five attempts are not delayed; seconds later one more of a slow machine may be checked.
     assert!((5..20).contains(&count("401")), "{}", count("401"));
     assert_eq!(count("401") + count("429"), 1000);
-    // Even the right token has to wait at this sender.
-    assert_eq!((from(2), from(3)), (429, 200));
+    // Even the right token has to wait at this sender, for at least a second after the last attempt.
+    let right = from(2);
+    let has_waited = started.elapsed() > std::time::Duration::from_secs(1);
+    assert!(right == 429 || (has_waited && right == 200), "{right}");
+    assert_eq!(from(3), 200);
     daemon.stop();
 }
 
