@@ -30,8 +30,8 @@ impl NodeContext {
         let _lock = self.locks.lock(id)?;
         self.daemon.get(&name).await?;
         let is_block = wanted.mode == VolumeMode::Block;
-        // The kubelet gives the container of a read-only raw block volume a device that it cannot open
-        // for writing; the device itself is writable for other containers.
+        // The kubelet gives the container of a read-only raw block volume a device that it cannot
+        // open for writing; the device itself is writable for other containers.
         let source = if is_block { staged_device(&staging) } else { staging };
         let Some(staged) = mounts::at(&source)? else {
             return Err(Status::failed_precondition(format!(

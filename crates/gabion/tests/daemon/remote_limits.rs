@@ -48,7 +48,7 @@ fn a_thousand_wrong_tokens_delay_only_their_sender() {
     // Five attempts are not delayed; seconds later one more of a slow machine may be checked.
     assert!((5..20).contains(&count("401")), "{}", count("401"));
     assert_eq!(count("401") + count("429"), 1000);
-    // Even the right token has to wait at this sender, for at least a second after the last attempt.
+    // Even the right token has to wait at this sender, at least a second after the last attempt.
     let right = from(2);
     let has_waited = started.elapsed() > std::time::Duration::from_secs(1);
     assert!(right == 429 || (has_waited && right == 200), "{right}");
