@@ -71,7 +71,7 @@ pub(crate) fn propose_all(
             add(format!("{profile}/stack/default/ceph/minions/{}.yml", host.name), storage, true);
         }
         if !has_drives {
-            notes.push(format!("profile '{}': no unused drive of a host fits it", args.name));
+            notes.push(format!("profile '{}' fits no drive of any host", args.name));
         }
     }
     (fragments, notes)

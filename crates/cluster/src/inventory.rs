@@ -44,6 +44,13 @@ pub struct HostDrive {
     pub partitions: Vec<String>,
 }
 
+impl HostDrive {
+    /// True if neither a program nor an OSD uses the drive.
+    pub fn is_unused(&self) -> bool {
+        self.used_by.is_empty() && self.osd.is_none()
+    }
+}
+
 /// The label of an OSD on a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OsdLabel {

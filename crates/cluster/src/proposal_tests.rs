@@ -60,6 +60,18 @@ fn the_proposal_of_the_document_uses_nine_disks_for_each_ssd() {
 }
 
 #[test]
+fn drives_with_osds_stay_in_proposals_but_are_not_unused() {
+    let with_osd = HostDrive {
+        osd: Some(crate::inventory::OsdLabel::default()),
+        ..drive("/dev/b", 100, DriveKind::Ssd)
+    };
+    let mounted = HostDrive { used_by: "/".into(), ..drive("/dev/c", 100, DriveKind::Ssd) };
+    let host = host("osd1", vec![drive("/dev/a", 100, DriveKind::Ssd), with_osd, mounted]);
+    assert_eq!(host.drives.iter().map(HostDrive::is_unused).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(propose(&ProposalArgs::default(), &host).unwrap().osds.len(), 2);
+}
+
+#[test]
 fn a_proposal_that_fits_no_drive_is_reported() {
     let args = |text: &str| [text.parse::<ProposalArgs>().unwrap()];
     let notes = |text| {
@@ -67,8 +79,8 @@ fn a_proposal_that_fits_no_drive_is_reported() {
         crate::fragments::propose_all(&hosts, &[apollo()], &args(text), "f").1
     };
     let none = notes("name=small target=* data=1-2");
-    assert!(none.contains(&"profile 'small': no unused drive of a host fits it".to_owned()), "{none:?}");
-    assert!(!notes(POPULATE).iter().any(|note| note.contains("fits it")));
+    assert!(none.contains(&"profile 'small' fits no drive of any host".to_owned()), "{none:?}");
+    assert!(!notes(POPULATE).iter().any(|note| note.contains("fits no drive")));
 }
 
 #[test]

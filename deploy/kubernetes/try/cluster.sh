@@ -31,7 +31,7 @@ if [ -z "${TRY_INSIDE:-}" ]; then
   # The tests of Kubernetes look for the mounts of the node in those of process 1.
   TRY_INSIDE=1 unshare --mount --propagation slave --net --pid --fork --kill-child=TERM --mount-proc "$0" "$@" &
   inside=$!
-  # unshare ignores the signals of an interruption, and its child gets none.
+  # unshare ignores the signals of an interruption, and does not pass them on.
   trap 'pkill -TERM --parent "$inside" || true' INT TERM HUP
   result=0
   until wait "$inside"; do
@@ -280,4 +280,6 @@ node
 daemon
 snapshot_controller
 driver
-"${@:-$here/check.sh}"
+# A signal ends only a wait at once, and no program in the foreground.
+"${@:-$here/check.sh}" &
+wait "$!"

@@ -49,13 +49,13 @@ pub struct PodPlan {
 
 /// Returns the value of the label of a run's objects. Different names have different labels: a name
 /// that is cut or has other characters than a label ends with its hash.
-pub fn run_label(full: &str) -> String {
+pub fn run_label(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let label: String = full.chars().map(plain).collect();
-    if label == full && label.len() <= RUN_MAX && !label.ends_with('-') {
+    let label: String = name.chars().map(plain).collect();
+    if label == name && label.len() <= RUN_MAX && !label.ends_with('-') {
         return label;
     }
-    let hash = format!("{:016x}", fnv1a(full.as_bytes()));
+    let hash = format!("{:016x}", fnv1a(name.as_bytes()));
     let begin: String = label.chars().take(RUN_MAX - hash.len() - 1).collect();
     format!("{}-{hash}", begin.trim_end_matches('-'))
 }

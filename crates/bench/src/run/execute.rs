@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::carry::{fill_job, limit_objects, limit_request_size, slices, use_all_drives};
+use super::running_system::RunningSystem;
 use super::steady::steadiness;
 use super::{
     Measured, Missing, RAW, RunError, RunPlan, Step, StepKind, Store, SystemRecord, blend, interrupted, steps,
@@ -21,8 +22,8 @@ use crate::rados;
 use crate::result::ReadWrite;
 use crate::runner::{self, LoadError};
 use crate::stale_processes;
-use crate::suite::{Case, Job, Prepare};
-use crate::system::{Requirements, System, SystemError, TargetExtent, file_size};
+use crate::suite::{Case, Job};
+use crate::system::{Requirements, System, SystemError, file_size};
 use crate::vhost;
 
 /// Maximum number of attempts to measure a steady state.
@@ -51,43 +52,6 @@ pub struct Run<'a> {
     /// The running system of each target, if it is set up.
     running: Vec<Option<RunningSystem>>,
     described: Vec<SystemRecord>,
-}
-
-/// A system that is set up.
-#[derive(Clone, Debug, Default)]
-struct RunningSystem {
-    round: u32,
-    extents: Vec<TargetExtent>,
-    /// True if it is measured with its existing contents.
-    keeps_contents: bool,
-    /// The slices that were written from end to end.
-    filled: Vec<Slice>,
-    /// True if all blocks of them were written by loads that stamp them, so that reads can be
-    /// verified.
-    stamped: bool,
-    /// Size of the objects that were written for reads, on a target of objects of a Ceph pool.
-    object_bytes: Option<u64>,
-    /// Description of the failed drive.
-    degraded: Option<String>,
-}
-
-impl RunningSystem {
-    /// True if the volumes must be written before a job. Objects of a Ceph pool are written before
-    /// they are read, with the size of the job's operations.
-    fn needs_fill(&self, job: &Job, slices: &[Slice]) -> bool {
-        if rados::is_target(slices) {
-            let is_filled = self.object_bytes == Some(job.block_bytes) && self.filled.len() >= slices.len();
-            return job.read_percent > 0 && !is_filled;
-        }
-        let covers = |filled: &Slice, slice: &Slice| {
-            filled.target == slice.target
-                && filled.offset <= slice.offset
-                && filled.offset + filled.bytes >= slice.offset + slice.bytes
-        };
-        let is_filled = self.keeps_contents
-            || slices.iter().all(|slice| self.filled.iter().any(|filled| covers(filled, slice)));
-        job.objects.is_none() && (!is_filled || job.prepare == Some(Prepare::Sequential))
-    }
 }
 
 impl<'a> Run<'a> {
@@ -352,8 +316,7 @@ impl<'a> Run<'a> {
         let (extents, about) = (system.targets(), system.info());
         // A target without permission to overwrite is measured with its existing contents.
         let keeps_contents = !about.is_writable() && !self.plan.overwrite;
-        let running =
-            RunningSystem { round: step.repeat, extents, keeps_contents, ..RunningSystem::default() };
+        let running = RunningSystem::new(step.repeat, extents, keeps_contents);
         if let Some(place) = self.running.get_mut(target) {
             *place = Some(running.clone());
         }
@@ -395,16 +358,14 @@ impl<'a> Run<'a> {
             job.block_bytes = block_bytes;
         }
         if let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) {
-            // A failed fill leaves other contents.
-            (running.filled, running.stamped, running.object_bytes) = (Vec::new(), false, None);
+            running.begin_fill();
         }
         let load = Load { job: &job, slices, length: Length::Once, log: None, stamped: false };
         let name = format!("{}-fill", fio::file_name(&step.key));
         runner::run(&load, &self.store.fio_folder(), &name, self.stop, |_| {})
             .map_err(|error| self.step_error(error))?;
         if let Some(running) = self.running.get_mut(target).and_then(Option::as_mut) {
-            (running.filled, running.stamped) = (slices.to_vec(), runner::runs_in_process(slices));
-            running.object_bytes = Some(job.block_bytes);
+            running.end_fill(slices, runner::runs_in_process(slices), job.block_bytes);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod carry;
 mod execute;
 mod own_lab;
 mod plan;
+mod running_system;
 mod steady;
 mod store;
 #[cfg(test)]

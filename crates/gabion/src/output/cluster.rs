@@ -1,8 +1,8 @@
 //! Formatting of clusters.
 
 use ::cluster::{
-    Configuration, Discovery, HostDrive, HostInventory, ModelHost, ServiceAddress, ServicesResult,
-    StepOutcome, StepReport,
+    Configuration, Discovery, HostInventory, ModelHost, ServiceAddress, ServicesResult, StepOutcome,
+    StepReport,
 };
 use api::Size;
 use api::types::{ClusterOsd, ClusterPool, ClusterStatus};
@@ -42,8 +42,7 @@ pub(crate) fn cluster_steps_done(steps: &[StepReport]) -> String {
 /// Formats an inventory.
 pub(crate) fn discovery(discovery: &Discovery) -> String {
     let row = |host: &HostInventory| {
-        let is_unused = |drive: &&HostDrive| drive.used_by.is_empty() && drive.osd.is_none();
-        let free: Vec<_> = host.drives.iter().filter(is_unused).collect();
+        let free: Vec<_> = host.drives.iter().filter(|drive| drive.is_unused()).collect();
         let bytes = free.iter().map(|drive| drive.bytes).sum();
         vec![
             host.name.clone(),

@@ -32,10 +32,10 @@ const MODEL: &str = "kioxia-cm7";
 /// # Errors
 /// If the run cannot be started or completed.
 pub(crate) fn run(global: &Global, arguments: &RunArgs) -> Result<ExitReason> {
-    let plan = plan(arguments)?;
+    let results_dir = super::results_dir(&arguments.results_dir)?;
+    let plan = plan(arguments, &results_dir)?;
     // Invalid targets are reported before anything is created.
     systems(&plan)?;
-    let results_dir = super::results_dir(&arguments.results_dir)?;
     let store = Store::create(&results_dir, &plan)?;
     execute(global, store, plan, arguments.report)
 }
@@ -52,7 +52,7 @@ pub(crate) fn resume(global: &Global, id: &str, report: bool, arguments: &Result
     execute(global, store, plan, report)
 }
 
-fn plan(arguments: &RunArgs) -> Result<RunPlan> {
+fn plan(arguments: &RunArgs, results_dir: &Path) -> Result<RunPlan> {
     let suite = super::suite(&arguments.suite)?;
     let fio = bench::fio::version();
     // Without raw drives, only loads of blocks need fio.
@@ -87,7 +87,7 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
             .into());
         }
     }
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (id, started) = unused_id(results_dir, &suite.name);
     let own_lab = arguments.make_lab.map(|fraction| LabPlan {
         name: format!("run-{started}"),
         drives: u16::try_from(suite.drives.unwrap_or(DRIVES)).unwrap_or(u16::MAX),
@@ -100,7 +100,7 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         return Err(Usage("nothing to measure: give --target, --drives or --lab".into()).into());
     }
     Ok(RunPlan {
-        id: new_id(&suite.name, started),
+        id,
         scaled,
         scaling,
         targets,
@@ -120,6 +120,21 @@ fn plan(arguments: &RunArgs) -> Result<RunPlan> {
         },
         suite,
     })
+}
+
+/// Returns the name and the start of a new run. Names have seconds: a run that starts in the same
+/// second as another one waits for the next second.
+fn unused_id(results_dir: &Path, suite: &str) -> (String, u64) {
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let id = new_id(suite, now.as_secs());
+        if !results_dir.join(&id).exists() {
+            return (id, now.as_secs());
+        }
+        std::thread::sleep(
+            Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into())),
+        );
+    }
 }
 
 fn scaling(arguments: &ScaleArgs) -> Scaling {
@@ -323,4 +338,19 @@ fn done(one: &Measured) -> String {
         .collect();
     let disturbed: String = one.observation.disturbed.iter().map(|by| format!("; disturbed: {by}")).collect();
     format!("{title}: {}{disturbed}", rates.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_the_same_second_have_different_names() {
+        let results = tempfile::tempdir().unwrap();
+        let (first, started) = unused_id(results.path(), "sweep");
+        std::fs::create_dir(results.path().join(&first)).unwrap();
+        let (second, later) = unused_id(results.path(), "sweep");
+        assert_ne!(first, second);
+        assert!(later > started);
+    }
 }

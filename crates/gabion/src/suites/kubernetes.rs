@@ -12,7 +12,7 @@ use bench::load::Target;
 use bench::pods::{Kubectl, PodPlan, VolumeMode, run_label};
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
-use super::trace::Trace;
+use super::cleanup_record::CleanupRecord;
 use crate::failure::Usage;
 
 /// Default image: that of KBench, which has fio.
@@ -93,9 +93,9 @@ impl KubernetesTarget {
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
         self.remove_stale(requirements.folder)?;
-        let trace = Trace::new(requirements.folder, &self.name)?;
-        trace.store(requirements.folder, &self.name)?;
-        let run = run_label(&trace.name);
+        let record = CleanupRecord::new(requirements.folder, &self.name)?;
+        record.store(requirements.folder, &self.name)?;
+        let run = run_label(&record.name);
         let instances = requirements.instances.max(1);
         let (size, bytes) = sizes(self.size, requirements.instance_bytes, self.mode);
         let plan = PodPlan {
@@ -133,14 +133,14 @@ impl KubernetesTarget {
     fn remove(&mut self) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.kubectl.delete(&running.run).context("deleting volumes and pods")?;
-        Trace::forget(&running.folder, &self.name)
+        CleanupRecord::forget(&running.folder, &self.name)
     }
 
     /// Removes objects of a killed process of this run, or of a failed removal.
     fn remove_stale(&self, folder: &Path) -> Result<()> {
-        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
-        self.kubectl.delete(&run_label(&trace.name)).context("deleting volumes and pods of a killed run")?;
-        Trace::forget(folder, &self.name)
+        let Some(record) = CleanupRecord::find(folder, &self.name)? else { return Ok(()) };
+        self.kubectl.delete(&run_label(&record.name)).context("deleting volumes and pods of a killed run")?;
+        CleanupRecord::forget(folder, &self.name)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how anything is measured; the crate `bench` does that.
 
+mod cleanup_record;
 mod cluster;
 mod execute;
 mod format;
@@ -13,7 +14,6 @@ mod plan;
 mod report;
 mod runs;
 mod target;
-mod trace;
 
 pub(crate) use execute::{resume, run};
 pub(crate) use list::list;

@@ -175,21 +175,21 @@ fn a_killed_run_leaves_nothing_after_its_resumption(bench: &ClusterBench<'_>) {
     let folder = loop {
         assert!(running.try_wait().unwrap().is_none(), "the run ended before it was killed");
         match entries(&runs).into_iter().find(|path| path.is_dir()) {
-            Some(folder) if folder.join("files.trace").exists() && mounted(&folder) > 0 => break folder,
+            Some(folder) if folder.join("files.cleanup").exists() && mounted(&folder) > 0 => break folder,
             _ => std::thread::sleep(std::time::Duration::from_millis(20)),
         }
     };
     running.kill().unwrap();
     running.wait().unwrap();
     let run = folder.file_name().unwrap().to_str().unwrap();
-    assert!(folder.join("done.trace").exists());
+    assert!(folder.join("done.cleanup").exists());
     assert!(bench.images().contains(run), "{}", bench.images());
     let resumed = program(&["bench", "resume", run]).output().unwrap();
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
     assert!(!bench.images().contains(run), "{}", bench.images());
     assert_eq!(mounted(&folder), 0);
     let left: Vec<PathBuf> =
-        entries(&folder).into_iter().filter(|path| path.extension() == Some("trace".as_ref())).collect();
+        entries(&folder).into_iter().filter(|path| path.extension() == Some("cleanup".as_ref())).collect();
     assert!(left.is_empty(), "{left:?}");
     let points = entries(Path::new("/run/gabion-bench"));
     assert!(points.iter().all(|path| !path.to_str().unwrap().contains(run)), "{points:?}");
@@ -203,12 +203,10 @@ fn invalid_targets_are_refused(bench: &ClusterBench<'_>) {
         ("cluster", ",pool=files22", "pool"),
         ("rados", ",pool=none", "has no pool 'none'"),
     ];
-    for (number, (kind, options, expected)) in cases.into_iter().enumerate() {
+    for (kind, options, expected) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
         command.args(["bench", "run", "sweep", "--seconds", "1", "--only", "4M sequential read", "--target"]);
-        // The names of runs have seconds.
-        let runs = bench.runs.with_extension(number.to_string());
-        command.arg(bench.target("x", kind, options)).arg("--results").arg(runs);
+        command.arg(bench.target("x", kind, options)).arg("--results").arg(&bench.runs);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success() && text.contains(expected), "{options}: {text}");

@@ -134,8 +134,6 @@ fn a_cluster_that_refuses_is_reported_and_left_clean() {
         ("class=fast,image=absent", "0 of 3 pods are ready"),
         ("class=fast,image=absent", "there is no image 'absent'"),
     ] {
-        // The names of runs have seconds.
-        std::thread::sleep(std::time::Duration::from_millis(1100));
         let output = cluster.run("blend.toml", options, &[]);
         let said = text(&output.stderr) + &text(&output.stdout);
         assert!(said.contains(expected), "{options}: {said}");

@@ -73,8 +73,6 @@ impl RunDirectory {
     /// If that fails; a directory that could not be removed is named.
     fn create(&self, pool: Option<&str>) -> Result<()> {
         let created = self.with_file_system(|mount, directory| {
-            // Of a process of this run that was killed.
-            remove_directory(directory)?;
             std::fs::create_dir(directory).with_context(|| directory.display().to_string())?;
             let Some(pool) = pool else { return Ok(()) };
             mount.set_pool(directory, pool).map_err(|error| match remove_directory(directory) {
@@ -83,27 +81,21 @@ impl RunDirectory {
             })
         });
         if created.is_err() {
-            // Empty, unless a mount of a killed process is in it.
+            // Empty, unless the file system stays mounted.
             let _ = std::fs::remove_dir(self.mount_points());
         }
         created
     }
 
-    /// Removes the directory with the files, and that of the mount points.
-    fn remove(&self) -> Result<()> {
-        // Also the mount point of a failed mount.
+    /// Removes the directory with the files, and all mounts, also those of a killed process.
+    ///
+    /// # Errors
+    /// If a mount is in use, or the cluster does not answer.
+    pub(super) fn remove(&self) -> Result<()> {
         remove_mounts(&self.mount_points())?;
         self.with_file_system(|_, directory| remove_directory(directory))?;
         let points = self.mount_points();
         std::fs::remove_dir(&points).with_context(|| points.display().to_string())
-    }
-
-    /// Unmounts and removes what a killed process of this run has left.
-    ///
-    /// # Errors
-    /// If a mount is in use, or the cluster does not answer.
-    pub(super) fn remove_stale(&self) -> Result<()> {
-        self.remove()
     }
 }
 

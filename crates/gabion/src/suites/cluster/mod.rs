@@ -19,8 +19,8 @@ use api::types::Protocol;
 use bench::network::NetworkPath;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
+use super::cleanup_record::CleanupRecord;
 use super::format::float;
-use super::trace::Trace;
 use crate::failure::Usage;
 use files::{FilesPlan, RunDirectory, RunningFiles};
 use pools::Sharing;
@@ -105,13 +105,13 @@ impl ClusterOptions {
 }
 
 /// Returns the name of a run's objects for a target, to which a volume can add its number.
-fn new_trace(folder: &Path, target: &str) -> Result<Trace> {
-    let trace = Trace::new(folder, target)?;
-    if trace.name.len() > NAME_MAX - NUMBER_DIGITS - 1 {
+fn new_record(folder: &Path, target: &str) -> Result<CleanupRecord> {
+    let record = CleanupRecord::new(folder, target)?;
+    if record.name.len() > NAME_MAX - NUMBER_DIGITS - 1 {
         let message = format!("the name of target '{target}' is too long: choose another, as in NAME=TARGET");
         return Err(Usage(message).into());
     }
-    Ok(trace)
+    Ok(record)
 }
 
 /// Describes the speed of a network.
@@ -220,17 +220,17 @@ impl ClusterTarget {
         self.protection = format!("{} on different hosts", pool.protection);
         self.network = Some(network);
         self.daemons = ::cluster::local_processes(&workspace);
-        let trace = new_trace(folder, &self.name)?;
-        trace.store(folder, &self.name)?;
+        let record = new_record(folder, &self.name)?;
+        record.store(folder, &self.name)?;
         let count = sharing.count;
         Ok(match self.access {
             Access::Volumes(protocol) => {
-                let prefix = format!("{}-", trace.name);
+                let prefix = format!("{}-", record.name);
                 let plan = self.volumes_plan(folder, &prefix, &places);
                 Running::Volumes(RunningVolumes::start(&VolumesPlan { count, bytes, protocol, ..plan })?)
             }
             Access::Files => Running::Files(RunningFiles::start(FilesPlan {
-                directory: self.directory(workspace, folder, trace),
+                directory: self.directory(workspace, folder, record),
                 places: &places,
                 count,
                 bytes,
@@ -260,21 +260,21 @@ impl ClusterTarget {
         }
     }
 
-    fn directory(&self, workspace: Workspace, folder: &Path, trace: Trace) -> RunDirectory {
-        RunDirectory { workspace, name: trace.name, folder: folder.to_owned(), target: self.name.clone() }
+    fn directory(&self, workspace: Workspace, folder: &Path, record: CleanupRecord) -> RunDirectory {
+        RunDirectory { workspace, name: record.name, folder: folder.to_owned(), target: self.name.clone() }
     }
 
     /// Removes volumes and files of a killed process of this run, or of a failed removal.
     fn remove_stale(&self, folder: &Path) -> Result<()> {
-        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
+        let Some(record) = CleanupRecord::find(folder, &self.name)? else { return Ok(()) };
         match self.access {
             Access::Volumes(_) => {
-                let prefix = format!("{}-", trace.name);
-                RunningVolumes::start(&self.volumes_plan(folder, &prefix, &[]))?.remove()?;
+                let prefix = format!("{}-", record.name);
+                RunningVolumes::remove_stale(&self.volumes_plan(folder, &prefix, &[]))?;
             }
-            Access::Files => self.directory(self.options.workspace()?, folder, trace).remove_stale()?,
+            Access::Files => self.directory(self.options.workspace()?, folder, record).remove()?,
         }
-        Trace::forget(folder, &self.name)
+        CleanupRecord::forget(folder, &self.name)
     }
 
     fn remove(&mut self) -> Result<()> {
@@ -283,7 +283,7 @@ impl ClusterTarget {
             Running::Volumes(volumes) => volumes.remove()?,
             Running::Files(files) => files.remove()?,
         }
-        Trace::forget(&folder, &self.name)
+        CleanupRecord::forget(&folder, &self.name)
     }
 }
 
@@ -368,8 +368,8 @@ mod tests {
     #[test]
     fn names_have_room_for_the_number_of_a_volume() {
         let run = Path::new("/runs/simulations-20260102-030405");
-        assert!(new_trace(run, "rbd").is_ok());
-        let error = new_trace(run, "a-name-that-is-too-long").unwrap_err().to_string();
+        assert!(new_record(run, "rbd").is_ok());
+        let error = new_record(run, "a-name-that-is-too-long").unwrap_err().to_string();
         assert!(error.contains("NAME=TARGET"), "{error}");
     }
 

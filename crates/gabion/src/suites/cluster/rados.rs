@@ -14,9 +14,9 @@ use bench::network::NetworkPath;
 use bench::rados;
 use bench::system::{Guarantees, Requirements, System, SystemError, SystemInfo, TargetExtent};
 
-use super::super::trace::Trace;
+use super::super::cleanup_record::CleanupRecord;
 use super::pools::Sharing;
-use super::{ClusterOptions, link_text, network, new_trace, pools};
+use super::{ClusterOptions, link_text, network, new_record, pools};
 
 /// The benchmark target.
 pub(crate) struct RadosSystem {
@@ -75,19 +75,19 @@ impl RadosSystem {
 
     fn remove_objects(&self, folder: &Path, target: &RadosTarget) -> Result<()> {
         rados::remove_objects(target).map_err(anyhow::Error::msg)?;
-        Trace::forget(folder, &self.name)
+        CleanupRecord::forget(folder, &self.name)
     }
 
     /// Removes objects of a killed process of this run, or of a failed removal.
     fn remove_stale(&self, folder: &Path) -> Result<()> {
-        let Some(trace) = Trace::find(folder, &self.name)? else { return Ok(()) };
+        let Some(record) = CleanupRecord::find(folder, &self.name)? else { return Ok(()) };
         let workspace = self.options.workspace()?;
-        let pool = trace.pool.unwrap_or_default();
+        let pool = record.pool.unwrap_or_default();
         // A deleted pool has no objects.
         if !::cluster::status(&workspace)?.pools.iter().any(|one| one.name == pool) {
-            return Trace::forget(folder, &self.name);
+            return CleanupRecord::forget(folder, &self.name);
         }
-        self.remove_objects(folder, &Self::target(&workspace, &pool, &trace.name))
+        self.remove_objects(folder, &Self::target(&workspace, &pool, &record.name))
     }
 
     fn start(&mut self, requirements: &Requirements<'_>) -> Result<()> {
@@ -96,10 +96,11 @@ impl RadosSystem {
         let sharing = Sharing::new(requirements);
         let bytes = pools::size(&pool, sharing, self.options.bytes, requirements.instance_bytes)?;
         self.remove_stale(requirements.folder)?;
-        let trace = Trace { pool: Some(pool.name.clone()), ..new_trace(requirements.folder, &self.name)? };
-        trace.store(requirements.folder, &self.name)?;
+        let record =
+            CleanupRecord { pool: Some(pool.name.clone()), ..new_record(requirements.folder, &self.name)? };
+        record.store(requirements.folder, &self.name)?;
         let write_max = pools::write_max(&pool, sharing, bytes);
-        let target = RadosTarget { write_max, ..Self::target(&workspace, &pool.name, &trace.name) };
+        let target = RadosTarget { write_max, ..Self::target(&workspace, &pool.name, &record.name) };
         let path = network::find(&workspace, Some(&pool.protection), self.options.link_gbits, false)?;
         self.shape = format!(
             "rados bench with {} of objects in pool {} ({}) of cluster '{}', {}",

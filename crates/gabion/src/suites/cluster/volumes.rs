@@ -1,8 +1,8 @@
 //! Volumes of a run on a cluster, exported by daemons of this machine: one daemon, or one on each
 //! storage host.
 //!
-//! Always true: the volumes carry the name of the run and of its target, and only those are
-//! deleted; so are those that a killed process of the same run left behind.
+//! Always true: the volumes have the prefix of the target's clean-up record, and only those are
+//! deleted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,10 +66,7 @@ impl RunningVolumes {
     /// # Errors
     /// If that fails; no volume remains.
     pub(super) fn start(plan: &VolumesPlan<'_>) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let cluster = plan.cluster.to_owned();
-        let mut running =
-            Self { runtime, daemons: Vec::new(), cluster, volumes: Vec::new(), extents: Vec::new() };
+        let mut running = Self::new(plan)?;
         match running.set_up(plan) {
             Ok(()) => Ok(running),
             Err(error) => Err(match running.remove() {
@@ -79,6 +76,12 @@ impl RunningVolumes {
         }
     }
 
+    fn new(plan: &VolumesPlan<'_>) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let cluster = plan.cluster.to_owned();
+        Ok(Self { runtime, daemons: Vec::new(), cluster, volumes: Vec::new(), extents: Vec::new() })
+    }
+
     fn set_up(&mut self, plan: &VolumesPlan<'_>) -> Result<()> {
         if plan.places.is_empty() {
             self.start_daemon(plan, plan.name, None)?;
@@ -86,7 +89,6 @@ impl RunningVolumes {
         for place in plan.places.iter().take(plan.count as usize) {
             self.start_daemon(plan, &format!("{}-{}", plan.name, place.name), Some(place))?;
         }
-        self.remove_stale(plan.prefix).context("deleting volumes of a killed run")?;
         for number in 0..plan.count {
             let daemon = number as usize % self.daemons.len().max(1);
             self.add(daemon, format!("{}{number}", plan.prefix), plan)?;
@@ -107,15 +109,23 @@ impl RunningVolumes {
         Ok(())
     }
 
-    /// Deletes the volumes that an earlier process of this run created.
-    fn remove_stale(&self, prefix: &str) -> Result<()> {
-        let Some(first) = self.daemons.first() else { return Ok(()) };
-        let volumes = self.runtime.block_on(first.client.list_volumes(&self.cluster))?;
+    /// Deletes the volumes with the prefix of a plan, which a killed process created.
+    ///
+    /// # Errors
+    /// If the daemon does not start, or a volume is in use.
+    pub(super) fn remove_stale(plan: &VolumesPlan<'_>) -> Result<()> {
+        let mut running = Self::new(plan)?;
+        running.start_daemon(plan, plan.name, None)?;
+        let Some(first) = running.daemons.first() else { return Ok(()) };
+        let volumes = running.runtime.block_on(first.client.list_volumes(plan.cluster))?;
         let is_ours = |name: &str| {
-            name.strip_prefix(prefix).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+            let number = name.strip_prefix(plan.prefix);
+            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         };
-        let mut ours = volumes.iter().filter(|volume| is_ours(&volume.name));
-        ours.try_for_each(|volume| self.delete(&first.client, &volume.name))
+        for volume in volumes.iter().filter(|volume| is_ours(&volume.name)) {
+            running.delete(&first.client, &volume.name)?;
+        }
+        running.remove()
     }
 
     /// Creates and exports a volume.

@@ -1,8 +1,8 @@
-//! The trace of a target on other hosts: the name of all that a run creates for it there, stored in
-//! the folder of the run as long as any of it exists.
+//! The clean-up record of a target on other hosts: the name of all that a run creates for it there,
+//! stored in the folder of the run as long as any of it exists.
 //!
-//! Always true: a trace is durable before the first object with its name exists. Runs of other
-//! hosts and other targets of the run have other names. Only objects of a trace are removed.
+//! Always true: a record is durable before the first object with its name exists. Runs of other
+//! hosts and other targets of the run have other names. Only objects of a record are removed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 /// Hexadecimal digits of the random part of a name.
 const TOKEN_DIGITS: usize = 6;
-/// Ending of the file of a trace.
-const ENDING: &str = ".trace";
+/// Ending of the file of a record.
+const ENDING: &str = ".cleanup";
 
-/// A trace.
+/// A clean-up record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Trace {
+pub(super) struct CleanupRecord {
     /// The name, or the prefix of names.
     pub(super) name: String,
     /// The pool of a Ceph cluster with the objects, if a name alone does not find them.
@@ -26,7 +26,7 @@ pub(super) struct Trace {
     pub(super) pool: Option<String>,
 }
 
-impl Trace {
+impl CleanupRecord {
     /// Returns a name that no other run or target has.
     ///
     /// # Errors
@@ -38,14 +38,14 @@ impl Trace {
         Ok(Self { name: format!("bench-{run}-{token}-{target}"), pool: None })
     }
 
-    /// Stores the trace of a target, which must have none.
+    /// Stores the record of a target, which must have none.
     ///
     /// # Errors
-    /// If the folder cannot be written, or the target has a trace.
+    /// If the folder cannot be written, or the target has a record.
     pub(super) fn store(&self, folder: &Path, target: &str) -> Result<()> {
         let path = path_of(folder, target);
         let at = || path.display().to_string();
-        anyhow::ensure!(!path.exists(), "{}: the target has a trace already", path.display());
+        anyhow::ensure!(!path.exists(), "{}: the target has a clean-up record already", path.display());
         let new = path.with_extension("new");
         let mut file = File::create(&new).with_context(at)?;
         file.write_all(&serde_json::to_vec(self)?).with_context(at)?;
@@ -54,7 +54,7 @@ impl Trace {
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(at)
     }
 
-    /// Returns the trace of a target, if an earlier process of the run may have left something.
+    /// Returns the record of a target, if an earlier process of the run may have left something.
     ///
     /// # Errors
     /// If the file cannot be read or parsed.
@@ -70,7 +70,7 @@ impl Trace {
         }
     }
 
-    /// Removes the trace of a target after everything with its name was removed.
+    /// Removes the record of a target after everything with its name was removed.
     ///
     /// # Errors
     /// If the folder cannot be written.
@@ -96,26 +96,30 @@ mod tests {
     #[test]
     fn each_target_of_each_run_has_its_own_name() {
         let run = Path::new("/runs/sweep-20260102-030405");
-        let [first, other] = [Trace::new(run, "rbd").unwrap(), Trace::new(run, "rbd").unwrap()];
+        let [first, other] =
+            [CleanupRecord::new(run, "rbd").unwrap(), CleanupRecord::new(run, "rbd").unwrap()];
         assert!(first.name.starts_with("bench-sweep-20260102-030405-"), "{first:?}");
         assert!(first.name.ends_with("-rbd"), "{first:?}");
         assert_ne!(first, other, "runs of the same second on two hosts");
     }
 
     #[test]
-    fn a_trace_lasts_until_it_is_forgotten() {
+    fn a_record_lasts_until_it_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        Trace::forget(folder, "rbd").unwrap();
-        assert_eq!(Trace::find(folder, "rbd").unwrap(), None);
-        let trace = Trace { pool: Some("fast".into()), ..Trace::new(folder, "rbd").unwrap() };
-        trace.store(folder, "rbd").unwrap();
-        assert_eq!(Trace::find(folder, "rbd").unwrap(), Some(trace.clone()));
-        assert_eq!(Trace::find(folder, "rbd2").unwrap(), None);
-        trace.store(folder, "rbd").unwrap_err();
-        Trace::forget(folder, "rbd").unwrap();
-        assert_eq!(Trace::find(folder, "rbd").unwrap(), None);
+        CleanupRecord::forget(folder, "rbd").unwrap();
+        assert_eq!(CleanupRecord::find(folder, "rbd").unwrap(), None);
+        let record =
+            CleanupRecord { pool: Some("fast".into()), ..CleanupRecord::new(folder, "rbd").unwrap() };
+        record.store(folder, "rbd").unwrap();
+        assert_eq!(CleanupRecord::find(folder, "rbd").unwrap(), Some(record.clone()));
+        assert_eq!(CleanupRecord::find(folder, "rbd2").unwrap(), None);
+        record.store(folder, "rbd").unwrap_err();
+        CleanupRecord::forget(folder, "rbd").unwrap();
+        assert_eq!(CleanupRecord::find(folder, "rbd").unwrap(), None);
         std::fs::write(path_of(folder, "rbd"), "{").unwrap();
-        assert!(Trace::find(folder, "rbd").unwrap_err().to_string().contains("rbd.trace is damaged"));
+        assert!(
+            CleanupRecord::find(folder, "rbd").unwrap_err().to_string().contains("rbd.cleanup is damaged")
+        );
     }
 }
