@@ -48,7 +48,7 @@ Examples:
     },
     /// List volumes
     List {
-        /// Name of the pool [default: all open pools]
+        /// Name of the pool or cluster [default: all open pools, and all clusters]
         #[arg(value_name = "POOL")]
         pool: Option<String>,
         /// Also list snapshots

@@ -1,15 +1,19 @@
 //! `gabion volume`.
 
+use std::time::Duration;
+
 use anyhow::Result;
-use api::Size;
-use api::VolumeName;
 use api::types::{CreateVolume, PoolState, QosLimits, ResizeVolume, Volume};
+use api::{Error, ErrorKind, Size, VolumeName};
 
 use super::{CommandContext, confirm, image, snapshot};
 use crate::cli::{Limit, QosArgs, VolumeCommand};
 use crate::failure::ExitReason;
 use crate::output;
 use crate::progress::follow;
+
+/// Time that a list of all volumes waits for a cluster.
+const CLUSTER_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs a `gabion volume` command.
 ///
@@ -57,21 +61,40 @@ async fn create(ctx: &CommandContext, name: &VolumeName, wanted: &CreateVolume) 
 }
 
 async fn list(ctx: &CommandContext, pool: Option<String>, snapshots: bool) -> Result<ExitReason> {
-    let pools = match pool {
-        Some(pool) => vec![pool],
+    let (mut volumes, mut failed) = (Vec::new(), None);
+    match pool {
+        Some(pool) => volumes = ctx.client.list_volumes(&pool).await?,
         None => {
             let pools = ctx.client.list_pools().await?;
-            let open = pools.into_iter().filter(|pool| pool.state == PoolState::Open);
-            open.map(|pool| pool.name).collect()
+            for pool in pools.iter().filter(|pool| pool.state == PoolState::Open) {
+                volumes.extend(ctx.client.list_volumes(&pool.name).await?);
+            }
+            let clusters = ctx.client.list_clusters().await?;
+            for cluster in clusters.iter().filter(|cluster| cluster.volumes) {
+                match cluster_volumes(ctx, &cluster.name).await {
+                    Ok(found) => volumes.extend(found),
+                    // The other volumes are listed before the error.
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
         }
-    };
-    let mut volumes: Vec<Volume> = Vec::new();
-    for pool in pools {
-        let found = ctx.client.list_volumes(&pool).await?;
-        volumes.extend(found.into_iter().filter(|volume| snapshots || !volume.snapshot));
     }
-    ctx.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
-    Ok(ExitReason::Success)
+    volumes.retain(|volume| snapshots || !volume.snapshot);
+    if failed.is_none() || !volumes.is_empty() {
+        ctx.list(&volumes, |volume| format!("{}/{}", volume.pool, volume.name), output::volumes)?;
+    }
+    failed.map_or(Ok(ExitReason::Success), |error| Err(error.into()))
+}
+
+/// Lists the volumes of a cluster, which has less time than if it is the only one that is asked.
+async fn cluster_volumes(ctx: &CommandContext, name: &str) -> api::Result<Vec<Volume>> {
+    let listed = tokio::time::timeout(CLUSTER_WAIT, ctx.client.list_volumes(name)).await;
+    listed.unwrap_or_else(|_| {
+        let message =
+            format!("cluster '{name}' did not list its volumes within {} s", CLUSTER_WAIT.as_secs());
+        let hint = format!("'gabion cluster status {name}' shows its problems");
+        Err(Error::new(ErrorKind::Unreachable, message).hint(hint))
+    })
 }
 
 async fn show(ctx: &CommandContext, name: &VolumeName) -> Result<ExitReason> {

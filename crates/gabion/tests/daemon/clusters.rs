@@ -385,6 +385,7 @@ fn volumes_are_administered(daemon: &Daemon<'_>, name: &str) {
     let volume = format!("{name}/vm01");
     let created = daemon.json(&["volume", "create", &volume, "--size", "64M"]);
     assert_eq!((&created["size"], &created["stored"]), (&json!(64 << 20), &json!(0)));
+    assert_eq!(daemon.ok(&["volume", "list", "-q"]).trim(), volume, "all clusters are listed");
     let refusal = daemon.refused(&["volume", "create", &volume, "--size", "64M"]);
     assert!(refusal.contains("already has a volume 'vm01'"), "{refusal}");
     let refusal = daemon.refused(&["volume", "show", &format!("{name}/none")]);

@@ -85,7 +85,8 @@ impl DaemonHome {
         serve
             .env("GABION_VHOST_DIRECTORY", self.path("vhost"))
             .env("GABION_FUSE_DIRECTORY", self.path("fuse"))
-            .env("GABION_UBLK_DIRECTORY", self.path("ublk"));
+            .env("GABION_UBLK_DIRECTORY", self.path("ublk"))
+            .env("GABION_CLUSTERS_DIRECTORY", self.path("clusters"));
         serve.env("GABION_NVME_DISCOVERY", "none");
         serve.env("GABION_DRIVE_WAIT", "0").env("GABION_LOG_FORMAT", "json").env("GABION_LOG_LEVEL", "debug");
         serve
