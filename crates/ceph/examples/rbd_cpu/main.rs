@@ -1,8 +1,11 @@
 //! Measures the processor time of random 4 KiB operations on RBD images: by the library alone in
-//! this process, and by servers that export images over NBD.
+//! this process, by a minimal server, and by servers that export images over NBD.
 //!
 //!     rbd_cpu fill DIRECTORY IMAGE                          write an image from end to end
 //!     rbd_cpu direct DIRECTORY IMAGE JOB DEPTH SECONDS      the library alone
+//!     rbd_cpu relay DIRECTORY IMAGE WAKES JOB DEPTH SECONDS
+//!                                                           a minimal server that wakes one or two
+//!                                                           times for an operation
 //!     rbd_cpu nbd SOCKET EXPORT PID JOB DEPTH SECONDS       a server, by its process id
 //!     rbd_cpu compare ROUNDS DEPTH SECONDS CORE NAME=PART,... NAME=PART,... ...
 //!                                                           both in turn, with medians
@@ -12,6 +15,8 @@
 //! of `compare` run on CORE (`taskset`). The processor time of the library alone includes that of
 //! its load; the time of a server does not include that of the client.
 #![allow(clippy::big_endian_bytes, reason = "the numbers of NBD are big-endian")]
+
+mod relay;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -31,6 +36,8 @@ use reactor::Buffer;
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const BLOCK: u64 = 4096;
+const WARM_UP: Duration = Duration::from_millis(500);
+const CLOSE_WAIT: Duration = Duration::from_secs(30);
 /// Bytes of an operation that fills an image.
 const FILL: u64 = 1 << 20;
 const FILL_DEPTH: usize = 4;
@@ -48,10 +55,16 @@ fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["fill", directory, image] => fill(directory, image),
+        ["fill", directory, image] => with_image(directory, image, fill),
         ["direct", directory, image, job, depth, seconds] => {
             let load = LoadPlan::parse(job, depth, seconds)?;
-            direct(&load, directory, image)?.print();
+            with_image(directory, image, |image| direct(&load, image))?.print();
+            Ok(())
+        }
+        ["relay", directory, image, wakes @ ("one" | "two"), job, depth, seconds] => {
+            let load = LoadPlan::parse(job, depth, seconds)?;
+            let wakes_twice = *wakes == "two";
+            with_image(directory, image, |image| relay::relay(&load, image, wakes_twice))?.print();
             Ok(())
         }
         ["nbd", socket, export, pid, job, depth, seconds] => {
@@ -62,7 +75,7 @@ fn main() -> Outcome {
         ["compare", rounds, depth, seconds, core, parties @ ..] if !parties.is_empty() => {
             compare(rounds.parse()?, depth, seconds, core, parties)
         }
-        _ => Err("usage: rbd_cpu fill | direct | nbd | compare; see the source".into()),
+        _ => Err("usage: rbd_cpu fill | direct | relay | nbd | compare; see the source".into()),
     }
 }
 
@@ -129,15 +142,25 @@ fn cpu_seconds(pid: u32) -> Outcome<f64> {
     Ok(Duration::from_nanos(nanos).as_secs_f64())
 }
 
-fn open(directory: &str, image: &str) -> Outcome<Arc<RbdImage>> {
+/// Works with an open image, and then waits until its lock is free for the next process.
+fn with_image<T>(
+    directory: &str,
+    image: &str,
+    work: impl FnOnce(&Arc<RbdImage>) -> Outcome<T>,
+) -> Outcome<T> {
     let path = Path::new(directory);
     let name = path.file_name().and_then(|name| name.to_str()).ok_or("the directory has no name")?;
     let pool = RbdPool::connect(&options_of(name, path, VOLUMES_USER)?, POOL)?;
-    Ok(RbdImage::open(&pool, &OpenImage { exclusive: true, ..OpenImage::new(image) })?)
+    let image = RbdImage::open(&pool, &OpenImage { exclusive: true, ..OpenImage::new(image) })?;
+    let result = work(&image);
+    drop(image);
+    if !pool.wait_idle(CLOSE_WAIT) {
+        return Err("the image was not closed in time".into());
+    }
+    result
 }
 
-fn fill(directory: &str, image: &str) -> Outcome {
-    let image = open(directory, image)?;
+fn fill(image: &Arc<RbdImage>) -> Outcome {
     let mut buffer = Buffer::zeroed(usize::try_from(FILL)?);
     buffer.as_mut_slice().fill(7);
     let span = buffer.span();
@@ -150,8 +173,7 @@ fn fill(directory: &str, image: &str) -> Outcome {
     })
 }
 
-fn direct(load: &LoadPlan, directory: &str, image: &str) -> Outcome<Measured> {
-    let image = open(directory, image)?;
+fn direct(load: &LoadPlan, image: &Arc<RbdImage>) -> Outcome<Measured> {
     let mut offsets = Offsets::new(image.size());
     let spans: Vec<_> = (0..load.depth).map(|_| Buffer::zeroed(4096).span()).collect();
     let mut timed = |length: Duration| -> Outcome<Measured> {
@@ -171,7 +193,7 @@ fn direct(load: &LoadPlan, directory: &str, image: &str) -> Outcome<Measured> {
         let seconds = start.elapsed().as_secs_f64();
         Ok(Measured { operations, seconds, cpu_seconds: cpu_seconds(std::process::id())? - before })
     };
-    timed(Duration::from_millis(500))?;
+    timed(WARM_UP)?;
     timed(load.length)
 }
 
@@ -290,7 +312,7 @@ fn nbd(load: &LoadPlan, socket: &str, export: &str, pid: u32) -> Outcome<Measure
         let seconds = start.elapsed().as_secs_f64();
         Ok(Measured { operations, seconds, cpu_seconds: cpu_seconds(pid)? - before })
     };
-    timed(Duration::from_millis(500))?;
+    timed(WARM_UP)?;
     timed(load.length)
 }
 
