@@ -298,11 +298,17 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
         until("writes make progress", || count.load(Ordering::Relaxed) >= 50);
         daemon.kill();
     });
+    // The next one starts before the configuration of the cluster is there.
+    let directory = cluster.base.path().join(&name);
+    let (configuration, hidden) = (directory.join("ceph.conf"), directory.join("hidden"));
+    std::fs::rename(&configuration, &hidden).unwrap();
     let daemon = cluster.start(&home);
     let active = || {
         let exports = daemon.json(&["export", "list"]);
         exports.as_array().unwrap().iter().all(|export| export["state"] == "active")
     };
+    assert!(!active());
+    std::fs::rename(&hidden, &configuration).unwrap();
     until("the exports are active again", active);
     let mut client = Client::connect(&home.nbd_socket(), &volume).unwrap();
     blocks.verify(&mut client, "after a kill of the daemon");

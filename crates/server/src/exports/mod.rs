@@ -177,9 +177,9 @@ impl Exports {
         Ok(ServedSource::Cluster(RbdSource { image, identity, counters }))
     }
 
-    /// Starts the exports of clusters, and repeats it until all of them run: a cluster may answer
-    /// later than the daemon starts.
-    pub(crate) async fn activate_clusters(&self) {
+    /// Starts the exports of clusters that wait, every few seconds until it is cancelled: a cluster
+    /// may answer, or its directory be mounted, later than the daemon starts.
+    pub(crate) async fn watch_clusters(&self) {
         loop {
             let waiting = |(key, entry): &(ExportKey, ExportEntry)| {
                 entry.running.is_err() && self.volumes.cluster(&key.pool).is_some()
@@ -187,9 +187,6 @@ impl Exports {
             let mut clusters: Vec<String> =
                 self.table.all().into_iter().filter(waiting).map(|(key, _)| key.pool).collect();
             clusters.dedup();
-            if clusters.is_empty() {
-                return;
-            }
             for cluster in clusters {
                 self.activate(&cluster).await;
             }
