@@ -28,6 +28,24 @@ fn a_volume_is_created_resized_and_deleted() {
 }
 
 #[test]
+fn a_cluster_that_does_not_answer_hides_no_volume() {
+    let home = DaemonHome::new();
+    let cluster = home.path("clusters").join("dead");
+    std::fs::create_dir_all(cluster.join("proposals")).unwrap();
+    let configuration = "[global]\nfsid = 97e11b5d-2b9b-4966-be20-059b49eead4a\nmon host = 127.0.0.99:6789\n";
+    std::fs::write(cluster.join("ceph.conf"), configuration).unwrap();
+    let keyring = "[client.gabion]\n\tkey = AQBSdFhncqS5GRAA1DZ2x9V3KcFJ1N2zQ0bq8w==\n";
+    std::fs::write(cluster.join("gabion.keyring"), keyring).unwrap();
+    let daemon = home.start();
+    daemon.make_pool();
+    let listed = home.gabion(&["volume", "list", "-q"]);
+    assert_eq!((listed.code, listed.out.as_str()), (Some(1), "fast/vm01\n"), "{listed:?}");
+    assert!(listed.err.contains("gabion cluster status dead"), "{listed:?}");
+    assert_eq!(daemon.ok(&["volume", "list", "fast", "-q"]), "fast/vm01\n");
+    daemon.stop();
+}
+
+#[test]
 fn a_volume_uses_the_requested_number_of_shards() {
     let home = DaemonHome::new();
     let daemon = home.start();
