@@ -97,8 +97,7 @@ async fn run(config: &Config, host: Arc<dyn HostObjects>) -> Result<()> {
     let watch = tokio::spawn(services.pools.clone().watch());
     let smart = tokio::spawn(services.pools.clone().watch_smart());
     let live = tokio::spawn(live_status::run(services.clone()));
-    let exports = services.exports.clone();
-    let clusters = tokio::spawn(async move { exports.watch_clusters().await });
+    let clusters = tokio::spawn(services.exports.clone().watch_clusters());
     let watchdog = tokio::spawn(watchdog::run(services.reactors.clone()));
 
     let name = signals.next().await;

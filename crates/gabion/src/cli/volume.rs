@@ -47,6 +47,9 @@ Examples:
         data_pool: Option<String>,
     },
     /// List volumes
+    ///
+    /// Lists those of clusters too. If a cluster does not answer within 5 s, the command lists the
+    /// other volumes, names the cluster and fails.
     List {
         /// Name of the pool or cluster [default: all open pools, and all clusters]
         #[arg(value_name = "POOL")]

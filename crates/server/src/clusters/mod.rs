@@ -34,7 +34,7 @@ const POOL: &str = "rbd";
 pub(crate) const SECTOR: u32 = 512;
 /// Longest name of a volume or snapshot.
 const NAME_MAX: usize = 63;
-/// Number of threads that calls may occupy.
+/// Number of threads that calls to a cluster may occupy.
 const THREADS: usize = 16;
 /// Limit of a call, longer than the 30 s after which the lock of a dead client expires.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
@@ -48,13 +48,19 @@ pub(crate) struct Clusters {
     /// Directory of all clusters, as `gabion cluster` uses it.
     directory: PathBuf,
     state_dir: PathBuf,
-    connections: Mutex<BTreeMap<String, Arc<Connection>>>,
-    /// Held while a connection is made: one at a time.
+    /// The clusters that were called. A cluster that does not answer delays no other one.
+    called: Mutex<BTreeMap<String, Arc<CalledCluster>>>,
+    /// Limit of a call.
+    limit: Duration,
+}
+
+/// The resources of calls to a cluster.
+struct CalledCluster {
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// Held while the connection is made: one at a time.
     connecting: Mutex<()>,
     /// The threads that calls may occupy.
     threads: Arc<Semaphore>,
-    /// Limit of a call.
-    limit: Duration,
 }
 
 impl Clusters {
@@ -63,9 +69,7 @@ impl Clusters {
         Arc::new(Self {
             directory: config.clusters_directory.clone(),
             state_dir: config.state_dir.clone(),
-            connections: Mutex::default(),
-            connecting: Mutex::default(),
-            threads: Arc::new(Semaphore::new(THREADS)),
+            called: Mutex::default(),
             limit: CALL_LIMIT,
         })
     }
@@ -75,12 +79,26 @@ impl Clusters {
         is_name(name) && self.directory.join(name).join(ceph::CONF_FILE).is_file()
     }
 
+    /// Returns the resources of calls to a cluster.
+    fn called(&self, name: &str) -> Arc<CalledCluster> {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            Arc::new(CalledCluster {
+                connection: Mutex::default(),
+                connecting: Mutex::default(),
+                threads: Arc::new(Semaphore::new(THREADS)),
+            })
+        };
+        called.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
     /// Returns the connection to a cluster. Blocks its thread while it connects.
     fn connection(&self, name: &str) -> Result<Arc<Connection>> {
-        let _connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = self.called(name);
+        let _connecting = called.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         let options = ceph::options_of(name, &self.directory.join(name), VOLUMES_USER).map_err(convert)?;
         let identity = format!("{} {}", options.monitors, options.secret);
-        let known = self.connections.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let known = called.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|known| known.identity == identity) {
             return Ok(known);
         }
@@ -88,8 +106,7 @@ impl Clusters {
         let former = self.record_addresses(name, &pool.addresses())?;
         tracing::info!(cluster = name, addresses = pool.addresses(), "connected to a cluster");
         let connection = Arc::new(Connection::new(pool, identity, former));
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.insert(name.to_owned(), connection.clone());
+        *called.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
         Ok(connection)
     }
 
@@ -138,14 +155,15 @@ impl Clusters {
         self.on_thread(cluster, connected).await
     }
 
-    /// Runs work on one of a limited number of threads: calls to a cluster that does not answer do
-    /// not end, and must not occupy the threads that other work of the daemon needs.
+    /// Runs work on one of the threads of a cluster: calls to a cluster that does not answer do not
+    /// end, and must not occupy the threads that other work of the daemon needs.
     async fn on_thread<T: Send + 'static>(
         &self,
         cluster: &str,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let permit = tokio::time::timeout(self.limit, self.threads.clone().acquire_owned()).await;
+        let permit =
+            tokio::time::timeout(self.limit, self.called(cluster).threads.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else { return Err(unanswered(cluster)) };
         let run = move || {
             let _permit = permit;
@@ -156,9 +174,10 @@ impl Clusters {
 
     /// Waits a limited time until the images are closed, so that their locks are free.
     pub(crate) async fn shut_down(self: &Arc<Self>) {
-        let connections =
-            std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
-        for connection in connections.into_values() {
+        let called = std::mem::take(&mut *self.called.lock().unwrap_or_else(PoisonError::into_inner));
+        for cluster in called.into_values() {
+            let connection = cluster.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(connection) = connection else { continue };
             // The end of the connection ends the threads of the library before the process exits.
             let idle = blocking(move || connection.pool.wait_idle(CLOSE_WAIT)).await;
             if !idle.is_ok_and(|idle| idle) {

@@ -21,12 +21,13 @@ async fn a_cluster_that_does_not_answer_occupies_a_limited_number_of_threads() {
         };
         waiting.push(tokio::spawn(async move { clusters.on_thread("demo", work).await }));
     }
-    while clusters.threads.available_permits() > 0 {
+    while clusters.called("demo").threads.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
     let refused = clusters.on_thread("demo", || Ok(())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unreachable);
     assert_eq!(refused.hint_text(), Some("'gabion cluster status demo' shows its problems"));
+    clusters.on_thread("other", || Ok(())).await.unwrap();
     drop(releases);
     for call in waiting {
         call.await.unwrap().unwrap();
@@ -61,6 +62,14 @@ async fn a_cluster_without_a_key_for_volumes_names_the_stage() {
     let error = clusters.volumes("demo").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(error.hint_text(), Some("run 'gabion cluster services demo'"));
+}
+
+#[test]
+fn a_connection_that_is_being_made_delays_no_other_cluster() {
+    let (_directory, clusters) = clusters();
+    let demo = clusters.called("demo");
+    let _connecting = demo.connecting.lock().unwrap();
+    assert!(clusters.connection("other").is_err(), "it has no configuration");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::time::Duration;
 use export::iscsi::ChapAccount;
 use export::nvme::{DhChapSecrets, NvmeTlsKey};
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
+use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
@@ -178,19 +179,28 @@ impl Exports {
     }
 
     /// Starts the exports of clusters that wait, every few seconds until it is cancelled: a cluster
-    /// may answer, or its directory be mounted, later than the daemon starts.
-    pub(crate) async fn watch_clusters(&self) {
+    /// may answer, or its directory be mounted, later than the daemon starts. A cluster that does
+    /// not answer delays no other one.
+    pub(crate) async fn watch_clusters(self: Arc<Self>) {
+        let (mut names, mut attempts) = (BTreeSet::new(), JoinSet::new());
         loop {
-            let waiting = |(key, entry): &(ExportKey, ExportEntry)| {
-                entry.running.is_err() && self.volumes.cluster(&key.pool).is_some()
-            };
-            let mut clusters: Vec<String> =
-                self.table.all().into_iter().filter(waiting).map(|(key, _)| key.pool).collect();
-            clusters.dedup();
-            for cluster in clusters {
-                self.activate(&cluster).await;
+            for (key, entry) in self.table.all() {
+                let waits = entry.running.is_err() && self.volumes.cluster(&key.pool).is_some();
+                if waits && names.insert(key.pool.clone()) {
+                    let exports = self.clone();
+                    attempts.spawn(async move {
+                        exports.activate(&key.pool).await;
+                        tokio::time::sleep(RETRY_INTERVAL).await;
+                        key.pool
+                    });
+                }
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            tokio::select! {
+                Some(Ok(name)) = attempts.join_next() => {
+                    names.remove(&name);
+                }
+                () = tokio::time::sleep(RETRY_INTERVAL) => {}
+            }
         }
     }
 
