@@ -6,32 +6,18 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The table of mounts, as in proc(5).
 const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Returns the loop devices on a file, and the users of these.
 pub(crate) fn of_file(path: &Path) -> Vec<String> {
-    let with_users = |device: String| {
-        let users = of_device(Path::new(&device));
-        std::iter::once(device).chain(users)
+    let with_users = |device: PathBuf| {
+        let users = of_device(&device);
+        std::iter::once(device.to_string_lossy().into_owned()).chain(users)
     };
-    loop_devices_of(path).into_iter().flat_map(with_users).collect()
-}
-
-/// Returns the loop devices on a file.
-pub(crate) fn loop_devices_of(file: &Path) -> Vec<String> {
-    let names = loops_in(Path::new("/sys/block"), file);
-    names.map(|name| format!("/dev/{name}")).collect()
-}
-
-/// Returns the names of the loop devices on a file, in a directory like `/sys/block`.
-fn loops_in(devices: &Path, file: &Path) -> impl Iterator<Item = String> {
-    names_in(devices).filter(move |name| {
-        let backing = std::fs::read(devices.join(name).join("loop/backing_file"));
-        backing.is_ok_and(|backing| backing.trim_ascii_end() == file.as_os_str().as_bytes())
-    })
+    loop_device::paths_of(path).into_iter().flat_map(with_users).collect()
 }
 
 /// Returns the mount points of a block device, and the devices stacked on it.
@@ -94,25 +80,6 @@ mod tests {
             38 35 259:3 /sub /mnt/d rw - ext4 /dev/ublkb3 rw\n";
         assert_eq!(mount_points(table, "259:3"), ["/mnt/a b", "/mnt/d"]);
         assert!(mount_points(table, "7:0").is_empty());
-    }
-
-    #[test]
-    fn loop_devices_are_found_by_their_whole_path() {
-        let devices = tempfile::tempdir().unwrap();
-        let add = |name: &str, file: Option<&str>| {
-            let device = devices.path().join(name);
-            std::fs::create_dir_all(device.join("loop")).unwrap();
-            if let Some(file) = file {
-                std::fs::write(device.join("loop/backing_file"), format!("{file}\n")).unwrap();
-            }
-        };
-        add("loop0", Some("/run/gabion/fuse/fast/vm01"));
-        add("loop1", Some("/run/gabion/fuse/fast/vm011"));
-        add("loop2", Some("/"));
-        add("loop3", None);
-        add("vda", None);
-        let found: Vec<String> = loops_in(devices.path(), Path::new("/run/gabion/fuse/fast/vm01")).collect();
-        assert_eq!(found, ["loop0"]);
     }
 
     #[test]

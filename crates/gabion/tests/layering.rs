@@ -11,13 +11,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("codec", &[]),
     ("format", &[]),
     ("file-lock", &[]),
+    ("loop-device", &[]),
     ("reactor", &[]),
     ("object", &[]),
     ("s3", &["codec", "object"]),
     ("s3-client", &[]),
     ("engine", &["codec", "format", "reactor"]),
     ("simulator", &["codec", "engine", "format", "reactor"]),
-    ("export", &["codec", "reactor"]),
+    ("export", &["codec", "loop-device", "reactor"]),
     (
         "server",
         &["api", "ceph", "engine", "export", "file-lock", "format", "object", "reactor", "s3", "s3-client"],
@@ -26,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("vm", &["file-lock"]),
     ("ceph", &["reactor"]),
     ("cluster", &["api", "ceph", "file-lock"]),
-    ("csi", &["api"]),
+    ("csi", &["api", "loop-device"]),
     ("fuzz", &[]),
     // The NBD client of `export` copies images.
     ("gabion", &["api", "bench", "cluster", "csi", "export", "s3-client", "server", "vm"]),
@@ -38,11 +39,12 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("format", &["fuzz"]),
     ("vm", &["fuzz"]),
     ("cluster", &["test-support"]),
+    ("loop-device", &["test-support"]),
     ("reactor", &["test-support"]),
     ("export", &["fuzz", "test-support"]),
     ("server", &["fuzz", "test-support"]),
     ("bench", &["test-support"]),
-    ("gabion", &["simulator", "fuzz", "test-support"]),
+    ("gabion", &["simulator", "fuzz", "loop-device", "test-support"]),
 ];
 
 /// Crates that only tests may link.

@@ -1,84 +1,96 @@
-//! Loop devices.
+//! Loop devices of files that the daemon serves. Other calls proceed while the kernel works.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use loop_device::{LoopDevice, LoopOptions};
 
 use super::device::DeviceNumber;
 use super::error::HostError;
-use super::program;
 
 /// Major number of loop devices.
 const MAJOR: u32 = 7;
-
-/// Returns the loop devices of a file.
-pub(crate) fn of_file(file: &Path) -> Vec<PathBuf> {
-    let Ok(devices) = fs::read_dir("/sys/block") else { return Vec::new() };
-    let is_of_file = |name: &OsStr| {
-        let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
-        name.as_encoded_bytes().starts_with(b"loop")
-            && fs::read(backing)
-                .is_ok_and(|path| path.trim_ascii_end() == file.as_os_str().as_encoded_bytes())
-    };
-    let names = devices.filter_map(|entry| entry.ok().map(|entry| entry.file_name()));
-    names.filter(|name| is_of_file(name)).map(|name| Path::new("/dev").join(name)).collect()
-}
 
 /// Returns true for the number of a loop device.
 pub(crate) fn is_loop(number: DeviceNumber) -> bool {
     number.major == MAJOR
 }
 
-/// Returns true if the device reads from `file` as it is now. The device of a file whose server was
-/// restarted has the same path, and fails all requests.
+/// Opens a loop device. Returns `None` if it has no file.
 ///
 /// # Errors
-/// If the device cannot be queried.
-pub(crate) async fn is_current(device: &Path, file: &Path) -> Result<bool, HostError> {
-    let Ok(metadata) = fs::metadata(file) else { return Ok(false) };
-    let columns = ["--noheadings", "--output", "BACK-MAJ:MIN,BACK-INO"].map(OsStr::new);
-    let output = program::succeed("losetup", &[&columns[..], &[device.as_os_str()]].concat()).await?;
-    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
-    let mut fields = output.split_whitespace();
-    let number = fields.next() == Some(format!("{major}:{minor}").as_str());
-    Ok(number && fields.next() == Some(metadata.ino().to_string().as_str()))
+/// If it cannot be opened.
+pub(crate) async fn open(device: &Path) -> Result<Option<LoopDevice>, HostError> {
+    let opened = at(device, LoopDevice::open).await;
+    opened.map_err(HostError::at(device, "open the device"))
 }
 
-/// Attaches a file to a free loop device, without a second page cache. Returns the device.
+/// Opens the loop devices of a file, also of one at this path whose daemon was stopped.
+///
+/// # Errors
+/// If one cannot be opened.
+pub(crate) async fn of_file(file: &Path) -> Result<Vec<LoopDevice>, HostError> {
+    at(file, LoopDevice::all_of).await.map_err(HostError::at(file, "open the loop devices of the file"))
+}
+
+/// Returns the path of the loop device that reads from the file as it is now.
+///
+/// # Errors
+/// If the loop devices of the file cannot be opened.
+pub(crate) async fn current(file: &Path) -> Result<Option<PathBuf>, HostError> {
+    let found = at(file, |file| {
+        let found = LoopDevice::all_of(file)?.into_iter().find(|device| device.reads_from(file));
+        Ok(found.map(|device| device.path().to_owned()))
+    });
+    found.await.map_err(HostError::at(file, "open the loop devices of the file"))
+}
+
+/// Returns the loop device of a file, with the present size; attaches the file to a free device if
+/// it has none. Detaches devices of the file whose daemon was stopped.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub(crate) async fn attach(file: &Path, sector: u32, read_only: bool) -> Result<PathBuf, HostError> {
-    let sector = sector.to_string();
-    let mut arguments = ["--find", "--show", "--nooverlap", "--direct-io=on", "--sector-size", &sector]
-        .map(OsStr::new)
-        .to_vec();
-    if read_only {
-        arguments.push(OsStr::new("--read-only"));
-    }
-    arguments.push(file.as_os_str());
-    let output = program::succeed("losetup", &arguments).await?;
-    Ok(PathBuf::from(output.trim()))
+pub(crate) async fn ensure(file: &Path, options: LoopOptions) -> Result<LoopDevice, HostError> {
+    let ensured = at(file, move |file| {
+        for device in LoopDevice::all_of(file)? {
+            if device.reads_from(file) {
+                device.update_size()?;
+                return Ok(device);
+            }
+            device.detach()?;
+        }
+        LoopDevice::attach(file, options)
+    });
+    ensured.await.map_err(HostError::at(file, "make a loop device of the file"))
+}
+
+/// Gives the loop devices of a file its present size.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) async fn update_size(file: &Path) -> Result<(), HostError> {
+    let updated = at(file, |file| {
+        // This also queries the size of the file, which older kernels take.
+        let mut current = LoopDevice::all_of(file)?.into_iter().filter(|device| device.reads_from(file));
+        current.try_for_each(|device| device.update_size())
+    });
+    updated.await.map_err(HostError::at(file, "update the size of the loop device of the file"))
 }
 
 /// Detaches a loop device. The kernel completes this when the last user closes the device.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub(crate) async fn detach(device: &Path) -> Result<(), HostError> {
-    let end = program::run("losetup", &[OsStr::new("--detach"), device.as_os_str()]).await?;
-    let name = device.file_name().unwrap_or_default();
-    let is_attached = Path::new("/sys/block").join(name).join("loop/backing_file").exists();
-    if end.code() == 0 || !is_attached { Ok(()) } else { Err(end.failure()) }
+pub(crate) async fn detach(device: LoopDevice) -> Result<(), HostError> {
+    let path = device.path().to_owned();
+    at(&path, move |_| device.detach()).await.map_err(HostError::at(&path, "detach the device"))
 }
 
-/// Gives a loop device the current size of its file.
-///
-/// # Errors
-/// If the kernel refuses.
-pub(crate) async fn update_size(device: &Path, file: &Path) -> Result<(), HostError> {
-    // Older kernels take the size that they learned from the last query of the file.
-    fs::metadata(file).map_err(HostError::at(file, "find the size of the file"))?;
-    program::succeed("losetup", &[OsStr::new("--set-capacity"), device.as_os_str()]).await.map(drop)
+/// Runs work on a path that waits for the kernel.
+async fn at<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || work(&path)).await.map_err(io::Error::other)?
 }

@@ -13,7 +13,7 @@ use api::{ErrorKind, VolumeName};
 use tonic::Status;
 
 use super::context::NodeContext;
-use super::devices::LOCAL_ADDRESS;
+use super::devices::{AttachedDevice, LOCAL_ADDRESS};
 use crate::capability::VolumeUse;
 use crate::exports::{OWNER, deletion_of};
 use crate::host::device::DeviceNumber;
@@ -86,9 +86,9 @@ impl NodeContext {
         volume: &Volume,
         wanted: &VolumeUse,
         published: &HashMap<String, String>,
-    ) -> Result<PathBuf, Status> {
+    ) -> Result<AttachedDevice, Status> {
         if self.attach == AttachMode::NvmeTcp {
-            return self.connect(published).await;
+            return self.connect(published).await.map(AttachedDevice::Other);
         }
         let NodeExport { export, secrets } = self.ensure_export(volume, wanted).await?;
         self.attach_export(&export, volume, secrets.as_ref()).await
@@ -146,21 +146,29 @@ impl NodeContext {
 
     /// Detaches a volume: its devices, `known` among them, and its export. Does nothing if it is
     /// not attached.
-    pub(super) async fn detach(&self, name: &VolumeName, known: Option<PathBuf>) -> Result<(), Status> {
+    pub(super) async fn detach(
+        &self,
+        name: &VolumeName,
+        known: Option<AttachedDevice>,
+    ) -> Result<(), Status> {
         if self.attach == AttachMode::NvmeTcp {
             let disk = disk_name(name, &self.node_id);
-            for device in self.nvme.device(&disk).into_iter().chain(known) {
-                check_unused(name, &device)?;
+            let device = self.nvme.device(&disk);
+            for path in device.as_deref().into_iter().chain(known.as_ref().map(AttachedDevice::path)) {
+                check_unused(name, path)?;
             }
             return Ok(self.nvme.disconnect(&disk).await?);
         }
         let export = self.export_of(name).await?;
-        let mut devices: Vec<_> = export.as_ref().map_or_else(Vec::new, |export| self.devices_of(export));
+        let mut devices = match &export {
+            Some(export) => self.devices_of(export).await?,
+            None => Vec::new(),
+        };
         devices.extend(known);
-        devices.sort_unstable();
-        devices.dedup();
-        for device in &devices {
-            check_unused(name, device)?;
+        devices.sort_unstable_by(|left, right| left.path().cmp(right.path()));
+        devices.dedup_by(|right, left| right.path() == left.path());
+        for device in devices {
+            check_unused(name, device.path())?;
             self.remove_device(device).await?;
         }
         self.nvme.disconnect(&disk_name(name, &self.node_id)).await?;

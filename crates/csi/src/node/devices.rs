@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use api::types::{Export, ExportState, Protocol, Volume};
+use loop_device::{LoopDevice, LoopOptions};
 use tonic::Status;
 
 use super::context::NodeContext;
@@ -20,6 +21,35 @@ use crate::network::{NetworkDisk, NodeIdentity};
 /// The address of NVMe/TCP disks of this host. The port differs from that of disks for other hosts,
 /// because the daemon may listen for those on all addresses.
 pub(super) const LOCAL_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4421));
+
+/// The block device of a volume.
+#[derive(Debug)]
+pub(super) enum AttachedDevice {
+    /// A loop device. It is open, so that it keeps its file although a daemon or a person detaches
+    /// it.
+    Loop(LoopDevice),
+    /// A device of another kind.
+    Other(PathBuf),
+}
+
+impl AttachedDevice {
+    /// Returns the device with a number. Returns `None` if it does not exist, or is a loop device
+    /// without a file.
+    pub(super) async fn of(number: DeviceNumber) -> Result<Option<Self>, Status> {
+        Ok(match number.path() {
+            Some(path) if loops::is_loop(number) => loops::open(&path).await?.map(Self::Loop),
+            path => path.map(Self::Other),
+        })
+    }
+
+    /// Returns the path of the device.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Loop(device) => device.path(),
+            Self::Other(path) => path,
+        }
+    }
+}
 
 /// Returns the file, the device or the URI of an export.
 fn address(export: &Export) -> Result<&str, Status> {
@@ -60,29 +90,23 @@ impl NodeContext {
             Protocol::Ublk => Ok(std::fs::canonicalize(address(export)?).ok()),
             Protocol::NvmeTcp => Ok(self.nvme.device(target(export))),
             Protocol::Nbd => Ok(self.nbd.device(&nbd_export(export)?)),
-            _ => {
-                let file = Path::new(address(export)?);
-                for device in loops::of_file(file) {
-                    if loops::is_current(&device, file).await? {
-                        return Ok(Some(device));
-                    }
-                }
-                Ok(None)
-            }
+            _ => Ok(loops::current(Path::new(address(export)?)).await?),
         }
     }
 
     /// Returns all devices of an export that must be removed before it, also failed ones.
-    pub(super) fn devices_of(&self, export: &Export) -> Vec<PathBuf> {
-        let address = export.uris.first().map(Path::new);
-        match export.protocol {
-            Protocol::Fuse => address.map_or_else(Vec::new, loops::of_file),
-            Protocol::Nbd => {
-                on_unix_socket(export).and_then(|export| self.nbd.device(&export)).into_iter().collect()
+    pub(super) async fn devices_of(&self, export: &Export) -> Result<Vec<AttachedDevice>, Status> {
+        let other = match export.protocol {
+            Protocol::Fuse => {
+                let Some(file) = export.uris.first() else { return Ok(Vec::new()) };
+                let devices = loops::of_file(Path::new(file)).await?;
+                return Ok(devices.into_iter().map(AttachedDevice::Loop).collect());
             }
-            Protocol::NvmeTcp => self.nvme.device(target(export)).into_iter().collect(),
-            _ => Vec::new(),
-        }
+            Protocol::Nbd => on_unix_socket(export).and_then(|export| self.nbd.device(&export)),
+            Protocol::NvmeTcp => self.nvme.device(target(export)),
+            _ => None,
+        };
+        Ok(other.map(AttachedDevice::Other).into_iter().collect())
     }
 
     /// Returns true if an export has a device, or can get one by the protocol that this node uses.
@@ -101,11 +125,11 @@ impl NodeContext {
         export: &Export,
         volume: &Volume,
         secrets: Option<&NvmeSecrets>,
-    ) -> Result<PathBuf, Status> {
-        match export.protocol {
+    ) -> Result<AttachedDevice, Status> {
+        let path = match export.protocol {
             Protocol::Ublk => {
                 let link = address(export)?;
-                std::fs::canonicalize(link).map_err(|error| Status::internal(format!("{link}: {error}")))
+                std::fs::canonicalize(link).map_err(|error| Status::internal(format!("{link}: {error}")))?
             }
             Protocol::NvmeTcp => {
                 let disk = NetworkDisk::of(export)?;
@@ -113,44 +137,34 @@ impl NodeContext {
                 let login = NvmeLogin { nqn: &node.nqn, id: &node.id, secrets };
                 let device = self.nvme.connect(&disk.nqn, &disk.addresses, login).await?;
                 self.nvme.update_size(&disk.nqn, volume.size).await?;
-                Ok(device)
+                device
             }
             Protocol::Nbd => {
                 let disk = nbd_export(export)?;
-                let Some(device) = self.nbd.device(&disk) else {
-                    return Ok(self.nbd.connect(&disk, volume.sector).await?);
-                };
-                if export.connections == 0 {
-                    self.nbd.reconnect(&disk).await?;
+                match self.nbd.device(&disk) {
+                    None => self.nbd.connect(&disk, volume.sector).await?,
+                    Some(device) => {
+                        if export.connections == 0 {
+                            self.nbd.reconnect(&disk).await?;
+                        }
+                        self.nbd.update_size(&disk, volume.size).await?;
+                        device
+                    }
                 }
-                self.nbd.update_size(&disk, volume.size).await?;
-                Ok(device)
             }
-            _ => self.attach_file(Path::new(address(export)?), export.read_only, volume.sector).await,
-        }
-    }
-
-    /// Attaches a file to a loop device, and removes devices of the file whose daemon was stopped.
-    async fn attach_file(&self, file: &Path, read_only: bool, sector: u32) -> Result<PathBuf, Status> {
-        for device in loops::of_file(file) {
-            if loops::is_current(&device, file).await? {
-                loops::update_size(&device, file).await?;
-                return Ok(device);
+            _ => {
+                let options = LoopOptions { sector: volume.sector, read_only: export.read_only };
+                let device = loops::ensure(Path::new(address(export)?), options).await?;
+                return Ok(AttachedDevice::Loop(device));
             }
-            loops::detach(&device).await?;
-        }
-        Ok(loops::attach(file, sector, read_only).await?)
+        };
+        Ok(AttachedDevice::Other(path))
     }
 
     /// Gives the device of an export the present size of the volume.
-    pub(super) async fn update_size(
-        &self,
-        export: &Export,
-        device: &Path,
-        volume: &Volume,
-    ) -> Result<(), Status> {
+    pub(super) async fn update_size(&self, export: &Export, volume: &Volume) -> Result<(), Status> {
         match export.protocol {
-            Protocol::Fuse => Ok(loops::update_size(device, Path::new(address(export)?)).await?),
+            Protocol::Fuse => Ok(loops::update_size(Path::new(address(export)?)).await?),
             Protocol::Nbd => Ok(self.nbd.update_size(&nbd_export(export)?, volume.size).await?),
             Protocol::NvmeTcp => Ok(self.nvme.update_size(target(export), volume.size).await?),
             _ => Ok(()),
@@ -158,11 +172,13 @@ impl NodeContext {
     }
 
     /// Removes a loop device or an NBD disk; does nothing for other devices.
-    pub(super) async fn remove_device(&self, device: &Path) -> Result<(), Status> {
-        match DeviceNumber::of(device) {
-            Some(number) if loops::is_loop(number) => Ok(loops::detach(device).await?),
-            Some(number) if nbd::is_nbd(number) => Ok(self.nbd.disconnect(device).await?),
-            _ => Ok(()),
+    pub(super) async fn remove_device(&self, device: AttachedDevice) -> Result<(), Status> {
+        match device {
+            AttachedDevice::Loop(device) => Ok(loops::detach(device).await?),
+            AttachedDevice::Other(path) if DeviceNumber::of(&path).is_some_and(nbd::is_nbd) => {
+                Ok(self.nbd.disconnect(&path).await?)
+            }
+            AttachedDevice::Other(_) => Ok(()),
         }
     }
 }

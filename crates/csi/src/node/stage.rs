@@ -1,13 +1,14 @@
 //! Staging: a volume becomes a mounted file system, or a device, of this node.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use api::VolumeName;
 use api::types::Volume;
 use tonic::Status;
 
 use super::context::{NodeContext, path, staged_device};
+use super::devices::AttachedDevice;
 use crate::capability::{FileSystem, VolumeMode, VolumeUse};
 use crate::host::device::DeviceNumber;
 use crate::host::error::HostError;
@@ -70,7 +71,7 @@ impl NodeContext {
         }
         let device = self.attach(volume, wanted, published).await?;
         create_file(&file)?;
-        Ok(mounts::bind(&device, &file, false).await?)
+        Ok(mounts::bind(device.path(), &file, false).await?)
     }
 
     async fn stage_mounted(
@@ -92,24 +93,27 @@ impl NodeContext {
             self.release(name, staging, mount.device).await?;
         }
         self.undo_interrupted_format(name).await?;
-        let device = self.attach(volume, wanted, published).await?;
-        let is_new = self.prepare_file_system(name, &device, kind, wanted.read_only).await?;
+        let attached = self.attach(volume, wanted, published).await?;
+        let device = attached.path();
+        let is_new = self.prepare_file_system(name, device, kind, wanted.read_only).await?;
         // A clone may be larger than its source.
         let may_grow = !is_new && !wanted.read_only;
         if may_grow {
-            filesystem::grow_unmounted(&device, kind.name(), volume.size).await?;
+            filesystem::grow_unmounted(device, kind.name(), volume.size).await?;
         }
         let options = mount_options(kind, options, wanted.read_only);
-        mounts::mount(&device, staging, kind.name(), &options).await?;
+        mounts::mount(device, staging, kind.name(), &options).await?;
         if may_grow && kind == FileSystem::Xfs {
-            filesystem::grow(&device, staging, kind.name()).await?;
+            filesystem::grow(device, staging, kind.name()).await?;
         }
         Ok(())
     }
 
     /// Removes the mounts of a volume at its staging path, and detaches it.
     async fn release(&self, name: &VolumeName, staging: &Path, number: DeviceNumber) -> Result<(), Status> {
-        let device = number.path();
+        // An unmounted loop device that a daemon has detached may get the file of another process,
+        // unless it is open.
+        let device = AttachedDevice::of(number).await?;
         if mounts::at(staging)?.is_none() {
             mounts::remove(&staged_device(staging)).await?;
         }
@@ -127,7 +131,11 @@ impl NodeContext {
         let _lock = self.locks.lock(id)?;
         let mounted = mounts::at(&staging)?.map(|mount| mount.device);
         let number = mounted.or(staged_number(&staged_device(&staging))?);
-        let device: Option<PathBuf> = number.and_then(DeviceNumber::path);
+        let device = match number {
+            // As in `release`.
+            Some(number) => AttachedDevice::of(number).await?,
+            None => None,
+        };
         if mounted.is_none() {
             mounts::remove(&staged_device(&staging)).await?;
         }

@@ -1,8 +1,11 @@
 //! The end of files: unused, in use, with requests in flight, and unmounted by others.
 
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::channel;
+
+use loop_device::{LoopDevice, LoopOptions};
 
 use super::served::{SIZE, Served, TIMEOUT, is_mounted, until};
 
@@ -73,26 +76,27 @@ fn a_file_may_be_unmounted_by_others() {
     assert!(!served.place().exists());
 }
 
-/// A loop device, detached when dropped.
-struct Loop(String);
+/// A file whose loop devices are detached on drop.
+struct FileWithLoops(PathBuf);
 
-impl Drop for Loop {
+impl Drop for FileWithLoops {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+        for device in LoopDevice::all_of(&self.0).unwrap_or_default() {
+            let _ = device.detach();
+        }
     }
 }
 
 #[test]
 fn a_loop_device_works_on_it() {
     let Some(served) = Served::start(512, false) else { return };
-    let arguments = ["--direct-io=on", "--find", "--show"];
     if !test_support::has_loop() || !test_support::has_programs(&["losetup", "blkdiscard"]) {
         return;
     }
-    let output = Command::new("losetup").args(arguments).arg(served.place()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let device = Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned());
-    let device = &device.0;
+    let file = FileWithLoops(served.place());
+    let attached = LoopDevice::attach(&file.0, LoopOptions { sector: 512, read_only: false }).unwrap();
+    let device = attached.path().to_owned();
+    let device = device.to_str().unwrap();
     let run = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
@@ -117,7 +121,7 @@ fn a_loop_device_works_on_it() {
         "it grows with its file"
     );
     drop(disk);
-    run("losetup", &["--detach", device]);
+    attached.detach().unwrap();
     let file = served.open();
     let mut found = [0; 12288];
     file.read_exact_at(&mut found, 0).unwrap();

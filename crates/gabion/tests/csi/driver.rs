@@ -18,6 +18,7 @@ use csi::proto::csi::{
     NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, ProbeRequest, VolumeCapability,
     VolumeContentSource,
 };
+use loop_device::LoopDevice;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
@@ -245,8 +246,11 @@ impl Drop for CleanUp {
             let _ = Command::new("umount").arg("-l").arg(path).output();
         }
         for line in loops_below(&self.0) {
-            let device = line.split_whitespace().next().unwrap_or_default();
-            let _ = Command::new("losetup").args(["--detach", device]).output();
+            // By its file: another test may have the name of a device that was detached meanwhile.
+            let file = line.split_whitespace().nth(1).unwrap_or_default();
+            for device in LoopDevice::all_of(Path::new(file)).unwrap_or_default() {
+                let _ = device.detach();
+            }
         }
     }
 }

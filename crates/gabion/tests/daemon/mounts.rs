@@ -1,6 +1,6 @@
 //! Mount points and loop devices of tests, released when a test fails.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns true if something is mounted at the path.
@@ -20,19 +20,23 @@ impl Drop for UnmountGuard<'_> {
 }
 
 /// A loop device, detached on drop.
-pub(crate) struct LoopDevice(pub(crate) String);
+pub(crate) struct LoopDevice(pub(crate) String, PathBuf);
 
 impl LoopDevice {
     /// Attaches a file, without the page cache of the file.
     #[track_caller]
     pub(crate) fn attach(file: &str) -> Self {
-        Self(run("losetup", &["--direct-io=on", "--find", "--show", file]).trim().to_owned())
+        let device = run("losetup", &["--direct-io=on", "--find", "--show", file]);
+        Self(device.trim().to_owned(), file.into())
     }
 }
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+        // By its file: the daemon may have detached it, and another test may have its name now.
+        for device in loop_device::LoopDevice::all_of(&self.1).unwrap_or_default() {
+            let _ = device.detach();
+        }
     }
 }
 
