@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 100;
 pub struct LoopOptions {
     /// Size of a logical sector, in bytes.
     pub sector: u32,
-    /// Whether the kernel refuses writes.
+    /// The kernel refuses writes.
     pub read_only: bool,
 }
 
@@ -87,8 +87,8 @@ impl LoopDevice {
         Ok(has_file.then_some(opened))
     }
 
-    /// Opens all loop devices of a file. Also finds the devices of a file at this path that has been
-    /// replaced or whose server has died.
+    /// Opens all loop devices of a file, also of an earlier file at this path that was replaced or
+    /// whose server has died.
     ///
     /// # Errors
     /// If one of them cannot be opened.

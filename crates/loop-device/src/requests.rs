@@ -62,7 +62,8 @@ pub(crate) fn configure(device: &File, backing: &File, name: &Path, options: Loo
     unsafe { ioctl(device, Setter::<{ LOOP_CONFIGURE as Opcode }, _>::new(config)) }
 }
 
-/// Returns the file of a device: the major and minor number of the file's own device, and its inode.
+/// Returns the file of a device: the major and minor number of the file's own device, and its
+/// inode.
 pub(crate) fn file_of(device: &File) -> Result<((u32, u32), u64)> {
     // SAFETY: the kernel writes one `loop_info64`.
     let info = unsafe { ioctl(device, Getter::<{ LOOP_GET_STATUS64 as Opcode }, loop_info64>::new()) }?;

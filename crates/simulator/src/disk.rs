@@ -26,7 +26,8 @@ const SECTOR: usize = 512;
 /// Limit of drive operations in a run. A run that reaches it does not terminate.
 const OPERATIONS_MAX: u64 = 2_000_000;
 
-type Page = Box<[u8; PAGE]>;
+/// The content of a page, shared by all images and caches that hold it.
+type Page = Rc<[u8; PAGE]>;
 
 /// A write that is not durable yet.
 #[derive(Clone)]
@@ -274,7 +275,7 @@ impl Disk {
     pub fn flip_bit(&self, page: u64, bit: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let Some(bytes) = state.durable.get_mut(&page) else { return false };
-        if let Some(byte) = bytes.get_mut(bit / 8 % PAGE) {
+        if let Some(byte) = Rc::make_mut(bytes).get_mut(bit / 8 % PAGE) {
             *byte ^= 1 << (bit % 8);
         }
         true
@@ -313,7 +314,7 @@ impl Disk {
 
     /// Returns the content of a page after a power cut; `None` leaves the old content.
     fn page_after_power_cut(&self, old: Option<&Page>, writes: &[UnflushedWrite]) -> Option<Page> {
-        let blank = || Box::new([0; PAGE]);
+        let blank = || Rc::new([0; PAGE]);
         // Completed writes of a drive without a volatile cache are durable.
         let floor = writes.iter().rposition(|write| write.completed && !self.options.volatile_cache);
         let kept = floor.and_then(|at| writes.get(at)).map(|write| write.bytes.clone());
@@ -332,14 +333,15 @@ impl Disk {
                 let border = usize::try_from(self.random.between(1, 7)).unwrap_or(1) * SECTOR;
                 let front = self.random.once_in(2);
                 let range = if front { 0..border } else { border..PAGE };
-                if let (Some(to), Some(from)) = (torn.get_mut(range.clone()), chosen.bytes.get(range)) {
+                let to = Rc::make_mut(&mut torn).get_mut(range.clone());
+                if let (Some(to), Some(from)) = (to, chosen.bytes.get(range)) {
                     to.copy_from_slice(from);
                 }
                 Some(torn)
             }
             _ => {
                 let mut garbled = base.unwrap_or_else(blank);
-                for sector in garbled.chunks_mut(SECTOR) {
+                for sector in Rc::make_mut(&mut garbled).chunks_mut(SECTOR) {
                     if self.random.once_in(2) {
                         self.random.fill(sector);
                     }
@@ -368,7 +370,7 @@ impl Disk {
         }
         let cached = state.cache.get(&page).and_then(|writes| writes.iter().rfind(|write| write.completed));
         let bytes = cached.map(|write| &write.bytes).or_else(|| state.durable.get(&page));
-        Ok(bytes.cloned().unwrap_or_else(|| Box::new([0; PAGE])))
+        Ok(bytes.cloned().unwrap_or_else(|| Rc::new([0; PAGE])))
     }
 
     /// Applies the read faults to a page: bit flips and read errors.
@@ -454,21 +456,16 @@ impl Disk {
     /// stores.
     fn submit_write(&self, offset: u64, from: &[Span], fails: bool) -> (u64, Vec<u64>) {
         let order = self.next_order();
-        let mut bytes = Vec::new();
-        for span in from {
-            let mut piece = vec![0; span.len()];
-            span.copy_to(0, &mut piece);
-            bytes.extend_from_slice(&piece);
-        }
+        let pages: Vec<(&Span, usize)> =
+            from.iter().flat_map(|span| (0..span.len()).step_by(PAGE).map(move |at| (span, at))).collect();
         let faults = self.faults.get();
         if self.random.once_in(faults.lose_write) {
             return (order, Vec::new());
         }
-        let mut page = offset / PAGE as u64;
+        let mut first = offset / PAGE as u64;
         if self.random.once_in(faults.misdirect_write) {
-            let pages = self.options.size / PAGE as u64;
-            let length = (bytes.len() / PAGE) as u64;
-            page = self.random.below(pages - length.min(pages - 1));
+            let all = self.options.size / PAGE as u64;
+            first = self.random.below(all - (pages.len() as u64).min(all - 1));
         }
         let share = if fails { self.random.below(3) } else { 0 };
         let lands = || match share {
@@ -478,14 +475,11 @@ impl Disk {
         };
         let mut touched = Vec::new();
         let mut state = self.state.borrow_mut();
-        for (page, chunk) in (page..).zip(bytes.chunks_exact(PAGE)).filter(|_| lands()) {
-            let mut copy = Box::new([0; PAGE]);
-            copy.copy_from_slice(chunk);
-            state.cache.entry(page).or_default().push(UnflushedWrite {
-                order,
-                bytes: copy,
-                completed: false,
-            });
+        for (page, (span, at)) in (first..).zip(pages).filter(|_| lands()) {
+            let mut bytes = [0; PAGE];
+            span.copy_to(at, &mut bytes);
+            let bytes = Rc::new(bytes);
+            state.cache.entry(page).or_default().push(UnflushedWrite { order, bytes, completed: false });
             touched.push(page);
         }
         (order, touched)

@@ -80,9 +80,10 @@ impl Random {
 
     /// Fills `bytes` with random bytes.
     pub fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let word = self.bits().to_le_bytes();
-            chunk.iter_mut().zip(word).for_each(|(place, byte)| *place = byte);
+        let (words, rest) = bytes.as_chunks_mut();
+        words.iter_mut().for_each(|word| *word = self.bits().to_le_bytes());
+        if !rest.is_empty() {
+            rest.iter_mut().zip(self.bits().to_le_bytes()).for_each(|(place, byte)| *place = byte);
         }
     }
 }

@@ -212,7 +212,7 @@ impl Drive for OpenDisk {
                     }
                     _ => {
                         if let Some(bytes) = state.durable.get_mut(&page) {
-                            disk.random.fill(bytes.as_mut_slice().split_at_mut(64).0);
+                            disk.random.fill(Rc::make_mut(bytes).split_at_mut(64).0);
                         }
                     }
                 }
