@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use linux_raw_sys::loop_device::{
-    LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, LOOP_GET_STATUS64, LOOP_SET_CAPACITY, loop_config,
-    loop_info64,
+    LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, LOOP_GET_STATUS64, LOOP_SET_CAPACITY, LOOP_SET_STATUS64,
+    loop_config, loop_info64,
 };
 use rustix::io::Result;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
@@ -18,6 +18,8 @@ use crate::LoopOptions;
 
 /// The device refuses writes (`LO_FLAGS_READ_ONLY`).
 const READ_ONLY: u32 = 1;
+/// The device is detached when its last user closes it (`LO_FLAGS_AUTOCLEAR`).
+const DETACH_AT_CLOSE: u32 = 4;
 /// The device bypasses the page cache of its file (`LO_FLAGS_DIRECT_IO`).
 const DIRECT: u32 = 16;
 
@@ -62,12 +64,27 @@ pub(crate) fn configure(device: &File, backing: &File, name: &Path, options: Loo
     unsafe { ioctl(device, Setter::<{ LOOP_CONFIGURE as Opcode }, _>::new(config)) }
 }
 
-/// Returns the file of a device: the major and minor number of the file's own device, and its
-/// inode.
-pub(crate) fn file_of(device: &File) -> Result<((u32, u32), u64)> {
+/// Returns the status of a device, `NXIO` if it has no file. Other errors are those of the file.
+pub(crate) fn status(device: &File) -> Result<loop_info64> {
     // SAFETY: the kernel writes one `loop_info64`.
-    let info = unsafe { ioctl(device, Getter::<{ LOOP_GET_STATUS64 as Opcode }, loop_info64>::new()) }?;
-    Ok(((rustix::fs::major(info.lo_device), rustix::fs::minor(info.lo_device)), info.lo_inode))
+    unsafe { ioctl(device, Getter::<{ LOOP_GET_STATUS64 as Opcode }, loop_info64>::new()) }
+}
+
+/// Returns the file in a status: the major and minor number of the file's own device, and its
+/// inode.
+pub(crate) fn file_of(status: &loop_info64) -> ((u32, u32), u64) {
+    let device = status.lo_device;
+    ((rustix::fs::major(device), rustix::fs::minor(device)), status.lo_inode)
+}
+
+/// Takes back that a device is detached at its last close. `status` is its present status.
+pub(crate) fn keep(device: &File, mut status: loop_info64) -> Result<()> {
+    if status.lo_flags & DETACH_AT_CLOSE == 0 {
+        return Ok(());
+    }
+    status.lo_flags &= !DETACH_AT_CLOSE;
+    // SAFETY: the kernel reads one `loop_info64`.
+    unsafe { ioctl(device, Setter::<{ LOOP_SET_STATUS64 as Opcode }, _>::new(status)) }
 }
 
 /// Gives a device the size of its file.

@@ -25,6 +25,20 @@ pub(crate) async fn open(device: &Path) -> Result<Option<LoopDevice>, HostError>
     opened.map_err(HostError::at(device, "open the device"))
 }
 
+/// Opens a loop device that was one of the file. Returns `None` if it may have got another file
+/// since then.
+///
+/// # Errors
+/// If it cannot be opened.
+pub(crate) async fn open_of(device: &Path, file: Option<PathBuf>) -> Result<Option<LoopDevice>, HostError> {
+    let opened = at(device, move |device| {
+        let is_of =
+            |device: &LoopDevice| device.is_dead() || file.as_deref().is_some_and(|file| device.is_of(file));
+        Ok(LoopDevice::open(device)?.filter(is_of))
+    });
+    opened.await.map_err(HostError::at(device, "open the device"))
+}
+
 /// Opens the loop devices of a file, also of one at this path whose daemon was stopped.
 ///
 /// # Errors
@@ -54,6 +68,8 @@ pub(crate) async fn ensure(file: &Path, options: LoopOptions) -> Result<LoopDevi
     let ensured = at(file, move |file| {
         for device in LoopDevice::all_of(file)? {
             if device.reads_from(file) {
+                // An earlier call may have detached it while a container used it.
+                device.keep()?;
                 device.update_size()?;
                 return Ok(device);
             }
@@ -64,17 +80,17 @@ pub(crate) async fn ensure(file: &Path, options: LoopOptions) -> Result<LoopDevi
     ensured.await.map_err(HostError::at(file, "make a loop device of the file"))
 }
 
-/// Gives the loop devices of a file its present size.
+/// Gives a loop device of a file the file's present size.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub(crate) async fn update_size(file: &Path) -> Result<(), HostError> {
-    let updated = at(file, |file| {
+pub(crate) async fn update_size(device: &Path, file: PathBuf) -> Result<(), HostError> {
+    let updated = at(device, move |device| {
         // This also queries the size of the file, which older kernels take.
-        let mut current = LoopDevice::all_of(file)?.into_iter().filter(|device| device.reads_from(file));
-        current.try_for_each(|device| device.update_size())
+        let current = LoopDevice::open(device)?.filter(|device| device.reads_from(&file));
+        current.map_or(Ok(()), |device| device.update_size())
     });
-    updated.await.map_err(HostError::at(file, "update the size of the loop device of the file"))
+    updated.await.map_err(HostError::at(device, "update the size of the device"))
 }
 
 /// Detaches a loop device. The kernel completes this when the last user closes the device.

@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
+use api::VolumeName;
 use api::types::{Export, ExportState, Protocol, Volume};
 use loop_device::{LoopDevice, LoopOptions};
 use tonic::Status;
@@ -17,6 +18,7 @@ use crate::host::nvme::NvmeLogin;
 use crate::host::nvme_secrets::NvmeSecrets;
 use crate::host::{loops, nbd};
 use crate::network::{NetworkDisk, NodeIdentity};
+use crate::options::AttachMode;
 
 /// The address of NVMe/TCP disks of this host. The port differs from that of disks for other hosts,
 /// because the daemon may listen for those on all addresses.
@@ -33,13 +35,25 @@ pub(super) enum AttachedDevice {
 }
 
 impl AttachedDevice {
-    /// Returns the device with a number. Returns `None` if it does not exist, or is a loop device
-    /// without a file.
-    pub(super) async fn of(number: DeviceNumber) -> Result<Option<Self>, Status> {
+    /// Returns the device of a mounted file system. Returns `None` if it does not exist.
+    pub(super) async fn mounted(number: DeviceNumber) -> Result<Option<Self>, Status> {
         Ok(match number.path() {
+            // The mount has kept its file.
             Some(path) if loops::is_loop(number) => loops::open(&path).await?.map(Self::Loop),
             path => path.map(Self::Other),
         })
+    }
+
+    /// Returns the device of a raw block volume, by its node in the staging directory and the
+    /// export of the volume. Returns `None` if it does not exist. A node keeps no device open, so
+    /// that a loop device may have got the file of another process.
+    async fn raw(number: DeviceNumber, export: Option<&Export>) -> Result<Option<Self>, Status> {
+        let Some(path) = number.path() else { return Ok(None) };
+        if !loops::is_loop(number) {
+            return Ok(Some(Self::Other(path)));
+        }
+        let file = export.and_then(|export| export.uris.first()).map(PathBuf::from);
+        Ok(loops::open_of(&path, file).await?.map(Self::Loop))
     }
 
     /// Returns the path of the device.
@@ -84,6 +98,19 @@ fn on_unix_socket(export: &Export) -> Option<NbdExport> {
 }
 
 impl NodeContext {
+    /// Returns the device of a raw block volume, by its node in the staging directory.
+    pub(super) async fn raw_device(
+        &self,
+        name: &VolumeName,
+        number: DeviceNumber,
+    ) -> Result<Option<AttachedDevice>, Status> {
+        let export = match self.attach {
+            AttachMode::NvmeTcp => None,
+            AttachMode::Local => self.export_of(name).await?,
+        };
+        AttachedDevice::raw(number, export.as_ref()).await
+    }
+
     /// Returns the device of an export; `None` if there is none, or if it lost its daemon forever.
     pub(super) async fn device_of(&self, export: &Export) -> Result<Option<PathBuf>, Status> {
         match export.protocol {
@@ -162,9 +189,14 @@ impl NodeContext {
     }
 
     /// Gives the device of an export the present size of the volume.
-    pub(super) async fn update_size(&self, export: &Export, volume: &Volume) -> Result<(), Status> {
+    pub(super) async fn update_size(
+        &self,
+        export: &Export,
+        device: &Path,
+        volume: &Volume,
+    ) -> Result<(), Status> {
         match export.protocol {
-            Protocol::Fuse => Ok(loops::update_size(Path::new(address(export)?)).await?),
+            Protocol::Fuse => Ok(loops::update_size(device, address(export)?.into()).await?),
             Protocol::Nbd => Ok(self.nbd.update_size(&nbd_export(export)?, volume.size).await?),
             Protocol::NvmeTcp => Ok(self.nvme.update_size(target(export), volume.size).await?),
             _ => Ok(()),

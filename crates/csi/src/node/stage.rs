@@ -67,7 +67,7 @@ impl NodeContext {
             if current.as_deref().and_then(DeviceNumber::of) == Some(number) {
                 return Ok(());
             }
-            self.release(name, staging, number).await?;
+            self.release(name, staging).await?;
         }
         let device = self.attach(volume, wanted, published).await?;
         create_file(&file)?;
@@ -90,7 +90,7 @@ impl NodeContext {
                 let problem = format!("volume '{name}' is staged with {}", mount.file_system);
                 return Err(Status::already_exists(problem));
             }
-            self.release(name, staging, mount.device).await?;
+            self.release(name, staging).await?;
         }
         self.undo_interrupted_format(name).await?;
         let attached = self.attach(volume, wanted, published).await?;
@@ -110,13 +110,21 @@ impl NodeContext {
     }
 
     /// Removes the mounts of a volume at its staging path, and detaches it.
-    async fn release(&self, name: &VolumeName, staging: &Path, number: DeviceNumber) -> Result<(), Status> {
-        // An unmounted loop device that a daemon has detached may get the file of another process,
-        // unless it is open.
-        let device = AttachedDevice::of(number).await?;
-        if mounts::at(staging)?.is_none() {
-            mounts::remove(&staged_device(staging)).await?;
-        }
+    async fn release(&self, name: &VolumeName, staging: &Path) -> Result<(), Status> {
+        let file = staged_device(staging);
+        // The device is opened before the unmount: a loop device that a daemon has detached is free
+        // afterwards.
+        let device = match (mounts::at(staging)?, staged_number(&file)?) {
+            (Some(mount), _) => AttachedDevice::mounted(mount.device).await?,
+            (None, raw) => {
+                let device = match raw {
+                    Some(number) => self.raw_device(name, number).await?,
+                    None => None,
+                };
+                mounts::remove(&file).await?;
+                device
+            }
+        };
         mounts::unmount_all(staging).await?;
         self.detach(name, device).await
     }
@@ -129,18 +137,7 @@ impl NodeContext {
         let staging = path("staging_target_path", &request.staging_target_path)?;
         let name = names::volume(id)?;
         let _lock = self.locks.lock(id)?;
-        let mounted = mounts::at(&staging)?.map(|mount| mount.device);
-        let number = mounted.or(staged_number(&staged_device(&staging))?);
-        let device = match number {
-            // As in `release`.
-            Some(number) => AttachedDevice::of(number).await?,
-            None => None,
-        };
-        if mounted.is_none() {
-            mounts::remove(&staged_device(&staging)).await?;
-        }
-        mounts::unmount_all(&staging).await?;
-        self.detach(&name, device).await?;
+        self.release(&name, &staging).await?;
         Ok(NodeUnstageVolumeResponse {})
     }
 }

@@ -59,7 +59,7 @@ impl NodeContext {
         if self.attach == AttachMode::NvmeTcp {
             self.nvme.update_size(&disk_name(&name, &self.node_id), volume.size).await?;
         } else if let Some(export) = self.export_of(&name).await? {
-            self.update_size(&export, &volume).await?;
+            self.update_size(&export, &device, &volume).await?;
             if export.protocol == Protocol::Ublk {
                 reason = "the kernel cannot grow ublk devices before Linux 6.16";
             }

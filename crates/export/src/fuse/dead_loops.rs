@@ -11,18 +11,18 @@ use loop_device::LoopDevice;
 
 /// Detaches the loop devices of a file whose server is dead.
 pub(super) fn detach_dead_loops(file: &Path) {
-    let devices = LoopDevice::all_of(file).unwrap_or_else(|error| {
-        tracing::warn!(file = %file.display(), %error, "cannot open the loop devices of a daemon that died");
-        Vec::new()
-    });
-    for device in devices {
-        let (device_path, file) = (device.path().display().to_string(), file.display());
-        match device.detach() {
-            Ok(()) => {
-                tracing::info!(device = device_path, %file, "detached a loop device of a daemon that died");
-            }
+    for path in loop_device::paths_of(file) {
+        let detached = match LoopDevice::open_of(&path, file) {
+            Ok(Some(device)) => device.detach(),
+            // It has another file now.
+            Ok(None) => continue,
+            Err(error) => Err(error),
+        };
+        let (device, file) = (path.display(), file.display());
+        match detached {
+            Ok(()) => tracing::info!(%device, %file, "detached a loop device of a daemon that died"),
             Err(error) => {
-                tracing::warn!(device = device_path, %file, %error, "a loop device of a daemon that died stays: detach it with 'losetup -d DEVICE'");
+                tracing::warn!(%device, %file, %error, "a loop device of a daemon that died stays: detach it with 'losetup -d DEVICE'");
             }
         }
     }

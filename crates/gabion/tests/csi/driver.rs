@@ -242,15 +242,15 @@ fn loops() -> Vec<String> {
 
 impl Drop for CleanUp {
     fn drop(&mut self) {
-        for path in mounts_below(&self.0) {
-            let _ = Command::new("umount").arg("-l").arg(path).output();
-        }
         for line in loops_below(&self.0) {
             // By its file: another test may have the name of a device that was detached meanwhile.
             let file = line.split_whitespace().nth(1).unwrap_or_default();
             for device in LoopDevice::all_of(Path::new(file)).unwrap_or_default() {
                 let _ = device.detach();
             }
+        }
+        for path in mounts_below(&self.0) {
+            let _ = Command::new("umount").arg("-l").arg(path).output();
         }
     }
 }

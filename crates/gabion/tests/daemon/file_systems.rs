@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::harness::{DaemonHome, until};
-use super::mounts::{LoopDevice, UnmountGuard, run};
+use super::mounts::{LoopDevice, UnmountGuard, run, unmount};
 use super::nbd::pattern;
 
 const FILES: u64 = 24;
@@ -117,7 +117,7 @@ fn survives_kills(file_system: &FileSystem) {
     run("mount", &["-o", file_system.mount_options, &device.0, mnt]);
     let mounted = UnmountGuard(&at);
     files.verify(&at);
-    run("umount", &[mnt]);
+    unmount(mnt);
     drop(mounted);
     run(file_system.check[0], &[&file_system.check[1..], &[&device.0]].concat());
     drop(device);

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use super::harness::{Daemon, DaemonHome, until};
-use super::mounts::{LoopDevice, UnmountGuard, is_mounted, run};
+use super::mounts::{LoopDevice, UnmountGuard, is_mounted, run, unmount};
 use super::nbd::pattern;
 
 const BLOCK: usize = 4096;
@@ -300,7 +300,7 @@ fn a_file_system_works_on_a_fuse_export() {
     assert!(stored() < full + (4 << 20), "trimmed space is not free: {} after {full}", stored());
     let refusal = daemon.refused(&["export", "delete", "fast/vm01"]);
     assert!(refusal.contains("in use"), "{refusal}");
-    run("umount", &[mnt]);
+    unmount(mnt);
     drop(device);
     // Another program that looks at all devices can delay it, and `mount` would use the old device.
     until("the device is detached", || run("losetup", &["--associated", file]).is_empty());
@@ -312,7 +312,7 @@ fn a_file_system_works_on_a_fuse_export() {
     daemon.ok(&["drive", "fail", "fast", "2", "--yes"]);
     run("mount", &["-o", "loop,ro", file, mnt]);
     assert!(std::fs::read(at.join("data")).unwrap() == data);
-    run("umount", &[mnt]);
+    unmount(mnt);
     until("the file is closed", || daemon.json(&["export", "list"])[0]["connections"] == 0);
     daemon.ok(&["export", "delete", "fast/vm01"]);
 }

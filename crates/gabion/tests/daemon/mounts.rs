@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::harness::until;
+
 /// Returns true if something is mounted at the path.
 pub(crate) fn is_mounted(mount_point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -38,6 +40,18 @@ impl Drop for LoopDevice {
             let _ = device.detach();
         }
     }
+}
+
+/// Unmounts a path. A process that another test is starting may have inherited an open file for a
+/// moment.
+#[track_caller]
+pub(crate) fn unmount(path: &str) {
+    until("the path is unmounted", || {
+        let output = Command::new("umount").arg(path).env("LC_ALL", "C").output().unwrap();
+        let is_busy = String::from_utf8_lossy(&output.stderr).contains("busy");
+        assert!(output.status.success() || is_busy, "umount {path}: {output:?}");
+        output.status.success()
+    });
 }
 
 /// Runs a program that must succeed. Returns its output.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 use super::harness::{Daemon, DaemonHome, until};
-use super::mounts::{UnmountGuard, is_mounted, run};
+use super::mounts::{UnmountGuard, is_mounted, run, unmount};
 use super::nbd::pattern;
 
 /// Name of the mount point in the directory of a test.
@@ -198,7 +198,7 @@ impl<'a> MountedClient<'a> {
 
     /// Unmounts, and waits until the client has sent all data.
     fn stop(mut self, mount_point: &str) {
-        run("umount", &[mount_point]);
+        unmount(mount_point);
         self.child.wait().unwrap();
     }
 }
