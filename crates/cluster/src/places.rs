@@ -9,12 +9,9 @@ use std::process::Command;
 
 use crate::hosts::HostEntry;
 use crate::stages::{load_hosts, load_model};
-use crate::transport::Transport;
+use crate::transport::{Transport, namespace_command};
 use crate::workspace::Workspace;
 use ceph::{Error, ErrorKind, Result};
-
-/// Directory of named network namespaces, as `ip netns` uses it.
-const NAMESPACES: &str = "/run/netns";
 
 /// A storage host on which programs of this machine run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +25,7 @@ impl HostPlace {
     /// Returns a command that runs a program in the network of the host.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let Some(namespace) = &self.namespace else { return Command::new(program) };
-        // `ip netns exec` would give the program mounts of its own.
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net={NAMESPACES}/{namespace}")).arg("--").arg(program);
-        command
+        namespace_command(namespace, program)
     }
 }
 

@@ -12,6 +12,9 @@ use std::thread;
 
 use ceph::{Error, ErrorKind, Result};
 
+/// Directory of named network namespaces, as `ip netns` uses it.
+const NAMESPACES: &str = "/run/netns";
+
 /// The way to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
@@ -106,8 +109,8 @@ impl Transport {
                 command.args(["-euc", script]);
             }
             Self::Namespace(name) => {
-                command = Command::new("ip");
-                command.args(["netns", "exec", name, "sh", "-euc", script]);
+                command = namespace_command(name, "sh");
+                command.args(["-euc", script]);
             }
             Self::Ssh(destination) => {
                 command = Command::new("ssh");
@@ -123,6 +126,17 @@ impl Transport {
         command.env("LC_ALL", "C");
         command
     }
+}
+
+/// Returns a command that runs a program in a named network namespace.
+///
+/// The program has the mounts of this process. `ip netns exec` would give it a copy of them, in
+/// which a daemon would keep the host's file systems mounted, and their devices open, where mounts
+/// do not propagate.
+pub(crate) fn namespace_command(namespace: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={NAMESPACES}/{namespace}")).arg("--").arg(program);
+    command
 }
 
 /// Removes the escape sequences by which programs colour their messages (ECMA-48, CSI ... m).

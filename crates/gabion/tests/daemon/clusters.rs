@@ -118,9 +118,9 @@ impl TestCluster {
 
     /// Starts the daemons of a host as at its boot.
     fn boot(&self, host: &str) {
-        let namespace = format!("gabion-{}-{host}", self.plan.name);
+        let network = format!("--net=/run/netns/gabion-{}-{host}", self.plan.name);
         let script = self.workspace().directory().join(format!("hosts/{host}/boot.sh"));
-        let run = Command::new("ip").args(["netns", "exec", &namespace, "sh"]).arg(script).output().unwrap();
+        let run = Command::new("nsenter").args([&network, "--", "sh"]).arg(script).output().unwrap();
         assert!(run.status.success(), "{run:?}");
     }
 
@@ -239,6 +239,7 @@ fn volumes_of_a_cluster_survive_the_loss_of_hosts_and_of_the_daemon() {
     let refusal = daemon.refused(&["user", "create", "anna", "--cluster", &name]);
     assert!(refusal.contains(&format!("gabion cluster services {name}")), "{refusal}");
 
+    daemons_have_the_mounts_of_this_host(&cluster);
     services_are_created_once(&cluster);
     the_api_shows_the_cluster(&cluster, &daemon, &home);
     volumes_are_administered(&daemon, &name);
@@ -363,6 +364,18 @@ fn the_api_shows_the_cluster(cluster: &TestCluster, daemon: &Daemon<'_>, home: &
     assert_eq!(status["osds"].as_array().unwrap().len(), 4);
     let unknown = get("/v1/clusters/other");
     assert_eq!((unknown.status, &unknown.json()["error"]["kind"]), (404, &json!("not_found")));
+}
+
+/// A copy of the mounts in a daemon would keep every device of this host in use.
+fn daemons_have_the_mounts_of_this_host(cluster: &TestCluster) {
+    let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
+    let hosts = std::fs::read_dir(cluster.workspace().directory().join("hosts")).unwrap();
+    let names = hosts.map(|host| host.unwrap().file_name().into_string().unwrap());
+    let processes: Vec<_> = names.flat_map(|host| cluster.processes(&host, "")).collect();
+    assert!(!processes.is_empty());
+    for process in processes {
+        assert_eq!(mounts(&process), mounts("self"), "process {process}");
+    }
 }
 
 fn services_are_created_once(cluster: &TestCluster) {
