@@ -5,10 +5,16 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::harness::{DaemonHome, command, until};
+use super::harness::{DaemonHome, command};
 
 /// Time limit of a step in a guest, which may be emulated on a busy host.
 const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Interval of questions to the daemon. A shorter one takes the processor from the guest.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Options for the kernel of a guest. The kernel panics if the timer of a busy host is late in its
+/// check.
+pub(crate) const KERNEL_OPTIONS: &str = "console=ttyS0 no_timer_check random.trust_cpu=on";
 
 /// A shell in a guest.
 pub(crate) struct Guest {
@@ -17,6 +23,23 @@ pub(crate) struct Guest {
     said: Receiver<Vec<u8>>,
     text: String,
     commands: u32,
+}
+
+/// Waits for the line that the guest prints when its shell reads; the line may have been printed
+/// before a connection with the console.
+fn wait_until_ready(home: &DaemonHome, name: &str) {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let log = home.gabion(&["vm", "console", name, "--log"]);
+        if log.out.contains("is ready") {
+            return;
+        }
+        if Instant::now() > end {
+            let machines = home.gabion(&["vm", "list"]);
+            panic!("the guest is not ready within {DEADLINE:?}: {log:?}, {machines:?}");
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 impl Guest {
@@ -36,10 +59,7 @@ impl Guest {
             }
         });
         let mut guest = Self { console, keys, said, text: String::new(), commands: 0 };
-        // The line may have been printed before the connection.
-        until("the guest is ready", || {
-            home.gabion(&["vm", "console", name, "--log"]).out.contains("is ready")
-        });
+        wait_until_ready(home, name);
         // The first input may arrive before the kernel reads the line.
         while !guest.text.contains("is here") {
             guest.press("echo is he''re\n");

@@ -22,6 +22,8 @@ const INIT: &str = r#"#!/bin/busybox sh
 mount -t devtmpfs none /dev
 mount -t proc none /proc
 mount -t sysfs none /sys
+# Only what the tests ask for appears on the console from here on.
+echo 2 > /proc/sys/kernel/printk
 for module in $(cat /modules/order); do insmod /modules/$module.ko; done
 # The power button: what must not be lost is written, and off.
 mkdir -p /etc/acpi/PWRF

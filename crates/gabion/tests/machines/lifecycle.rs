@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::guest::Guest;
+use super::guest::{Guest, KERNEL_OPTIONS};
 use super::harness::{Daemon, DaemonHome, command, run};
 use super::initramfs::System;
 
@@ -56,12 +56,7 @@ fn make(daemon: &Daemon, home: &DaemonHome, system: &System) {
     daemon.ok(&["vm", "template", "set", "user-data", "mine", &user_data]);
     let (kernel, initramfs) = (system.kernel.to_str().unwrap(), system.initramfs.to_str().unwrap());
     let mut create = vec!["vm", "create", "web", "--kernel", kernel, "--initramfs", initramfs];
-    create.extend([
-        "--append",
-        "console=ttyS0 quiet loglevel=2 random.trust_cpu=on",
-        "--disk",
-        "fast/data:256M",
-    ]);
+    create.extend(["--append", KERNEL_OPTIONS, "--disk", "fast/data:256M"]);
     create.extend(["--cpus", "1x2x1", "--memory", "768M", "--accelerator", "tcg"]);
     create.extend(["--user-data", "mine", "--network-data", "dhcp", "--set", "user=ada"]);
     let made = daemon.json(&create);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::guest::Guest;
+use super::guest::{Guest, KERNEL_OPTIONS};
 use super::harness::{Daemon, DaemonHome, command, run};
 use super::initramfs::System;
 
@@ -77,7 +77,7 @@ fn a_machine_writes_without_errors_while_the_daemon_is_upgraded() {
     daemon.ok(&[&["pool", "create", "fast", "--scheme", "2+1"][..], &files].concat());
     let (kernel, initramfs) = (system.kernel.to_str().unwrap(), system.initramfs.to_str().unwrap());
     let mut create = vec!["vm", "create", "web", "--kernel", kernel, "--initramfs", initramfs];
-    create.extend(["--append", "console=ttyS0 quiet loglevel=2 random.trust_cpu=on"]);
+    create.extend(["--append", KERNEL_OPTIONS]);
     create.extend(["--disk", "fast/data:128M", "--cpus", "1", "--memory", "512M", "--accelerator", "tcg"]);
     create.extend(["--network", "none", "--start"]);
     daemon.ok(&create);
