@@ -285,10 +285,14 @@ impl Drop for Holder {
 #[track_caller]
 pub(crate) fn until(expectation: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {expectation}");
-        // The awaited process needs the CPUs.
-        std::thread::sleep(POLL_INTERVAL);
+    loop {
+        let start = Instant::now();
+        if condition() {
+            return;
+        }
+        assert!(start < end, "not within {DEADLINE:?}: {expectation}");
+        // The awaited process needs the CPUs, which a condition that starts programs takes.
+        std::thread::sleep(POLL_INTERVAL.max(3 * start.elapsed()));
     }
 }
 
