@@ -73,7 +73,10 @@ impl LoopDevice {
                 Err(error) => return Err(at(&path)(error)),
             }
         }
-        Err(at(control)(Error::new(ErrorKind::ResourceBusy, "other processes take all free loop devices")))
+        Err(at(control)(Error::new(
+            ErrorKind::ResourceBusy,
+            "other processes take all free loop devices; try again",
+        )))
     }
 
     /// Opens a loop device. Returns `None` if it has no file.
@@ -84,10 +87,10 @@ impl LoopDevice {
         let device = match File::open(path) {
             // The kernel completes a detachment.
             Err(error) if is(&error, Errno::NXIO) => return Ok(None),
-            device => device.map_err(at(path))?,
+            device => device?,
         };
-        if !device.metadata().map_err(at(path))?.file_type().is_block_device() {
-            return Err(at(path)(Error::new(ErrorKind::InvalidInput, "it is not a block device")));
+        if !device.metadata()?.file_type().is_block_device() {
+            return Err(Error::new(ErrorKind::InvalidInput, "it is not a block device"));
         }
         // From here on, the device keeps the file that it has. The file of a server that died has
         // another error.
@@ -108,8 +111,25 @@ impl LoopDevice {
     /// # Errors
     /// If one of them cannot be opened.
     pub fn all_of(file: &Path) -> Result<Vec<Self>> {
-        let opened = candidates(file).into_iter().map(|path| Self::open_of(&path, file));
+        let opened = candidates(file).into_iter().map(|path| Self::open_of(&path, file).map_err(at(&path)));
         opened.filter_map(Result::transpose).collect()
+    }
+
+    /// Returns the loop device of a file, with the file's present size. Detaches devices of the
+    /// file whose server died. Attaches the file if it has no device.
+    ///
+    /// # Errors
+    /// If a device cannot be opened, or the kernel refuses.
+    pub fn ensure(file: &Path, options: LoopOptions) -> Result<Self> {
+        for device in Self::all_of(file)? {
+            let path = device.path.clone();
+            if device.reads_from(file) {
+                device.keep().and_then(|()| device.update_size()).map_err(at(&path))?;
+                return Ok(device);
+            }
+            device.detach().map_err(at(&path))?;
+        }
+        Self::attach(file, options)
     }
 
     /// Returns the path of the device.
@@ -147,16 +167,13 @@ impl LoopDevice {
     /// # Errors
     /// If the kernel refuses.
     pub fn update_size(&self) -> Result<()> {
-        requests::update_size(&self.device).map_err(at(&self.path))
+        Ok(requests::update_size(&self.device)?)
     }
 
     /// Keeps the device after its last user closes it, although another process has detached it.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn keep(&self) -> Result<()> {
-        let status = requests::status(&self.device).map_err(at(&self.path))?;
-        requests::keep(&self.device, status).map_err(at(&self.path))
+    fn keep(&self) -> Result<()> {
+        let status = requests::status(&self.device)?;
+        Ok(requests::keep(&self.device, status)?)
     }
 
     /// Writes the page cache of the device back, and detaches the device from its file. The kernel
@@ -172,7 +189,7 @@ impl LoopDevice {
         match requests::detach(&self.device) {
             // Another process detaches it.
             Err(Errno::NXIO) => Ok(()),
-            detached => detached.map_err(at(&self.path)),
+            detached => Ok(detached?),
         }
     }
 

@@ -135,13 +135,16 @@ fn an_open_device_keeps_its_file() {
 }
 
 #[test]
-fn a_device_that_is_kept_outlives_its_detachment() {
+fn a_device_that_is_used_again_outlives_its_detachment() {
     let Some(backing) = Backing::new() else { return };
-    let device = LoopDevice::attach(&backing.path, OPTIONS).unwrap();
-    let path = device.path().to_owned();
+    let user = LoopDevice::ensure(&backing.path, OPTIONS).unwrap();
+    let path = user.path().to_owned();
     detach_by_name(&path);
-    device.keep().unwrap();
-    drop(device);
+    File::options().write(true).open(&backing.path).unwrap().set_len(2 * SIZE).unwrap();
+    let again = LoopDevice::ensure(&backing.path, OPTIONS).unwrap();
+    assert_eq!(again.path(), path);
+    assert_eq!(rustix::fs::seek(&again.device, rustix::fs::SeekFrom::End(0)).unwrap(), 2 * SIZE);
+    drop((user, again));
     let device = LoopDevice::open_of(&path, &backing.path).unwrap().unwrap();
     device.detach().unwrap();
     backing.until_detached();

@@ -87,3 +87,20 @@ impl Random {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_words_in_order() {
+        let (random, same) = (Random::new(7), Random::new(7));
+        let mut bytes = [0; 21];
+        random.fill(&mut bytes);
+        let words: Vec<u8> = (0..3).flat_map(|_| same.bits().to_le_bytes()).collect();
+        assert_eq!(bytes, words[..21]);
+        assert_eq!(random.bits(), same.bits());
+        random.fill(&mut []);
+        assert_eq!(random.bits(), same.bits());
+    }
+}

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::blocking::blocking;
 use super::error::HostError;
 
 /// Major and minor number of a block device.
@@ -46,6 +47,5 @@ pub(crate) fn size(path: &Path) -> Result<u64, HostError> {
 /// If the device cannot be opened, or fails.
 pub(crate) async fn flush(path: &Path) -> Result<(), HostError> {
     let device = File::options().write(true).open(path).map_err(HostError::at(path, "open the device"))?;
-    let flushed = tokio::task::spawn_blocking(move || device.sync_all()).await;
-    flushed.map_err(std::io::Error::other).flatten().map_err(HostError::at(path, "flush the device"))
+    blocking(move || device.sync_all()).await.map_err(HostError::at(path, "flush the device"))
 }

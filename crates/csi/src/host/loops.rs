@@ -1,10 +1,10 @@
 //! Loop devices of files that the daemon serves. Other calls proceed while the kernel works.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use loop_device::{LoopDevice, LoopOptions};
 
+use super::blocking::blocking;
 use super::device::DeviceNumber;
 use super::error::HostError;
 
@@ -21,20 +21,21 @@ pub(crate) fn is_loop(number: DeviceNumber) -> bool {
 /// # Errors
 /// If it cannot be opened.
 pub(crate) async fn open(device: &Path) -> Result<Option<LoopDevice>, HostError> {
-    let opened = at(device, LoopDevice::open).await;
-    opened.map_err(HostError::at(device, "open the device"))
+    let path = device.to_owned();
+    blocking(move || LoopDevice::open(&path)).await.map_err(HostError::at(device, "open the device"))
 }
 
-/// Opens a loop device that was one of the file. Returns `None` if it may have got another file
-/// since then.
+/// Opens the loop device that a file had. Returns `None` if the device may have got another file
+/// since then; a file that nobody serves any more counts as the same.
 ///
 /// # Errors
-/// If it cannot be opened.
-pub(crate) async fn open_of(device: &Path, file: Option<PathBuf>) -> Result<Option<LoopDevice>, HostError> {
-    let opened = at(device, move |device| {
-        let is_of =
+/// If the device cannot be opened.
+pub(crate) async fn reopen(device: &Path, file: Option<PathBuf>) -> Result<Option<LoopDevice>, HostError> {
+    let path = device.to_owned();
+    let opened = blocking(move || {
+        let is_same =
             |device: &LoopDevice| device.is_dead() || file.as_deref().is_some_and(|file| device.is_of(file));
-        Ok(LoopDevice::open(device)?.filter(is_of))
+        Ok(LoopDevice::open(&path)?.filter(is_same))
     });
     opened.await.map_err(HostError::at(device, "open the device"))
 }
@@ -44,7 +45,9 @@ pub(crate) async fn open_of(device: &Path, file: Option<PathBuf>) -> Result<Opti
 /// # Errors
 /// If one cannot be opened.
 pub(crate) async fn of_file(file: &Path) -> Result<Vec<LoopDevice>, HostError> {
-    at(file, LoopDevice::all_of).await.map_err(HostError::at(file, "open the loop devices of the file"))
+    let path = file.to_owned();
+    let opened = blocking(move || LoopDevice::all_of(&path)).await;
+    opened.map_err(HostError::at(file, "open the loop devices of the file"))
 }
 
 /// Returns the path of the loop device that reads from the file as it is now.
@@ -52,32 +55,22 @@ pub(crate) async fn of_file(file: &Path) -> Result<Vec<LoopDevice>, HostError> {
 /// # Errors
 /// If the loop devices of the file cannot be opened.
 pub(crate) async fn current(file: &Path) -> Result<Option<PathBuf>, HostError> {
-    let found = at(file, |file| {
-        let found = LoopDevice::all_of(file)?.into_iter().find(|device| device.reads_from(file));
+    let path = file.to_owned();
+    let found = blocking(move || {
+        let found = LoopDevice::all_of(&path)?.into_iter().find(|device| device.reads_from(&path));
         Ok(found.map(|device| device.path().to_owned()))
     });
     found.await.map_err(HostError::at(file, "open the loop devices of the file"))
 }
 
-/// Returns the loop device of a file, with the present size; attaches the file to a free device if
-/// it has none. Detaches devices of the file whose daemon was stopped.
+/// Returns the loop device of a file, as [`LoopDevice::ensure`].
 ///
 /// # Errors
 /// If the kernel refuses.
 pub(crate) async fn ensure(file: &Path, options: LoopOptions) -> Result<LoopDevice, HostError> {
-    let ensured = at(file, move |file| {
-        for device in LoopDevice::all_of(file)? {
-            if device.reads_from(file) {
-                // An earlier call may have detached it while a container used it.
-                device.keep()?;
-                device.update_size()?;
-                return Ok(device);
-            }
-            device.detach()?;
-        }
-        LoopDevice::attach(file, options)
-    });
-    ensured.await.map_err(HostError::at(file, "make a loop device of the file"))
+    let path = file.to_owned();
+    let ensured = blocking(move || LoopDevice::ensure(&path, options)).await;
+    ensured.map_err(HostError::at(file, "make a loop device of the file"))
 }
 
 /// Gives a loop device of a file the file's present size.
@@ -85,9 +78,10 @@ pub(crate) async fn ensure(file: &Path, options: LoopOptions) -> Result<LoopDevi
 /// # Errors
 /// If the kernel refuses.
 pub(crate) async fn update_size(device: &Path, file: PathBuf) -> Result<(), HostError> {
-    let updated = at(device, move |device| {
+    let path = device.to_owned();
+    let updated = blocking(move || {
         // This also queries the size of the file, which older kernels take.
-        let current = LoopDevice::open(device)?.filter(|device| device.reads_from(&file));
+        let current = LoopDevice::open(&path)?.filter(|device| device.reads_from(&file));
         current.map_or(Ok(()), |device| device.update_size())
     });
     updated.await.map_err(HostError::at(device, "update the size of the device"))
@@ -99,14 +93,5 @@ pub(crate) async fn update_size(device: &Path, file: PathBuf) -> Result<(), Host
 /// If the kernel refuses.
 pub(crate) async fn detach(device: LoopDevice) -> Result<(), HostError> {
     let path = device.path().to_owned();
-    at(&path, move |_| device.detach()).await.map_err(HostError::at(&path, "detach the device"))
-}
-
-/// Runs work on a path that waits for the kernel.
-async fn at<T: Send + 'static>(
-    path: &Path,
-    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let path = path.to_owned();
-    tokio::task::spawn_blocking(move || work(&path)).await.map_err(io::Error::other)?
+    blocking(move || device.detach()).await.map_err(HostError::at(&path, "detach the device"))
 }

@@ -2,6 +2,7 @@
 //!
 //! Must not know: the protocol of the driver, and the daemon.
 
+mod blocking;
 pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod filesystem;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::blocking::blocking;
 use super::device::DeviceNumber;
 use super::error::HostError;
 use super::program;
@@ -130,8 +131,7 @@ pub(crate) async fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), 
 pub(crate) async fn unmount_all(path: &Path) -> Result<(), HostError> {
     while at(path)?.is_some() {
         let mounted = path.to_owned();
-        let unmounted = tokio::task::spawn_blocking(move || unmount(&mounted, UnmountFlags::NOFOLLOW));
-        let unmounted = unmounted.await.map_err(io::Error::other).and_then(|ended| Ok(ended?));
+        let unmounted = blocking(move || Ok(unmount(&mounted, UnmountFlags::NOFOLLOW)?)).await;
         unmounted.map_err(HostError::at(path, "unmount"))?;
     }
     Ok(())

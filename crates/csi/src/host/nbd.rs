@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::blocking::blocking;
 use super::device::DeviceNumber;
 use super::error::HostError;
 use super::nbd_handshake::{self, OpenedExport};
@@ -236,11 +237,6 @@ async fn call(command: u8, attributes: Attributes, connection: Option<UnixStream
         Family::open(FAMILY)?.call(command, &attributes)
     })
     .await
-}
-
-/// Runs work that waits for the kernel or for a server.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]

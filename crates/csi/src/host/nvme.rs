@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::blocking::blocking;
 use super::error::HostError;
 use super::nvme_secrets::NvmeSecrets;
 
@@ -165,8 +166,7 @@ impl NvmeHost {
             device.write_all(options.as_bytes())?;
             device.read(&mut [0; 256])
         };
-        let written = tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other);
-        match written.and_then(|written| written) {
+        match blocking(write).await {
             Err(error) if error.raw_os_error() != Some(EALREADY) => {
                 Err(HostError::at(&self.fabrics, "connect")(error))
             }
@@ -235,7 +235,7 @@ fn has_address(printed: &str, wanted: &str) -> bool {
 /// Writes 1 to an attribute; the kernel may take long.
 async fn write_attribute(file: PathBuf) -> std::io::Result<()> {
     let write = move || std::fs::File::options().write(true).open(file)?.write_all(b"1");
-    tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
+    blocking(write).await
 }
 
 #[cfg(test)]

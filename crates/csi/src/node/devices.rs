@@ -18,7 +18,6 @@ use crate::host::nvme::NvmeLogin;
 use crate::host::nvme_secrets::NvmeSecrets;
 use crate::host::{loops, nbd};
 use crate::network::{NetworkDisk, NodeIdentity};
-use crate::options::AttachMode;
 
 /// The address of NVMe/TCP disks of this host. The port differs from that of disks for other hosts,
 /// because the daemon may listen for those on all addresses.
@@ -42,18 +41,6 @@ impl AttachedDevice {
             Some(path) if loops::is_loop(number) => loops::open(&path).await?.map(Self::Loop),
             path => path.map(Self::Other),
         })
-    }
-
-    /// Returns the device of a raw block volume, by its node in the staging directory and the
-    /// export of the volume. Returns `None` if it does not exist. A node keeps no device open, so
-    /// that a loop device may have got the file of another process.
-    async fn raw(number: DeviceNumber, export: Option<&Export>) -> Result<Option<Self>, Status> {
-        let Some(path) = number.path() else { return Ok(None) };
-        if !loops::is_loop(number) {
-            return Ok(Some(Self::Other(path)));
-        }
-        let file = export.and_then(|export| export.uris.first()).map(PathBuf::from);
-        Ok(loops::open_of(&path, file).await?.map(Self::Loop))
     }
 
     /// Returns the path of the device.
@@ -98,17 +85,20 @@ fn on_unix_socket(export: &Export) -> Option<NbdExport> {
 }
 
 impl NodeContext {
-    /// Returns the device of a raw block volume, by its node in the staging directory.
+    /// Returns the device of a raw block volume, by the number of its node in the staging
+    /// directory. Returns `None` if it does not exist. A node keeps no device open, so that a loop
+    /// device may have got the file of another process; it then counts as one that does not exist.
     pub(super) async fn raw_device(
         &self,
         name: &VolumeName,
         number: DeviceNumber,
     ) -> Result<Option<AttachedDevice>, Status> {
-        let export = match self.attach {
-            AttachMode::NvmeTcp => None,
-            AttachMode::Local => self.export_of(name).await?,
-        };
-        AttachedDevice::raw(number, export.as_ref()).await
+        let Some(path) = number.path() else { return Ok(None) };
+        if !loops::is_loop(number) {
+            return Ok(Some(AttachedDevice::Other(path)));
+        }
+        let file = self.export_of(name).await?.and_then(|export| export.uris.into_iter().next());
+        Ok(loops::reopen(&path, file.map(PathBuf::from)).await?.map(AttachedDevice::Loop))
     }
 
     /// Returns the device of an export; `None` if there is none, or if it lost its daemon forever.

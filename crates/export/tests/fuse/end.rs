@@ -88,6 +88,21 @@ impl Drop for FileWithLoops {
 }
 
 #[test]
+fn a_loop_device_of_a_file_that_has_ended_is_dead() {
+    let Some(served) = Served::start(512, false) else { return };
+    if !test_support::has_loop() {
+        return;
+    }
+    let file = FileWithLoops(served.place());
+    let attached = LoopDevice::attach(&file.0, LoopOptions { sector: 512, read_only: false }).unwrap();
+    assert!(attached.reads_from(&file.0) && !attached.is_dead());
+    served.server.end();
+    until("the device is dead", || attached.is_dead());
+    assert!(!attached.reads_from(&file.0));
+    attached.detach().unwrap();
+}
+
+#[test]
 fn a_loop_device_works_on_it() {
     let Some(served) = Served::start(512, false) else { return };
     if !test_support::has_loop() || !test_support::has_programs(&["losetup", "blkdiscard"]) {

@@ -4,18 +4,21 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
 
 use csi::proto::csi::{
     CapacityRange, ControllerExpandVolumeRequest, ControllerModifyVolumeRequest, CreateSnapshotRequest,
     DeleteSnapshotRequest, DeleteVolumeRequest, NodeExpandVolumeRequest, NodeGetVolumeStatsRequest,
 };
+use loop_device::LoopDevice;
 use tonic::Code;
 
 use super::driver::{
     CleanUp, Driver, block, from_snapshot, from_volume, is_possible, loops_below, mounted, mounts_below,
     publish, stage, target, unpublish, unstage, volume,
 };
-use super::harness::{Daemon, DaemonHome};
+use super::harness::{DEADLINE, Daemon, DaemonHome};
 
 const GIB: i64 = 1 << 30;
 
@@ -283,6 +286,39 @@ fn a_raw_block_volume_is_also_published_read_only() {
     unpublish.target_path = second.target_path;
     driver.runtime.block_on(driver.node.node_unpublish_volume(unpublish)).unwrap();
     driver.unmount(&id, &at);
+    delete(&mut driver, &id);
+}
+
+/// The node of a raw block volume does not hold its loop device open. If a person or a daemon has
+/// detached the device, another process may have it when the volume is unstaged.
+#[test]
+fn the_loop_device_of_another_file_is_not_detached() {
+    if !is_possible() {
+        return;
+    }
+    let home = DaemonHome::new();
+    let (_clean, daemon, mut driver) = start(&home);
+    let of = block();
+    let id = driver.create(volume("raw", GIB, &of));
+    let at = home.path("pods");
+    let other = home.path("other");
+    std::fs::File::create(&other).unwrap().set_len(1 << 20).unwrap();
+    let losetup = |arguments: &[&str]| Command::new("losetup").args(arguments).status().unwrap().success();
+    let started = Instant::now();
+    loop {
+        driver.runtime.block_on(driver.node.node_stage_volume(stage(&id, &at, &of))).unwrap();
+        let device = loops_below(&home.path("")).remove(0).split_whitespace().next().unwrap().to_owned();
+        assert!(losetup(&["--detach", &device]));
+        let is_taken = losetup(&[&device, other.to_str().unwrap()]);
+        driver.runtime.block_on(driver.node.node_unstage_volume(unstage(&id, &at))).unwrap();
+        if is_taken {
+            break;
+        }
+        // A device of another test has the name.
+        assert!(started.elapsed() < DEADLINE);
+    }
+    assert_eq!(daemon.ok(&["export", "list", "--quiet"]), "");
+    assert_eq!(LoopDevice::all_of(&other).unwrap().len(), 1);
     delete(&mut driver, &id);
 }
 

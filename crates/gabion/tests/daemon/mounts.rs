@@ -28,7 +28,13 @@ impl LoopDevice {
     /// Attaches a file, without the page cache of the file.
     #[track_caller]
     pub(crate) fn attach(file: &str) -> Self {
-        let device = run("losetup", &["--direct-io=on", "--find", "--show", file]);
+        Self::attach_with(file, &["--direct-io=on"])
+    }
+
+    /// Attaches a file, with options of losetup.
+    #[track_caller]
+    pub(crate) fn attach_with(file: &str, options: &[&str]) -> Self {
+        let device = run("losetup", &[options, &["--find", "--show", file]].concat());
         Self(device.trim().to_owned(), file.into())
     }
 }
@@ -36,9 +42,10 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         // By its file: the daemon may have detached it, and another test may have its name now.
-        for device in loop_device::LoopDevice::all_of(&self.1).unwrap_or_default() {
-            let _ = device.detach();
-        }
+        let detach =
+            || loop_device::LoopDevice::all_of(&self.1)?.into_iter().try_for_each(|device| device.detach());
+        let detached = detach();
+        assert!(detached.is_ok() || std::thread::panicking(), "{}: {detached:?}", self.0);
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::harness::{DaemonHome, Holder};
+use super::mounts::LoopDevice;
 use super::nbd::{Client, pattern};
 
 /// Error numbers of NBD.
@@ -42,24 +43,11 @@ impl Drop for TmpfsMount {
     }
 }
 
-/// A loop device, detached on drop.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn new(file: &str, options: &[&str]) -> Option<Self> {
-        if !test_support::has_loop() || !test_support::has_program("losetup") {
-            return None;
-        }
-        let output = Command::new("losetup").args(options).args(["--find", "--show", file]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        Some(Self(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
+/// Attaches a file to a loop device, with options of losetup. Returns `None` where that is not
+/// possible.
+fn attach(file: &str, options: &[&str]) -> Option<LoopDevice> {
+    let is_possible = test_support::has_loop() && test_support::has_program("losetup");
+    is_possible.then(|| LoopDevice::attach_with(file, options))
 }
 
 #[test]
@@ -180,7 +168,7 @@ fn a_full_state_directory_refuses_changes() {
 fn a_read_only_drive_is_refused() {
     let home = DaemonHome::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let Some(device) = LoopDevice::new(&drives[4], &["--read-only"]) else { return };
+    let Some(device) = attach(&drives[4], &["--read-only"]) else { return };
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--drives"];
     create.extend(drives[..4].iter().map(String::as_str));
@@ -198,7 +186,7 @@ fn a_mounted_drive_is_refused_with_its_mount_point() {
         return;
     }
     assert!(Command::new("mkfs.ext4").args(["-q", "-F", &drives[4]]).status().unwrap().success());
-    let Some(device) = LoopDevice::new(&drives[4], &[]) else { return };
+    let Some(device) = attach(&drives[4], &[]) else { return };
     let at = home.path("mounted");
     std::fs::create_dir(&at).unwrap();
     mount(&[&device.0], &at);
@@ -225,7 +213,7 @@ fn a_mounted_drive_is_refused_with_its_mount_point() {
 fn a_device_open_for_writing_is_refused_even_with_wipe() {
     let home = DaemonHome::new();
     let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let Some(device) = LoopDevice::new(&drives[4], &[]) else { return };
+    let Some(device) = attach(&drives[4], &[]) else { return };
     let daemon = home.start();
     let mut create = vec!["pool", "create", "fast", "--scheme", "4+1", "--wipe", "--yes", "--drives"];
     create.extend(drives[..4].iter().map(String::as_str));
@@ -247,7 +235,7 @@ fn a_device_open_for_writing_is_refused_even_with_wipe() {
 fn a_pool_is_created_on_block_devices() {
     let home = DaemonHome::new();
     let drives: Vec<_> = (0..3).map(|index| home.file(&format!("d{index}"), 64 << 20)).collect();
-    let devices: Vec<_> = drives.iter().map_while(|drive| LoopDevice::new(drive, &[])).collect();
+    let devices: Vec<_> = drives.iter().map_while(|drive| attach(drive, &[])).collect();
     if devices.len() < drives.len() {
         return;
     }

@@ -13,14 +13,14 @@ mod reservations;
 mod served;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use export::iscsi::ChapAccount;
 use export::nvme::{DhChapSecrets, NvmeTlsKey};
 use export::{ExportConfig, ExportError, ExportErrorKind, NetworkConfig, RunningExport, StopMode};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
@@ -182,25 +182,19 @@ impl Exports {
     /// may answer, or its directory be mounted, later than the daemon starts. A cluster that does
     /// not answer delays no other one.
     pub(crate) async fn watch_clusters(self: Arc<Self>) {
-        let (mut names, mut attempts) = (BTreeSet::new(), JoinSet::new());
+        let (mut attempts, mut running) = (JoinSet::new(), BTreeMap::<String, AbortHandle>::new());
         loop {
+            while attempts.try_join_next().is_some() {}
+            running.retain(|_, attempt| !attempt.is_finished());
             for (key, entry) in self.table.all() {
                 let waits = entry.running.is_err() && self.volumes.cluster(&key.pool).is_some();
-                if waits && names.insert(key.pool.clone()) {
-                    let exports = self.clone();
-                    attempts.spawn(async move {
-                        exports.activate(&key.pool).await;
-                        tokio::time::sleep(RETRY_INTERVAL).await;
-                        key.pool
-                    });
+                if waits && !running.contains_key(&key.pool) {
+                    let (exports, cluster) = (self.clone(), key.pool.clone());
+                    let attempt = attempts.spawn(async move { exports.activate(&cluster).await });
+                    running.insert(key.pool, attempt);
                 }
             }
-            tokio::select! {
-                Some(Ok(name)) = attempts.join_next() => {
-                    names.remove(&name);
-                }
-                () = tokio::time::sleep(RETRY_INTERVAL) => {}
-            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
