@@ -5,7 +5,7 @@ use std::io;
 /// Runs work on a thread of its own.
 ///
 /// # Errors
-/// Those of the work, and that it panicked.
+/// If the work fails or panics.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
