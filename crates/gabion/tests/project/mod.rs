@@ -9,9 +9,10 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns the relative paths of all files of the project.
+/// Returns the relative paths of all files of the project, committed or not.
 pub(crate) fn paths() -> Vec<PathBuf> {
-    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
+    let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(arguments).current_dir(root()).output().unwrap();
     assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let names = String::from_utf8(listed.stdout).unwrap();
     names.split_terminator('\0').map(PathBuf::from).collect()
