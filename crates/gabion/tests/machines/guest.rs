@@ -13,8 +13,8 @@ const DEADLINE: Duration = Duration::from_secs(300);
 /// Interval of questions to the daemon. A shorter one takes the processor from the guest.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Options for the kernel of a guest. The kernel panics if the timer of a busy host is late in its
-/// check.
-pub(crate) const KERNEL_OPTIONS: &str = "console=ttyS0 no_timer_check random.trust_cpu=on";
+/// check. Emulated page tables of five levels and protection keys only take time.
+pub(crate) const KERNEL_OPTIONS: &str = "console=ttyS0 no_timer_check no5lvl nopku random.trust_cpu=on";
 
 /// A shell in a guest.
 pub(crate) struct Guest {
