@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hosts::HostEntry;
 use crate::network::Network;
-use crate::transport::{Transport, quote};
+use crate::transport::quote;
 use ceph::{Error, ErrorKind, Result};
 
 /// The kind of a drive, in the order of preference for write-ahead logs.
@@ -131,10 +131,8 @@ if command -v nft >/dev/null && nft list ruleset 2>/dev/null | grep -q 'hook inp
 fi
 ip -4 -o addr show scope global | while read -r _ device _ address _; do
   link=/sys/class/net/${device%%@*} speed=
-  # The nominal speed of a virtual device is no limit. A namespace has only such devices.
-  if [ -z "$NAMESPACE" ] && { [ -e "$link/device" ] || [ -e "$link/bonding" ]; }; then
-    speed=$(cat "$link/speed" 2>/dev/null || true)
-  fi
+  # The nominal speed of a virtual device is no limit.
+  if [ -e "$link/device" ] || [ -e "$link/bonding" ]; then speed=$(cat "$link/speed" 2>/dev/null || true); fi
   printf 'address\t%s\t%s\n' "$address" "$speed"
 done
 by_id() {
@@ -181,11 +179,9 @@ pub(crate) fn take(host: &HostEntry) -> Result<HostInventory> {
         Some(drives) => (quote(&drives.join(" ")), "1"),
         None => ("$(lsblk -dnpro NAME,TYPE | awk '$2 == \"disk\" { print $1 }')".to_owned(), ""),
     };
-    // The links in /sys are those of the host, as the mounts are.
-    let namespace = if matches!(transport, Transport::Namespace(_)) { "1" } else { "" };
-    let script = format!("LISTED={listed}\nDRIVES={drives}\nNAMESPACE={namespace}\n{SCRIPT}");
+    let script = format!("LISTED={listed}\nDRIVES={drives}\n{SCRIPT}");
     let before = now();
-    let output = transport.run(&script)?;
+    let output = transport.run_with_links(&script)?;
     let text = String::from_utf8_lossy(&output);
     let mut inventory = parse(&host.name, &text, before)?;
     if transport.is_local() {

@@ -69,6 +69,19 @@ impl Transport {
         self.run_with_input(script, b"")
     }
 
+    /// Like [`Transport::run`], with the network links of the host in `/sys`. There, the mounts of
+    /// this process have the links of this machine.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    pub(crate) fn run_with_links(&self, script: &str) -> Result<Vec<u8>> {
+        if !matches!(self, Self::Namespace(_)) {
+            return self.run(script);
+        }
+        let script = quote(&format!("mount -t sysfs sysfs /sys\n{script}"));
+        self.run(&format!("exec unshare --mount sh -euc {script}"))
+    }
+
     /// Like [`Transport::run`], with `input` as the script's standard input.
     ///
     /// # Errors
@@ -176,6 +189,37 @@ mod tests {
         let error = Transport::Local.run("echo reason >&2; exit 3").unwrap_err();
         assert!(error.to_string().contains("reason"), "{error}");
         assert!(Transport::Local.run("false; true").is_err(), "a failing command ends the script");
+    }
+
+    /// A network namespace, deleted on drop.
+    struct TestNamespace(String);
+
+    impl TestNamespace {
+        fn ip(&self, verb: &str) -> bool {
+            Command::new("ip").args(["netns", verb, &self.0]).status().unwrap().success()
+        }
+    }
+
+    impl Drop for TestNamespace {
+        fn drop(&mut self) {
+            self.ip("delete");
+        }
+    }
+
+    #[test]
+    fn scripts_in_a_namespace_have_its_links_and_the_mounts_of_this_machine() {
+        if !test_support::has_root() || !test_support::has_programs(&["ip", "nsenter", "unshare"]) {
+            return;
+        }
+        let namespace = TestNamespace(format!("gabion-test-{}", std::process::id()));
+        assert!(namespace.ip("add"));
+        let transport = Transport::Namespace(namespace.0.clone());
+        let mounts = transport.run("readlink /proc/self/ns/mnt").unwrap();
+        let own = std::fs::read_link("/proc/self/ns/mnt").unwrap();
+        assert_eq!(String::from_utf8(mounts).unwrap().trim(), own.to_str().unwrap());
+        assert_eq!(transport.run_with_links("ls /sys/class/net").unwrap(), b"lo\n");
+        let error = transport.run_with_links("echo 'no reason' >&2; false; true").unwrap_err();
+        assert!(error.to_string().ends_with(": no reason"), "{error}");
     }
 
     #[test]

@@ -283,14 +283,22 @@ impl Drop for Holder {
 
 /// Waits until a condition is true.
 #[track_caller]
-pub(crate) fn until(expectation: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(expectation: &str, condition: impl FnMut() -> bool) {
+    until_or(|| expectation.to_owned(), condition);
+}
+
+/// Waits until a condition is true. The panic describes the expectation and the state.
+#[track_caller]
+pub(crate) fn until_or(describe: impl FnOnce() -> String, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     loop {
         let start = Instant::now();
         if condition() {
             return;
         }
-        assert!(start < end, "not within {DEADLINE:?}: {expectation}");
+        if start > end {
+            panic!("not within {DEADLINE:?}: {}", describe());
+        }
         // The awaited process needs the CPUs, which a condition that starts programs takes.
         std::thread::sleep(POLL_INTERVAL.max(3 * start.elapsed()));
     }

@@ -5,15 +5,14 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::harness::{DaemonHome, command};
+use super::harness::{DaemonHome, command, until_or};
 
 /// Time limit of a step in a guest, which may be emulated on a busy host.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Interval of questions to the daemon. A shorter one takes the processor from the guest.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Options for the kernel of a guest. The kernel panics if the timer of a busy host is late in its
-/// check. Emulated page tables of five levels and protection keys only take time.
+/// Options for the kernel of a guest. The kernel would panic if the timer of a busy host were late
+/// in its check. The tests need neither page tables of five levels nor protection keys, so that
+/// these are not emulated.
 pub(crate) const KERNEL_OPTIONS: &str = "console=ttyS0 no_timer_check no5lvl nopku random.trust_cpu=on";
 
 /// A shell in a guest.
@@ -23,23 +22,6 @@ pub(crate) struct Guest {
     said: Receiver<Vec<u8>>,
     text: String,
     commands: u32,
-}
-
-/// Waits for the line that the guest prints when its shell reads; the line may have been printed
-/// before a connection with the console.
-fn wait_until_ready(home: &DaemonHome, name: &str) {
-    let end = Instant::now() + DEADLINE;
-    loop {
-        let log = home.gabion(&["vm", "console", name, "--log"]);
-        if log.out.contains("is ready") {
-            return;
-        }
-        if Instant::now() > end {
-            let machines = home.gabion(&["vm", "list"]);
-            panic!("the guest is not ready within {DEADLINE:?}: {log:?}, {machines:?}");
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
 }
 
 impl Guest {
@@ -59,7 +41,12 @@ impl Guest {
             }
         });
         let mut guest = Self { console, keys, said, text: String::new(), commands: 0 };
-        wait_until_ready(home, name);
+        // The line may have been printed before the connection.
+        let log = || home.gabion(&["vm", "console", name, "--log"]);
+        until_or(
+            || format!("the guest is ready: {:?}, {:?}", log(), home.gabion(&["vm", "list"])),
+            || log().out.contains("is ready"),
+        );
         // The first input may arrive before the kernel reads the line.
         while !guest.text.contains("is here") {
             guest.press("echo is he''re\n");
