@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use format::{DriveErrors, DriveIndex, ZoneIndex};
-use reactor::Notify;
+use reactor::{IoError, Notify};
 
 /// Maximum number of recorded, uncounted reads; further ones are dropped.
 const PENDING_MAX: usize = 1024;
@@ -25,8 +25,8 @@ pub(crate) struct BadRead {
     pub(crate) drive: DriveIndex,
     /// Byte offset on the drive, if still known.
     pub(crate) offset: Option<u64>,
-    /// The data was corrupt; if false, the drive returned an error.
-    pub(crate) wrong: bool,
+    /// The drive's error; `None` if the data was corrupt.
+    pub(crate) error: Option<IoError>,
 }
 
 /// Recorded reads that are not counted yet.

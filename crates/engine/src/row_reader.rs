@@ -184,21 +184,21 @@ impl RowReader {
         } else if error.kind() == IoErrorKind::Gone {
             self.gone_drives.borrow_mut().push((drive, error));
         } else {
-            tracing::warn!(drive = %drive.index, %address, %error, "read failed");
-            self.note_bad_read(address, drive.index, false);
+            tracing::debug!(drive = %drive.index, %address, %error, "read failed");
+            self.note_bad_read(address, drive.index, Some(error));
         }
     }
 
     /// Records that a drive returned corrupt data for `address`.
     pub(crate) fn note_corrupt(&self, address: Address, drive: DriveIndex) {
-        tracing::warn!(%drive, %address, "read returned corrupt data");
-        self.note_bad_read(address, drive, true);
+        tracing::debug!(%drive, %address, "read returned corrupt data");
+        self.note_bad_read(address, drive, None);
     }
 
-    fn note_bad_read(&self, address: Address, drive: DriveIndex, wrong: bool) {
+    fn note_bad_read(&self, address: Address, drive: DriveIndex, error: Option<IoError>) {
         // The column may have moved since the read.
         let cell = self.segments.borrow().cell(address).filter(|cell| cell.drive == drive);
-        self.drives.bad_reads.record(BadRead { drive, offset: cell.map(|cell| cell.offset), wrong });
+        self.drives.bad_reads.record(BadRead { drive, offset: cell.map(|cell| cell.offset), error });
     }
 
     /// Reads the blocks of a failed run again one by one, and reconstructs the blocks that are

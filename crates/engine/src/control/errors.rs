@@ -74,13 +74,21 @@ impl Control {
         }
     }
 
-    /// Counts one bad read. Returns true if its zone was not counted before.
+    /// Counts one bad read. Returns true if its zone was not counted before; only such a read is
+    /// logged as a warning, because a failing drive can fail thousands of reads per second.
     fn count_bad_read(&self, read: &BadRead) -> bool {
-        let limit = self.limit(read.drive);
+        let (drive, limit) = (read.drive, self.limit(read.drive));
         let zone = read.offset.and_then(|offset| self.geometry.zone_at(offset));
         let now = self.events.now();
-        self.with_errors(read.drive, |log, errors| log.count(errors, (zone, read.wrong), limit, now))
-            .unwrap_or(false)
+        let wrong = read.error.is_none();
+        let new_zone = self.with_errors(drive, |log, errors| log.count(errors, (zone, wrong), limit, now));
+        let Some((zone, true)) = zone.zip(new_zone) else { return false };
+        let path = self.path_of(drive);
+        match read.error {
+            Some(error) => tracing::warn!(%drive, path, %zone, %error, "reads of a zone fail"),
+            None => tracing::warn!(%drive, path, %zone, "reads of a zone return corrupt data"),
+        }
+        true
     }
 
     /// Calls `change` with the error state of a drive.

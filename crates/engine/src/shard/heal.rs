@@ -89,7 +89,7 @@ impl Healer {
             reply: None,
         };
         shard.log.commit(WriteClass::Trim, request).await?;
-        tracing::info!(%layer, block, %from, "damaged block moved");
+        tracing::debug!(%layer, block, %from, "damaged block moved");
         Ok(())
     }
 }

@@ -32,8 +32,11 @@ fn a_drive_is_retired_after_many_unreadable_sectors_only() {
         .sh("gabion export delete fast/db > /tmp/made && gabion pool close fast > /tmp/made &&
          gabion check /pool/a /pool/b /pool/c");
     assert!(checked.contains("sound"), "{checked}");
-    let log = guest.sh("cat /tmp/log");
-    assert!(!log.contains("panicked"), "{log}");
+    // One line for each zone, not for each of thousands of reads.
+    let lines =
+        guest.sh("! grep panicked /tmp/log && wc -l < /tmp/log && grep -c 'reads of a zone fail' /tmp/log");
+    let lines: Vec<u32> = lines.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(lines[0] < 500 && (3..100).contains(&lines[1]), "{lines:?}");
 }
 
 /// Eight sectors of a written zone, which only a scrub is certain to read.
