@@ -10,6 +10,10 @@ use super::harness::{DaemonHome, command, until_or};
 /// Time limit of a step in a guest, which may be emulated on a busy host.
 const DEADLINE: Duration = Duration::from_secs(300);
 
+/// Interval after which a silent guest gets another key: its line discipline may delay input until
+/// then.
+const KEY_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Options for the kernel of a guest. The kernel would panic if the timer of a busy host were late
 /// in its check. The tests need neither page tables of five levels nor protection keys, so that
 /// these are not emulated.
@@ -50,7 +54,7 @@ impl Guest {
         // The first input may arrive before the kernel reads the line.
         while !guest.text.contains("is here") {
             guest.press("echo is he''re\n");
-            guest.listen(Duration::from_secs(1));
+            guest.listen(4 * KEY_INTERVAL);
         }
         guest.run("true");
         guest
@@ -78,15 +82,16 @@ impl Guest {
     #[track_caller]
     fn wait_for(&mut self, words: &str) -> String {
         let end = Instant::now() + DEADLINE;
+        let mut interval = KEY_INTERVAL;
         loop {
             if let Some(at) = self.text.find(words) {
                 let rest = self.text.split_off(at + words.len());
                 return std::mem::replace(&mut self.text, rest);
             }
             assert!(Instant::now() < end, "not within {DEADLINE:?}: '{words}' after: {}", self.text);
-            // The line discipline may delay input until the next key.
-            if !self.listen(Duration::from_secs(1)) {
+            if !self.listen(interval) {
                 self.press("\n");
+                interval = (2 * interval).min(20 * KEY_INTERVAL);
             }
         }
     }
