@@ -357,7 +357,12 @@ impl Exports {
         if let Err(error) = &running
             && entry.running.as_ref().err() != Some(error)
         {
-            tracing::error!(export = %key.name(), id = key.id(), %error, "cannot serve an export");
+            let (export, id) = (key.name(), key.id());
+            match self.volumes.cluster(&key.pool) {
+                // `watch_clusters` starts it again.
+                Some(_) => tracing::warn!(%export, id, %error, "cannot serve an export yet: trying again"),
+                None => tracing::error!(%export, id, %error, "cannot serve an export"),
+            }
         }
         self.table.set_running(key, running);
     }
