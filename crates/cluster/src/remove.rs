@@ -184,7 +184,7 @@ fn remove_host(deployment: &Deployment, name: &str) -> Result<()> {
     daemons.run("rm -rf \"$root\"", b"").map(drop)
 }
 
-/// Stops all daemons of a cluster, erases its drives, and deletes its directories.
+/// Kills all daemons of a cluster, erases its drives, and deletes its directories.
 ///
 /// # Errors
 /// `Io`, `Unreachable`: the command can be repeated.
@@ -196,7 +196,7 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
             for (name, daemons) in &deployment.hosts {
                 let start = Instant::now();
                 daemons.remove_boot(&deployment.cluster)?;
-                daemons.stop_all()?;
+                daemons.kill_all()?;
                 let host = deployment.model.hosts.iter().find(|host| host.name == *name);
                 let drives = host.into_iter().flat_map(|host| &host.osds);
                 let erase = |(drive, osd): (&String, &OsdPlacement)| {
@@ -206,7 +206,7 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
                 };
                 let erase: Vec<String> = drives.map(erase).collect();
                 let output = daemons.run(&format!("{}\nrm -rf \"$root\"", erase.join("\n")), b"")?;
-                let step = format!("stop the daemons and erase the drives{}", remark(&output));
+                let step = format!("end the daemons and erase the drives{}", remark(&output));
                 reports.push(report(name, step, start, progress));
             }
         }

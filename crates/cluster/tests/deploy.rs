@@ -147,6 +147,6 @@ fn a_cluster_is_deployed_repeated_resumed_and_removed() {
     // The removal ends every daemon, and nothing of the cluster remains.
     let pid = cluster.pid("node1", "mon.node1");
     cluster.plan.remove(&show).unwrap();
-    assert!(!Path::new("/proc").join(pid).exists());
+    wait(|| !Path::new("/proc").join(&pid).exists());
     assert!(!cluster.plan.base.join(&cluster.plan.name).exists());
 }
