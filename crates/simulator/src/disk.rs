@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use engine::DriveSource;
 use reactor::{Clock as _, IoError, IoErrorKind, Span};
+use smallvec::SmallVec;
 
 use self::io::SimulatedDriveSource;
 use crate::events::EventQueue;
@@ -37,6 +38,17 @@ struct UnflushedWrite {
     bytes: Page,
     /// The drive has acknowledged the write.
     completed: bool,
+}
+
+/// Returns the content of a page of a buffer. Pages of zeros, which most of a new pool has, share
+/// one copy.
+fn page_of(span: &Span, at: usize) -> Page {
+    thread_local! {
+        static ZEROS: Page = Rc::new([0; PAGE]);
+    }
+    let mut bytes = [0; PAGE];
+    span.copy_to(at, &mut bytes);
+    if bytes == [0; PAGE] { ZEROS.with(Rc::clone) } else { Rc::new(bytes) }
 }
 
 /// Completes an operation, with an error if the argument is true.
@@ -76,9 +88,10 @@ pub struct DiskOptions {
 }
 
 /// The drive's content, kept across crashes.
+#[derive(Clone)]
 struct State {
     durable: BTreeMap<u64, Page>,
-    cache: BTreeMap<u64, Vec<UnflushedWrite>>,
+    cache: BTreeMap<u64, SmallVec<[UnflushedWrite; 1]>>,
     unreadable: BTreeSet<u64>,
     /// Every operation fails.
     dead: bool,
@@ -170,6 +183,29 @@ impl Disk {
             hung: Cell::new(false),
             held: RefCell::default(),
             host_full: Cell::new(false),
+            trigger,
+        })
+    }
+
+    /// Creates a drive with the same content, latency and faults, at the time of `events`. No
+    /// operation may be in flight.
+    pub(crate) fn copy(&self, events: Rc<EventQueue>, trigger: Rc<FaultTrigger>, seed: u64) -> Rc<Self> {
+        assert!(!self.hung.get() && self.held.borrow().is_empty(), "a hung drive cannot be copied");
+        Rc::new(Self {
+            name: self.name.clone(),
+            options: self.options,
+            faults: self.faults.clone(),
+            latency: self.latency.clone(),
+            size: self.size.clone(),
+            read_timeout: self.read_timeout.clone(),
+            events,
+            random: Random::new(seed),
+            order: self.order.clone(),
+            transfers_end: self.transfers_end.clone(),
+            state: self.state.clone(),
+            hung: Cell::new(false),
+            held: RefCell::default(),
+            host_full: self.host_full.clone(),
             trigger,
         })
     }
@@ -476,9 +512,7 @@ impl Disk {
         let mut touched = Vec::new();
         let mut state = self.state.borrow_mut();
         for (page, (span, at)) in (first..).zip(pages).filter(|_| lands()) {
-            let mut bytes = [0; PAGE];
-            span.copy_to(at, &mut bytes);
-            let bytes = Rc::new(bytes);
+            let bytes = page_of(span, at);
             state.cache.entry(page).or_default().push(UnflushedWrite { order, bytes, completed: false });
             touched.push(page);
         }

@@ -100,6 +100,16 @@ impl EventQueue {
         Rc::default()
     }
 
+    /// Creates an empty queue at the time of another one.
+    pub(crate) fn at_time_of(other: &Self) -> Rc<Self> {
+        let wall = SimulatedWallClock {
+            now: other.wall.now.load(Ordering::Relaxed).into(),
+            skipped: other.wall.skipped.load(Ordering::Relaxed).into(),
+        };
+        let (now, last_event) = (other.now.clone(), other.last_event.clone());
+        Rc::new(Self { now, last_event, wall: Arc::new(wall), ..Self::default() })
+    }
+
     /// Delays calls between the parts of a pool by up to `max_delay` nanoseconds, as between
     /// reactors.
     pub fn set_message_delay(&self, max_delay: u64, seed: u64) {

@@ -230,13 +230,13 @@ fn a_drive_returns_after_the_operations_from_before_its_loss() {
     assert!(late > 20, "{late} writes ended after the loss");
 }
 
-/// Hangs and fails a drive after `delay`, and cuts the power at operation `cut` of its return.
-/// Returns the number of drives with a superblock; `None` if no superblock was in the drive's cache
-/// only.
-fn cut_a_return(delay: u64, cut: u64, seed: u64) -> Option<usize> {
+/// On a copy of the machine, hangs and fails a drive after `delay`, and cuts the power at operation
+/// `cut` of its return. Returns the number of drives with a superblock; `None` if no superblock was
+/// in the drive's cache only.
+fn cut_a_return(prepared: &Machine, delay: u64, cut: u64, seed: u64) -> Option<usize> {
     // Superblocks are in the first pages.
     const SUPERBLOCK_PAGES: u64 = (4 << 20) / BLOCK;
-    let machine = machine(&Setup::small("2+1", 3), seed);
+    let machine = Rc::new(prepared.copy(seed));
     let this = machine.clone();
     let ended = machine.boot(async move || {
         let (pool, _) = this.open().await.unwrap();
@@ -274,13 +274,14 @@ fn cut_a_return(delay: u64, cut: u64, seed: u64) -> Option<usize> {
 #[test]
 fn a_cut_during_a_return_leaves_a_superblock() {
     let mut returns = 0;
+    let prepared = machine(&Setup::small("2+1", 3), 0);
     for delay in (0..4_000).step_by(10) {
-        if cut_a_return(delay, 1, delay).is_none() {
+        if cut_a_return(&prepared, delay, 1, delay).is_none() {
             continue;
         }
         for cut in 1..12 {
             for seed in 0..20 {
-                let labels = cut_a_return(delay, cut, delay + (seed << 32));
+                let labels = cut_a_return(&prepared, delay, cut, delay + (seed << 32));
                 returns += u64::from(labels.is_some());
                 assert!(
                     labels.is_none_or(|labels| labels == 3),

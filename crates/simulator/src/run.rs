@@ -111,6 +111,14 @@ impl StateStore {
         self.enforced.store(true, Ordering::Relaxed);
     }
 
+    fn copy(&self) -> Self {
+        Self {
+            newest: Mutex::new(*self.newest.lock().unwrap_or_else(PoisonError::into_inner)),
+            enforced: self.enforced.load(Ordering::Relaxed).into(),
+            failing: self.failing.load(Ordering::Relaxed).into(),
+        }
+    }
+
     /// Makes all attempts to store a state fail, or work again.
     pub fn set_failing(&self, failing: bool) {
         self.failing.store(failing, Ordering::Relaxed);
@@ -163,6 +171,31 @@ impl Machine {
             absent,
             state_store: Arc::default(),
             accept_stale: Cell::new(false),
+        }
+    }
+
+    /// Creates a machine with the same drives, settings and time. Its randomness is that of the
+    /// seed. No process may run.
+    pub(crate) fn copy(&self, seed: u64) -> Self {
+        let events = EventQueue::at_time_of(&self.events);
+        let trigger = Rc::new(FaultTrigger::default());
+        let disks = self
+            .disks
+            .iter()
+            .zip(1..)
+            .map(|(disk, number)| disk.copy(events.clone(), trigger.clone(), mix(seed ^ number)));
+        let disks = disks.collect();
+        Self {
+            events,
+            trigger,
+            disks,
+            setup: self.setup.clone(),
+            random: Random::new(mix(seed ^ 0xABCD)),
+            openings: self.openings.clone(),
+            tuning: self.tuning.clone(),
+            absent: self.absent.clone(),
+            state_store: Arc::new(self.state_store.copy()),
+            accept_stale: self.accept_stale.clone(),
         }
     }
 

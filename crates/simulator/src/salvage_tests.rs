@@ -2,10 +2,12 @@
 //! never return wrong data.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use engine::{
-    CheckReport, ErrorKind, FindingKind, Pool, Salvage, SalvageOptions, SalvageState, VolumeSurvey, salvage,
+    CheckReport, ErrorKind, FindingKind, Pool, Salvage, SalvageOptions, SalvageState, SalvageVolume,
+    VolumeSurvey, salvage,
 };
 use format::limits::SUPERBLOCK_SLOT;
 use reactor::Buffer;
@@ -15,6 +17,9 @@ use crate::model::content;
 use crate::random::Random;
 use crate::repair_tests::{BLOCK, machine, with_pool};
 use crate::run::{BootEnd, Machine, Setup};
+
+/// Blocks that are read together.
+const RUN: usize = 64;
 
 /// The first page of a drive after its superblocks.
 const ZONES: u64 = 2 * SUPERBLOCK_SLOT / BLOCK;
@@ -38,7 +43,7 @@ struct SalvageResult {
     stale: BTreeMap<String, bool>,
 }
 
-async fn write(pool: &Pool, history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
+async fn write(pool: &Pool, history: &mut History, name: &str, blocks: Range<u64>, value: u64) {
     let volume = pool.open_volume(name).await.unwrap().attach();
     for first in blocks.clone().step_by(32) {
         let until = blocks.end.min(first + 32);
@@ -49,7 +54,7 @@ async fn write(pool: &Pool, history: &mut History, name: &str, blocks: std::ops:
     record(history, name, blocks, value);
 }
 
-fn record(history: &mut History, name: &str, blocks: std::ops::Range<u64>, value: u64) {
+fn record(history: &mut History, name: &str, blocks: Range<u64>, value: u64) {
     let known = history.get_mut(name).unwrap();
     blocks.for_each(|block| known[usize::try_from(block).unwrap()].push(value));
 }
@@ -201,26 +206,30 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
             "{name}: the survey without reads found losses that the survey with reads did not"
         );
         let mut failed = BTreeSet::new();
-        for (block, values) in (0..).zip(known) {
-            let buffer = Buffer::new(4096);
-            let is_stale = info.stale || stale.contains(&block);
-            let read = volume.read(block * BLOCK, &buffer.span()).await;
-            match read {
-                Ok(()) => {
+        let buffer = Buffer::new(RUN * 4096);
+        for run in (0..known.len()).step_by(RUN) {
+            let run = run..known.len().min(run + RUN);
+            let errors = read_blocks(&volume, run.clone(), &buffer).await;
+            let read = errors.iter().zip(buffer.as_slice().chunks(4096));
+            for ((block, values), (error, bytes)) in (0..).zip(known).skip(run.start).zip(read) {
+                let is_stale = info.stale || stale.contains(&block);
+                let Some(error) = error else {
                     assert!(accept_stale || !is_stale, "{name} block {block}: stale data without consent");
                     let newest = values.last().unwrap();
-                    let right = |value: &u64| buffer.as_slice() == content(*value, block, 4096);
+                    let right = |value: &u64| match value {
+                        0 => bytes == [0; 4096],
+                        _ => bytes == content(*value, block, 4096),
+                    };
                     let fine = if is_stale { values.iter().any(right) } else { right(newest) };
                     assert!(fine, "{name} block {block} is wrong; stale: {is_stale}");
-                }
-                Err(error) => {
-                    let expected = match lost.contains(&block) || !is_stale {
-                        true => [ErrorKind::Corrupt, ErrorKind::Io, ErrorKind::Stale],
-                        false => [ErrorKind::Stale; 3],
-                    };
-                    assert!(expected.contains(&error.kind()), "{name} block {block}: {error:?}");
-                    failed.insert(block);
-                }
+                    continue;
+                };
+                let expected = match lost.contains(&block) || !is_stale {
+                    true => [ErrorKind::Corrupt, ErrorKind::Io, ErrorKind::Stale],
+                    false => [ErrorKind::Stale; 3],
+                };
+                assert!(expected.contains(error), "{name} block {block}: {error:?}");
+                failed.insert(block);
             }
         }
         let expected: BTreeSet<u64> = match accept_stale {
@@ -236,8 +245,26 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
     seen
 }
 
+/// Reads a run of blocks into the front of a buffer, or each block by itself if the run cannot be
+/// read. Returns the error of each block.
+async fn read_blocks(volume: &SalvageVolume, run: Range<usize>, into: &Buffer) -> Vec<Option<ErrorKind>> {
+    let first = run.start;
+    let read = async |blocks: Range<usize>| {
+        let span = into.span().slice((blocks.start - first) * 4096..(blocks.end - first) * 4096);
+        volume.read(blocks.start as u64 * BLOCK, &span).await.err().map(|error| error.kind())
+    };
+    if read(run.clone()).await.is_none() {
+        return vec![None; run.len()];
+    }
+    let mut errors = Vec::new();
+    for block in run {
+        errors.push(read(block..block + 1).await);
+    }
+    errors
+}
+
 /// Checks that the extents of a volume cover it and match the survey.
-async fn check_extents(volume: &engine::SalvageVolume, size: u64, survey: &VolumeSurvey) {
+async fn check_extents(volume: &SalvageVolume, size: u64, survey: &VolumeSurvey) {
     let mut lost = BTreeSet::new();
     let mut at = 0;
     while at < size {

@@ -19,6 +19,7 @@ mod modelled_write;
 mod offloads;
 mod operation;
 mod perform;
+mod prepared;
 mod verify;
 mod write_errors;
 
@@ -34,10 +35,12 @@ pub use self::forks::sweep_forks;
 pub use self::full_hosts::sweep_full_hosts;
 pub use self::operation::{ALL_OPERATIONS, SweepOp};
 use self::operation::{SECTOR, parse_scheme};
-use self::perform::{perform, prepare};
+use self::perform::perform;
+use self::prepared::PreparedPools;
 use self::verify::verify;
 pub use self::write_errors::sweep_failures;
 use crate::model::VolumeModel;
+use crate::random::mix;
 use crate::run::{BootEnd, Machine, Setup, check_findings};
 
 /// Repair that waits for space has this many times this long until the cleaner has gained some.
@@ -111,11 +114,12 @@ impl std::fmt::Display for SweepOptions<'_> {
 /// Describes the failure and its cut.
 pub fn sweep(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
     let mut counts = SweepCounts::default();
+    let mut pools = PreparedPools::new(operation, options);
     for cut in (options.first..).step_by(options.step) {
         let mut through = false;
         for outcome in 0..options.outcomes {
             let at = |message| format!("{operation:?} on {options}, cut {cut}, outcome {outcome}: {message}");
-            through = one_cut(operation, options, cut, outcome).map_err(at)?;
+            through = one_cut(&mut pools, cut, outcome).map_err(at)?;
             counts.cuts += 1;
         }
         if through {
@@ -126,6 +130,7 @@ pub fn sweep(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCoun
 }
 
 /// The state that the model allows after the cut.
+#[derive(Clone)]
 struct ExpectedState {
     /// The volume's content before the operation and, once it has begun, after it.
     model: VolumeModel,
@@ -171,12 +176,11 @@ fn run_operation(
     })
 }
 
-/// Prepares a pool, cuts the power during the operation, and verifies the remaining state. Returns
-/// true if the operation completed.
-fn one_cut(operation: SweepOp, options: &SweepOptions<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
-    let machine = options.machine(operation, crate::random::mix(cut ^ outcome << 32));
-    let mut expected = ExpectedState::of(operation, options);
-    prepare(operation, &machine, &mut expected)?;
+/// Takes a prepared pool, cuts the power during the operation, and verifies the remaining state.
+/// Returns true if the operation completed.
+fn one_cut(pools: &mut PreparedPools<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
+    let (operation, options) = (pools.operation, pools.options);
+    let (machine, mut expected) = pools.take(cut, mix(cut ^ outcome << 32))?;
     expected.done = match run_operation(operation, &machine, &mut expected, || machine.cut_after(cut)) {
         BootEnd::Completed(Ok(())) => true,
         BootEnd::Completed(Err(error)) => return Err(format!("the operation failed: {error:?}")),

@@ -11,7 +11,8 @@ use engine::{ErrorKind, Pool};
 use reactor::{Buffer, Reactor};
 
 use super::operation::SECTOR;
-use super::{ExpectedState, SweepOp, SweepOptions, completed, prepare};
+use super::perform::prepare;
+use super::{ExpectedState, SweepOp, SweepOptions, completed};
 use crate::disk::Faults;
 use crate::model::VolumeModel;
 use crate::random::mix;

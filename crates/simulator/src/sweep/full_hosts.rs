@@ -7,7 +7,7 @@
 use engine::ErrorKind;
 
 use super::{
-    ExpectedState, SweepCounts, SweepOp, SweepOptions, change_tuning, check_drives, open_and_verify, prepare,
+    PreparedPools, SweepCounts, SweepOp, SweepOptions, change_tuning, check_drives, open_and_verify,
     run_operation,
 };
 use crate::random::mix;
@@ -19,10 +19,11 @@ use crate::run::BootEnd;
 /// Describes the failure and the first refused reservation.
 pub fn sweep_full_hosts(operation: SweepOp, options: &SweepOptions<'_>) -> Result<SweepCounts, String> {
     let mut counts = SweepCounts::default();
+    let mut pools = PreparedPools::new(operation, options);
     for number in (options.first..).step_by(options.step) {
         let at =
             |message| format!("{operation:?} on {options}, no space from reservation {number} on: {message}");
-        if !one_full_host(operation, options, number).map_err(at)? {
+        if !one_full_host(&mut pools, number).map_err(at)? {
             break;
         }
         counts.full_hosts += 1;
@@ -30,12 +31,11 @@ pub fn sweep_full_hosts(operation: SweepOp, options: &SweepOptions<'_>) -> Resul
     Ok(counts)
 }
 
-/// Prepares a pool, refuses space while the operation runs, and verifies the remaining state.
+/// Takes a prepared pool, refuses space while the operation runs, and verifies the remaining state.
 /// Returns false if the operation makes fewer reservations.
-fn one_full_host(operation: SweepOp, options: &SweepOptions<'_>, number: u64) -> Result<bool, String> {
-    let machine = options.machine(operation, mix(number ^ 1 << 62));
-    let mut expected = ExpectedState::of(operation, options);
-    prepare(operation, &machine, &mut expected)?;
+fn one_full_host(pools: &mut PreparedPools<'_>, number: u64) -> Result<bool, String> {
+    let operation = pools.operation;
+    let (machine, mut expected) = pools.take(number, mix(number ^ 1 << 62))?;
     // Opening the pool makes most of the reservations, so it is part of every operation.
     machine.refuse_from(number);
     let ended = run_operation(operation, &machine, &mut expected, || ());

@@ -14,6 +14,7 @@ const OTHER: &str = "w";
 const OTHER_SNAPSHOT: &str = "w@during";
 
 /// The second volume.
+#[derive(Clone)]
 pub(super) struct OtherVolume {
     /// The volume's content before the operation and, once it has begun, after it.
     model: VolumeModel,

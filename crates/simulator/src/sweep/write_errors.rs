@@ -10,8 +10,8 @@ use engine::{ErrorKind, RepairState};
 
 use super::membership::verify_without_drives;
 use super::{
-    ExpectedState, SweepCounts, SweepOp, SweepOptions, change_tuning, check_drives, finish_repair,
-    open_and_verify, prepare, run_operation,
+    ExpectedState, PreparedPools, SweepCounts, SweepOp, SweepOptions, change_tuning, check_drives,
+    finish_repair, open_and_verify, run_operation,
 };
 use crate::random::mix;
 use crate::run::{BootEnd, Machine};
@@ -27,13 +27,14 @@ pub fn sweep_failures(operation: SweepOp, options: &SweepOptions<'_>) -> Result<
         // The data of the bad drive and of the failed drive would be lost together.
         return Ok(counts);
     }
+    let mut pools = PreparedPools::new(operation, options);
     for number in (options.first..).step_by(options.step) {
         let mut happened = false;
         for outcome in 0..options.outcomes {
             let at = |message| {
                 format!("{operation:?} on {options}, failure of write {number}, outcome {outcome}: {message}")
             };
-            let failed = one_failure(operation, options, number, outcome).map_err(at)?;
+            let failed = one_failure(&mut pools, number, outcome).map_err(at)?;
             counts.failures += u64::from(failed);
             happened |= failed;
         }
@@ -44,17 +45,11 @@ pub fn sweep_failures(operation: SweepOp, options: &SweepOptions<'_>) -> Result<
     Ok(counts)
 }
 
-/// Prepares a pool, fails one write or flush of the operation, and verifies the remaining state.
-/// Returns false if the operation has fewer writes and flushes.
-fn one_failure(
-    operation: SweepOp,
-    options: &SweepOptions<'_>,
-    number: u64,
-    outcome: u64,
-) -> Result<bool, String> {
-    let machine = options.machine(operation, mix(number ^ outcome << 32 ^ 1 << 63));
-    let mut expected = ExpectedState::of(operation, options);
-    prepare(operation, &machine, &mut expected)?;
+/// Takes a prepared pool, fails one write or flush of the operation, and verifies the remaining
+/// state. Returns false if the operation has fewer writes and flushes.
+fn one_failure(pools: &mut PreparedPools<'_>, number: u64, outcome: u64) -> Result<bool, String> {
+    let (operation, options) = (pools.operation, pools.options);
+    let (machine, mut expected) = pools.take(number, mix(number ^ outcome << 32 ^ 1 << 63))?;
     let ended = run_operation(operation, &machine, &mut expected, || machine.fail_after(number));
     let failed = machine.trigger.fail_at.take().is_some_and(|at| at <= machine.trigger.stores.get());
     match ended {
