@@ -1,4 +1,5 @@
-//! Requirements of tests on the test machine: root, devices, kernel features, programs.
+//! Requirements of tests on the test machine: root, devices, kernel features, programs. Data that
+//! tests write.
 //!
 //! Owns the decision about a test with a missing requirement. Always true: the test fails with the
 //! name of the requirement, unless the environment skips it by that name; a skipped test prints a
@@ -18,6 +19,25 @@ use std::process::{Command, Stdio};
 /// `GABION_SKIP=fuse,qemu-img`. Tests with one of these requirements are skipped even if it is
 /// available.
 pub const SKIP: &str = "GABION_SKIP";
+
+/// Returns bytes that are different for each seed: splitmix64, seeded by its own first number.
+#[must_use]
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mix = |state: u64| {
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let step = |state: u64| state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut state = mix(step(seed));
+    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+    while bytes.len() < length {
+        state = step(state);
+        bytes.extend_from_slice(&mix(state).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
 
 /// Returns true if a test that needs `requirement` must run. `available` is the result of looking
 /// for the requirement. A test that gets false returns without testing.
@@ -168,6 +188,16 @@ fn exists(path: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_of_seeds_differ_in_every_sector() {
+        let (one, two) = (pattern(1, 4099), pattern(2, 4099));
+        assert_eq!((one.len(), pattern(1, 512)), (4099, one[..512].to_vec()));
+        let mut sectors: Vec<&[u8]> = one.chunks(512).chain(two.chunks(512)).collect();
+        sectors.sort_unstable();
+        sectors.dedup();
+        assert_eq!(sectors.len(), 18);
+    }
 
     #[test]
     fn a_missing_requirement_fails_the_test_unless_it_is_skipped_by_name() {

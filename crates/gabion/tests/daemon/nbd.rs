@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use export::nbd::client::{BlockingClient, ClientError, Replies};
+pub(crate) use test_support::pattern;
 
 use super::harness::DEADLINE;
 
@@ -55,14 +56,4 @@ impl Client {
 
 fn number(error: ClientError) -> u32 {
     error.server_error().unwrap_or(CONNECTION_FAILED)
-}
-
-/// Returns bytes that are different for each seed.
-pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
 }
