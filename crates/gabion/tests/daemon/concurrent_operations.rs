@@ -1,9 +1,9 @@
 //! Snapshots, clones, rollbacks and deletions at once with a load, a scrub and bytes that flip on a
 //! drive.
 
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::flipping::{flip_bits, open_below_cache};
 use super::harness::{Daemon, DaemonHome};
 use super::nbd::{Client, pattern};
 
@@ -43,15 +43,13 @@ fn overwrite(home: &DaemonHome, volume: &str, stop: &AtomicBool) -> u64 {
 /// Flips bytes of a drive's zones until `stop`.
 fn flip(home: &DaemonHome, stop: &AtomicBool) {
     let path = home.path("drives").join("fast-2.drive");
-    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let file = open_below_cache(&path);
     let zones = file.metadata().unwrap().len() - (4 << 20);
     let mut random = 99u64;
     while !stop.load(Ordering::Relaxed) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = (4 << 20) + (random >> 16) % zones;
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, at).unwrap();
-        file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+        flip_bits(&file, at, 4);
         // The damage stays rare enough for the repair to keep up.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

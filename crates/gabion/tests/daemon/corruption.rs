@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use super::flipping::{flip_bits, open_below_cache};
 use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::{Client, pattern};
 
@@ -46,7 +47,7 @@ fn flip_zones(home: &DaemonHome, seed: u64, count: u64) {
 /// Flips bytes; one in `superblock_interval` is in the superblocks.
 fn flip_some(home: &DaemonHome, seed: u64, count: u64, superblock_interval: u64) {
     let path = home.path("drives").join(format!("fast-{DAMAGED_DRIVE}.drive"));
-    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let file = open_below_cache(&path);
     let size = file.metadata().unwrap().len();
     let mut state = seed | 1;
     for index in 0..count {
@@ -60,10 +61,7 @@ fn flip_some(home: &DaemonHome, seed: u64, count: u64, superblock_interval: u64)
         } else {
             (4 << 20) + (state >> 16) % (size / 2)
         };
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, at).unwrap();
-        byte[0] ^= 1 << (state >> 13 & 7);
-        file.write_all_at(&byte, at).unwrap();
+        flip_bits(&file, at, 1 << (state >> 13 & 7));
     }
     file.sync_all().unwrap();
 }

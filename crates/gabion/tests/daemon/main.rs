@@ -19,6 +19,7 @@ mod drives;
 mod events;
 mod exports;
 mod file_systems;
+mod flipping;
 #[path = "../../../export/tests/vhost/front_end.rs"]
 #[allow(dead_code, reason = "shared with the tests of the crate `export`, which use more of it")]
 mod front_end;
