@@ -16,13 +16,23 @@ alive() {
   case $pid in ''|*[!0-9]*) return 1 ;; esac
   tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "$root/ceph.conf"
 }
+# A process that ends loses its command line before it closes its drives.
+wait_for_end() { # process, tenths of a second
+  for _ in $(seq "$2"); do
+    case $(sed -n 's/^State:[^A-Z]*//p' "/proc/$1/status" 2>/dev/null || true) in ''|Z*|X*) return 0 ;; esac
+    sleep 0.1
+  done
+  return 1
+}
+kill_daemon() {
+  alive "$1" || return 0
+  kill -9 "$pid" || true
+  wait_for_end "$pid" 300 || { echo "$1 (process $pid) does not end after SIGKILL" >&2; return 1; }
+}
 stop_daemon() {
   alive "$1" || return 0
-  kill "$pid"
-  for _ in $(seq 300); do alive "$1" || return 0; sleep 0.1; done
-  kill -9 "$pid"
-  for _ in $(seq 50); do alive "$1" || return 0; sleep 0.1; done
-  echo "$1 does not stop" >&2; return 1
+  kill "$pid" || true
+  wait_for_end "$pid" 300 || kill_daemon "$1"
 }
 start_daemon() { # program, name, id, argument
   mkdir -p "$root/run" "$root/log" "$root/crash" "$root/boot"
@@ -147,11 +157,11 @@ impl HostDaemons {
         Ok(self.run(script, b"")?.lines().map(str::to_owned).collect())
     }
 
-    /// Kills the daemons of the cluster on the host with SIGKILL, or the named one. Returns their
-    /// number.
+    /// Kills the daemons of the cluster on the host with SIGKILL, or the named one, and waits for
+    /// their end. Returns their number.
     ///
     /// # Errors
-    /// As [`Transport::run`].
+    /// `Io` if one does not end.
     pub(crate) fn kill(&self, only: Option<&str>) -> Result<usize> {
         let pattern = quote(only.unwrap_or("*"));
         let script = format!(
@@ -159,35 +169,11 @@ impl HostDaemons {
              [ -e \"$file\" ] || continue\n\
              name=$(basename \"$file\" .pid); only={pattern}\n\
              if [ \"$only\" = '*' ] || [ \"$only\" = \"$name\" ]; then\n\
-             if alive \"$name\"; then kill -9 \"$pid\"; echo \"$name\"; fi\n\
+             if alive \"$name\"; then kill_daemon \"$name\"; echo \"$name\"; fi\n\
              fi\n\
              done"
         );
         Ok(self.run(&script, b"")?.lines().count())
-    }
-
-    /// Kills every daemon of the cluster on the host and waits for their end. Their data is lost
-    /// with the cluster, and daemons without monitors would not end by themselves for 30 s each.
-    ///
-    /// # Errors
-    /// `Io` if one does not end.
-    pub(crate) fn kill_all(&self) -> Result<()> {
-        // A process that ends loses its command line before it closes its drives.
-        let script = "pids=\n\
-                      for file in \"$root\"/run/*.pid; do\n\
-                      [ -e \"$file\" ] || continue\n\
-                      if alive \"$(basename \"$file\" .pid)\"; then kill -9 \"$pid\" || true; pids=\"$pids $pid\"; fi\n\
-                      done\n\
-                      for pid in $pids; do\n\
-                      for _ in $(seq 300); do\n\
-                      case $(sed -n 's/^State:[^A-Z]*//p' \"/proc/$pid/status\" 2>/dev/null || true) in\n\
-                      ''|Z*|X*) continue 2 ;;\n\
-                      esac\n\
-                      sleep 0.1\n\
-                      done\n\
-                      echo \"process $pid does not end\" >&2; exit 1\n\
-                      done";
-        self.run(script, b"").map(drop)
     }
 
     /// Stops every daemon of the cluster on the host, and returns their number.
@@ -223,7 +209,7 @@ mod tests {
         assert!(!host.is_running(DaemonKind::Osd, "0").unwrap());
         host.stop(DaemonKind::Osd, "0").unwrap();
         assert_eq!(host.stop_all().unwrap(), 0);
-        host.kill_all().unwrap();
+        assert_eq!(host.kill(None).unwrap(), 0);
         assert_eq!(other.try_wait().unwrap(), None, "the process still runs");
         other.kill().unwrap();
         other.wait().unwrap();

@@ -196,7 +196,8 @@ pub fn remove_all(workspace: &Workspace, progress: Progress) -> Result<Vec<StepR
             for (name, daemons) in &deployment.hosts {
                 let start = Instant::now();
                 daemons.remove_boot(&deployment.cluster)?;
-                daemons.kill_all()?;
+                // Daemons without monitors would take up to 30 s each to end by themselves.
+                daemons.kill(None)?;
                 let host = deployment.model.hosts.iter().find(|host| host.name == *name);
                 let drives = host.into_iter().flat_map(|host| &host.osds);
                 let erase = |(drive, osd): (&String, &OsdPlacement)| {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -43,7 +42,8 @@ impl TestCluster {
     fn kill(&self, host: &str, daemon: &str) {
         let pid = self.pid(host, daemon);
         assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
-        wait(|| !Path::new("/proc").join(&pid).exists());
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        assert!(status.is_empty() || status.contains("State:\tZ"), "{status}");
     }
 }
 
@@ -147,6 +147,7 @@ fn a_cluster_is_deployed_repeated_resumed_and_removed() {
     // The removal ends every daemon, and nothing of the cluster remains.
     let pid = cluster.pid("node1", "mon.node1");
     cluster.plan.remove(&show).unwrap();
-    wait(|| !Path::new("/proc").join(&pid).exists());
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    assert!(status.is_empty() || status.contains("State:\tZ"), "{status}");
     assert!(!cluster.plan.base.join(&cluster.plan.name).exists());
 }

@@ -176,11 +176,11 @@ fn run_operation(
     })
 }
 
-/// Takes a prepared pool, cuts the power during the operation, and verifies the remaining state.
+/// Copies a prepared pool, cuts the power during the operation, and verifies the remaining state.
 /// Returns true if the operation completed.
 fn one_cut(pools: &mut PreparedPools<'_>, cut: u64, outcome: u64) -> Result<bool, String> {
     let (operation, options) = (pools.operation, pools.options);
-    let (machine, mut expected) = pools.take(cut, mix(cut ^ outcome << 32))?;
+    let (machine, mut expected) = pools.copy_for(cut, mix(cut ^ outcome << 32))?;
     expected.done = match run_operation(operation, &machine, &mut expected, || machine.cut_after(cut)) {
         BootEnd::Completed(Ok(())) => true,
         BootEnd::Completed(Err(error)) => return Err(format!("the operation failed: {error:?}")),

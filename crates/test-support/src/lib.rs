@@ -15,27 +15,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+
 /// The environment variable that skips tests: names of requirements, separated by commas, such as
 /// `GABION_SKIP=fuse,qemu-img`. Tests with one of these requirements are skipped even if it is
 /// available.
 pub const SKIP: &str = "GABION_SKIP";
 
-/// Returns bytes that are different for each seed: splitmix64, seeded by its own first number.
+/// Returns bytes that are different for each seed.
 #[must_use]
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let mix = |state: u64| {
-        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
-    let step = |state: u64| state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut state = mix(step(seed));
-    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
-    while bytes.len() < length {
-        state = step(state);
-        bytes.extend_from_slice(&mix(state).to_le_bytes());
-    }
-    bytes.truncate(length);
+    let mut bytes = vec![0; length];
+    SmallRng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes
 }
 

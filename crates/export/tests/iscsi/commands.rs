@@ -1,10 +1,10 @@
 //! SCSI commands, over every form of the transport.
 
 use reactor::Backend;
+use test_support::pattern;
 
 use crate::initiator::{
-    Data, PLAIN, Session, block_6, block_10, block_12, block_16, flagged, pattern, u16_of, u32_of, u64_of,
-    wires,
+    Data, PLAIN, Session, block_6, block_10, block_12, block_16, flagged, u16_of, u32_of, u64_of, wires,
 };
 use crate::target::{SIZE, TARGET, Target, TargetOptions, on_each_backend};
 

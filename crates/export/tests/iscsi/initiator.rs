@@ -686,8 +686,3 @@ pub(crate) fn flagged(mut block: Vec<u8>, flags: u8) -> Vec<u8> {
     block[1] |= flags;
     block
 }
-
-/// Data that differs from place to place.
-pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 7 ^ at ^ seed) as u8).collect()
-}

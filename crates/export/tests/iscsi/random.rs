@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use reactor::Backend;
+use test_support::pattern;
 
-use crate::initiator::{Data, Session, block_16, flagged, pattern, wires};
+use crate::initiator::{Data, Session, block_16, flagged, wires};
 use crate::target::{Target, TargetOptions};
 
 /// Blocks that the commands touch.

@@ -2,8 +2,9 @@
 
 use export::iscsi::IscsiLimits;
 use reactor::Backend;
+use test_support::pattern;
 
-use crate::initiator::{Data, NO_TAG, PLAIN, Session, Wire, block_16, pattern, wires};
+use crate::initiator::{Data, NO_TAG, PLAIN, Session, Wire, block_16, wires};
 use crate::target::{Target, TargetOptions, on_each_backend};
 
 #[test]

@@ -3,21 +3,10 @@
 use std::collections::BTreeMap;
 
 use export::VolumeErrorKind;
+use test_support::pattern;
 
 use crate::client::*;
 use crate::server::{SIZE, on_each_backend};
-
-/// A pattern that depends on position and seed.
-fn pattern(seed: u32, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    let step = |_| {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        (state >> 24) as u8
-    };
-    (0..length).map(step).collect()
-}
 
 #[test]
 fn written_data_is_read_back() {
@@ -27,7 +16,7 @@ fn written_data_is_read_back() {
         let sizes =
             [512, 4096, 32 << 10, (32 << 10) + 512, 256 << 10, 1 << 20, (1 << 20) + 512, (5 << 20) + 1024];
         for (index, size) in sizes.into_iter().enumerate() {
-            let (offset, data) = (4096 * index as u64 + 512, pattern(index as u32, size));
+            let (offset, data) = (4096 * index as u64 + 512, pattern(index as u64, size));
             client.write(0, 1, offset, &data);
             assert_eq!(client.result(1), 0);
             assert!(client.read(0, offset, size as u32) == Ok(data.clone()));
@@ -240,7 +229,7 @@ fn many_requests_of_all_kinds_at_once_are_each_answered_once() {
             };
             all.extend(request(0, kind, cookie, if kind == FLUSH { 0 } else { offset }, length));
             if kind == WRITE {
-                all.extend(pattern(cookie as u32, length as usize));
+                all.extend(pattern(cookie, length as usize));
             }
             expected.insert(cookie, (kind, offset, length));
         }
@@ -265,7 +254,7 @@ fn many_requests_of_all_kinds_at_once_are_each_answered_once() {
         assert!(expected.is_empty());
         for cookie in (0..2000u64).filter(|cookie| cookie % 4 == 0) {
             let length = 512 * (1 + cookie as u32 % 8);
-            assert_eq!(client.read(0, cookie * 4096, length), Ok(pattern(cookie as u32, length as usize)));
+            assert_eq!(client.read(0, cookie * 4096, length), Ok(pattern(cookie, length as usize)));
         }
     });
 }

@@ -3,6 +3,7 @@
 use export::StopMode;
 use proptest::prelude::*;
 use reactor::Backend;
+use test_support::pattern;
 
 use crate::initiator::{PLAIN, Queue, Sqe, Wire, u16_of, u32_of};
 use crate::target::{SIZE, SUBSYSTEM, Target, block_on, on_each_backend};
@@ -16,10 +17,6 @@ fn wires() -> Vec<Wire> {
         Wire { no_flow_control: true, data_digest: true, alignment: 3, part: 4096, capsule: 0, ..PLAIN },
         Wire { header_digest: true, part: 3 << 10, capsule: 16 << 10, ..PLAIN },
     ]
-}
-
-fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 7 ^ at ^ seed) as u8).collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use export::nvme::{NvmeLimits, NvmeTlsKey};
 use export::{ExportErrorKind, StopMode};
 use reactor::Backend;
+use test_support::pattern;
 
 use crate::authentication::{ChapHost, HASHES, secrets};
 use crate::initiator::{DISCOVERY, HOST, PLAIN, Queue, Sqe, Wire};
@@ -34,15 +35,10 @@ fn identity(key: &[u8]) -> TlsIdentity {
     TlsIdentity::new(0, key, HOST, SUBSYSTEM)
 }
 
-/// Bytes that differ from block to block.
-fn pattern(length: usize, seed: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * 7 + at / 512 * 13 + seed) as u8).collect()
-}
-
 /// Writes and reads data of several sizes, and compares it.
 fn check_data(queue: &mut Queue) {
     for (seed, length) in [512, 4096, 16 << 10, 128 << 10, 1 << 20].into_iter().enumerate() {
-        let (first, data) = (seed as u64 * 8192, pattern(length, seed));
+        let (first, data) = (seed as u64 * 8192, pattern(seed as u64, length));
         assert_eq!(queue.write(first, &data), 0, "{length}");
         assert!(queue.read(first, (length / 512) as u32).unwrap() == data, "{length}");
     }
@@ -86,7 +82,7 @@ fn commands_are_outstanding_while_keys_change() {
             queue.submit(read.clone(), &[], 0);
         }
         for _ in 0..100 {
-            assert!(queue.complete(&[]).data == pattern(4096, 1));
+            assert!(queue.complete(&[]).data == pattern(1, 4096));
         }
     }
 }
@@ -391,7 +387,7 @@ fn forged_and_truncated_records_end_one_session() {
         ];
         for (number, forged) in (2..).zip(forgeries) {
             let (mut queue, tls) = secured_io(&admin, &identity(&KEY), number);
-            queue.submit(Sqe::new(1, 1).blocks(0, 64), &pattern(32 << 10, 1), 0);
+            queue.submit(Sqe::new(1, 1).blocks(0, 64), &pattern(1, 32 << 10), 0);
             queue.stream.write_all(forged).unwrap();
             // The target ends the session, and the connection.
             let _ = tls.lock().read_to_end(&mut Vec::new());
@@ -421,18 +417,18 @@ fn many_sessions_are_served() {
     let admin = secured_admin(target.address, &identity(&KEY), PLAIN);
     let mut queues: Vec<_> = (1..=64).map(|number| admin.io(SUBSYSTEM, number)).collect();
     let write = |at: u64, queue: &mut Queue| {
-        let data = pattern(64 << 10, at as usize);
+        let data = pattern(at, 64 << 10);
         queue.submit(Sqe::new(1, 1).blocks(at * 128, 128), &data, 8192)
     };
     for (at, queue) in (0..).zip(&mut queues) {
         write(at, queue);
     }
     for (at, queue) in (0..).zip(&mut queues) {
-        let done = queue.complete(&pattern(64 << 10, at));
+        let done = queue.complete(&pattern(at as u64, 64 << 10));
         assert_eq!(done.status, 0);
     }
     for (at, queue) in (0..).zip(queues.iter_mut().rev()) {
-        assert!(queue.read(at * 128, 128).unwrap() == pattern(64 << 10, at as usize));
+        assert!(queue.read(at * 128, 128).unwrap() == pattern(at, 64 << 10));
     }
 }
 

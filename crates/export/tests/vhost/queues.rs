@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use export::VolumeErrorKind;
+use test_support::pattern;
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 
 use super::back_end::{BackEnd, Options};
 use super::front_end::*;
-use super::requests::pattern;
 use super::testing::GUEST;
 
 /// A time in which any pending event arrives; used to assert that none does.

@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use reactor::Backend;
+use test_support::pattern;
 
 use super::back_end::{BackEnd, Options};
 use super::front_end::*;
-
-/// Returns bytes in which all sectors differ.
-pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at as u64 * 31 + at as u64 / 509 * 7 + seed * 101) as u8).collect()
-}
 
 #[test]
 fn written_data_is_read_back_on_each_backend() {

@@ -1,11 +1,11 @@
 //! Restart of the daemon after a crash with requests in flight.
 
 use export::MemoryVolume;
+use test_support::pattern;
 use vhost::VhostBackend;
 
 use super::back_end::{BackEnd, Options};
 use super::front_end::*;
-use super::requests::pattern;
 
 /// Delays all writes from now on.
 fn hold_writes(back_end: &BackEnd) {

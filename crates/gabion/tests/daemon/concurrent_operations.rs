@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::flipping::{flip_bits, open_below_cache};
+use super::bit_flips::{flip_bits, open_direct};
 use super::harness::{Daemon, DaemonHome};
 use super::nbd::{Client, pattern};
 
@@ -43,7 +43,7 @@ fn overwrite(home: &DaemonHome, volume: &str, stop: &AtomicBool) -> u64 {
 /// Flips bytes of a drive's zones until `stop`.
 fn flip(home: &DaemonHome, stop: &AtomicBool) {
     let path = home.path("drives").join("fast-2.drive");
-    let file = open_below_cache(&path);
+    let file = open_direct(&path);
     let zones = file.metadata().unwrap().len() - (4 << 20);
     let mut random = 99u64;
     while !stop.load(Ordering::Relaxed) {

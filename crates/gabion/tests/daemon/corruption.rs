@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::flipping::{flip_bits, open_below_cache};
+use super::bit_flips::{flip_bits, open_direct};
 use super::harness::{Daemon, DaemonHome, until};
 use super::nbd::{Client, pattern};
 
@@ -47,7 +47,7 @@ fn flip_zones(home: &DaemonHome, seed: u64, count: u64) {
 /// Flips bytes; one in `superblock_interval` is in the superblocks.
 fn flip_some(home: &DaemonHome, seed: u64, count: u64, superblock_interval: u64) {
     let path = home.path("drives").join(format!("fast-{DAMAGED_DRIVE}.drive"));
-    let file = open_below_cache(&path);
+    let file = open_direct(&path);
     let size = file.metadata().unwrap().len();
     let mut state = seed | 1;
     for index in 0..count {

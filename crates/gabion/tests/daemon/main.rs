@@ -4,6 +4,7 @@
 mod access;
 mod atomic_writes;
 mod bad_input;
+mod bit_flips;
 mod cluster_benchmarks;
 mod cluster_objects;
 mod clusters;
@@ -19,7 +20,6 @@ mod drives;
 mod events;
 mod exports;
 mod file_systems;
-mod flipping;
 #[path = "../../../export/tests/vhost/front_end.rs"]
 #[allow(dead_code, reason = "shared with the tests of the crate `export`, which use more of it")]
 mod front_end;

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use super::harness::DaemonHome;
+use super::harness::{DaemonHome, until};
 use super::nbd::{Client, pattern};
 
 #[test]
@@ -38,10 +38,21 @@ fn a_cluster_that_does_not_answer_hides_no_volume() {
     std::fs::write(cluster.join("gabion.keyring"), keyring).unwrap();
     let daemon = home.start();
     daemon.make_pool();
+    daemon.ok(&["export", "create", "fast/vm01", "--nbd"]);
     let listed = home.gabion(&["volume", "list", "-q"]);
     assert_eq!((listed.code, listed.out.as_str()), (Some(1), "fast/vm01\n"), "{listed:?}");
     assert!(listed.err.contains("gabion cluster status dead"), "{listed:?}");
     assert_eq!(daemon.ok(&["volume", "list", "fast", "-q"]), "fast/vm01\n");
+    daemon.stop();
+
+    // Exports of its volumes wait for it, which is no error: 'stop' refuses a log with errors.
+    let file = home.path("state/state.json");
+    let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    state["exports"][0]["pool"] = "dead".into();
+    std::fs::write(&file, state.to_string()).unwrap();
+    let daemon = home.start();
+    until("the attempt is logged", || daemon.log().contains("cannot serve an export yet: trying again"));
+    assert_eq!(daemon.json(&["export", "list"])[0]["pool"], "dead");
     daemon.stop();
 }
 

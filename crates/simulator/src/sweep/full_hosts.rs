@@ -31,11 +31,11 @@ pub fn sweep_full_hosts(operation: SweepOp, options: &SweepOptions<'_>) -> Resul
     Ok(counts)
 }
 
-/// Takes a prepared pool, refuses space while the operation runs, and verifies the remaining state.
-/// Returns false if the operation makes fewer reservations.
+/// Copies a prepared pool, refuses space while the operation runs, and verifies the remaining
+/// state. Returns false if the operation makes fewer reservations.
 fn one_full_host(pools: &mut PreparedPools<'_>, number: u64) -> Result<bool, String> {
     let operation = pools.operation;
-    let (machine, mut expected) = pools.take(number, mix(number ^ 1 << 62))?;
+    let (machine, mut expected) = pools.copy_for(number, mix(number ^ 1 << 62))?;
     // Opening the pool makes most of the reservations, so it is part of every operation.
     machine.refuse_from(number);
     let ended = run_operation(operation, &machine, &mut expected, || ());

@@ -22,24 +22,26 @@ impl<'a> PreparedPools<'a> {
         Self { operation, options, last: None }
     }
 
-    /// Returns a machine with a prepared pool for this point of the sweep, and the content of the
+    /// Copies a machine with a prepared pool for this point of the sweep, and the content of the
     /// pool. The outcomes of one point start from the same pool and differ by their seed.
     ///
     /// # Errors
     /// Describes an error of the preparation.
-    pub(super) fn take(&mut self, point: u64, seed: u64) -> Result<(Machine, ExpectedState), String> {
+    pub(super) fn copy_for(&mut self, point: u64, seed: u64) -> Result<(Machine, ExpectedState), String> {
         let number = point / POINTS_PER_POOL;
         let (machine, expected) = match self.last.take() {
             Some((last, machine, expected)) if last == number => (machine, expected),
-            _ => {
-                let machine = self.options.machine(self.operation, mix(number ^ 1 << 59));
-                let mut expected = ExpectedState::of(self.operation, self.options);
-                prepare(self.operation, &machine, &mut expected)?;
-                (machine, expected)
-            }
+            _ => self.prepare(number)?,
         };
         let copies = (machine.copy(seed), expected.clone());
         self.last = Some((number, machine, expected));
         Ok(copies)
+    }
+
+    fn prepare(&self, number: u64) -> Result<(Machine, ExpectedState), String> {
+        let machine = self.options.machine(self.operation, mix(number ^ 1 << 59));
+        let mut expected = ExpectedState::of(self.operation, self.options);
+        prepare(self.operation, &machine, &mut expected)?;
+        Ok((machine, expected))
     }
 }

@@ -45,11 +45,11 @@ pub fn sweep_failures(operation: SweepOp, options: &SweepOptions<'_>) -> Result<
     Ok(counts)
 }
 
-/// Takes a prepared pool, fails one write or flush of the operation, and verifies the remaining
+/// Copies a prepared pool, fails one write or flush of the operation, and verifies the remaining
 /// state. Returns false if the operation has fewer writes and flushes.
 fn one_failure(pools: &mut PreparedPools<'_>, number: u64, outcome: u64) -> Result<bool, String> {
     let (operation, options) = (pools.operation, pools.options);
-    let (machine, mut expected) = pools.take(number, mix(number ^ outcome << 32 ^ 1 << 63))?;
+    let (machine, mut expected) = pools.copy_for(number, mix(number ^ outcome << 32 ^ 1 << 63))?;
     let ended = run_operation(operation, &machine, &mut expected, || machine.fail_after(number));
     let failed = machine.trigger.fail_at.take().is_some_and(|at| at <= machine.trigger.stores.get());
     match ended {

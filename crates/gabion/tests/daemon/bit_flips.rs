@@ -1,5 +1,6 @@
-//! Flips bits of a drive that a daemon uses, without the page cache. Linux cannot invalidate pages
-//! that are written there at the same time as directly, and would fail the next flush of the drive.
+//! Flips bits of a file drive that a daemon uses, by direct I/O. If a direct write of the daemon
+//! met a dirty page of the page cache, Linux would fail the next flush of the file, and the daemon
+//! would count the drive as lost.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -7,12 +8,11 @@ use std::path::Path;
 
 const PAGE: usize = 4096;
 
-/// Opens a file for [`flip_bits`].
-pub(crate) fn open_below_cache(path: &Path) -> File {
+/// Opens a file for direct I/O, if its file system supports that.
+pub(crate) fn open_direct(path: &Path) -> File {
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     let mut options = File::options();
     options.read(true).write(true);
-    // Not all file systems have direct I/O.
     options.clone().custom_flags(direct).open(path).unwrap_or_else(|_| options.open(path).unwrap())
 }
 
