@@ -1,6 +1,7 @@
 //! Drives that are refused; their data stays unchanged.
 
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use super::harness::{DaemonHome, Holder, command, run};
 use super::nbd::pattern;
@@ -128,6 +129,29 @@ fn a_drive_open_for_writing_is_refused_even_with_wipe() {
     assert!(refusal.contains(&format!("process {} (cat)", writer.pid())), "{refusal}");
     drop(writer);
     daemon.ok(&["drive", "return", "fast", "3"]);
+    // The failure of the drive is an error in the log.
+    drop(daemon);
+}
+
+/// Programs that probe drives, such as udev and losetup, have them open for a moment.
+#[test]
+fn a_drive_open_for_a_moment_is_not_in_use() {
+    let home = DaemonHome::new();
+    let daemon = home.start();
+    let drives: Vec<_> = (0..5).map(|index| home.file(&format!("d{index}"), SIZE)).collect();
+    let while_open = |drive: &str, arguments: &[&str]| {
+        let writer = Holder::of(drive, ">>");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(250));
+                drop(writer);
+            });
+            daemon.ok(arguments);
+        });
+    };
+    while_open(&drives[1], &create(&drives, &[]));
+    daemon.ok(&["drive", "fail", "fast", "3", "--yes"]);
+    while_open(&drives[3], &["drive", "return", "fast", "3"]);
     // The failure of the drive is an error in the log.
     drop(daemon);
 }

@@ -57,6 +57,11 @@ impl Inspection {
         }
     }
 
+    /// Returns true if the drive has users.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.users.is_empty()
+    }
+
     /// Describes the contents for messages.
     pub(crate) fn contents_text(&self) -> String {
         let text = |signature: &Signature| match signature.offset {

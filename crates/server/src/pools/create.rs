@@ -9,12 +9,13 @@ use format::Scheme;
 use format::limits::{DRIVES_MAX, SHARDS_MAX};
 use reactor::{Access, DriveOptions};
 
+use super::checks::{check_empty, check_free, inspect_all};
 use super::slot::{Status, Transition};
 use super::{OpenPool, Pools};
 use crate::blocking::blocking;
 use crate::drives::{OpenDrive, as_sources};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::{self, Inspection, Openers, PoolDrives};
+use crate::inspect::{self, Inspection};
 use crate::operations::Progress;
 use crate::request;
 use crate::unix_time::unix_time;
@@ -204,23 +205,6 @@ async fn create_files(pool: &str, request: &FileDrives, progress: &Progress) -> 
     blocking(create).await?
 }
 
-pub(super) async fn inspect_all(
-    paths: Vec<PathBuf>,
-    in_pools: PoolDrives,
-    progress: &Progress,
-) -> Result<Vec<Inspection>> {
-    progress.step(format!("inspecting {} drives", paths.len()));
-    let total = paths.len() as u64;
-    let mut inspected = Vec::new();
-    let openers = Arc::new(blocking(move || Openers::scan(in_pools)).await?);
-    for path in paths {
-        let openers = openers.clone();
-        inspected.push(blocking(move || inspect::inspect(&path, &openers)).await??);
-        progress.done(inspected.len() as u64, total);
-    }
-    Ok(inspected)
-}
-
 /// Refuses a drive that is given twice, even by different paths.
 fn check_distinct(drives: &[Inspection]) -> Result<()> {
     let mut seen: BTreeMap<_, &Path> = BTreeMap::new();
@@ -235,40 +219,6 @@ fn check_distinct(drives: &[Inspection]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Refuses drives in use.
-pub(super) fn check_free(drives: &[Inspection]) -> Result<()> {
-    refuse_used(drives.iter().map(|drive| (drive.path.as_path(), drive.users.as_slice())))
-}
-
-/// Refuses drives with users, and names the users.
-pub(super) fn refuse_used<'a>(drives: impl Iterator<Item = (&'a Path, &'a [String])>) -> Result<()> {
-    let used: Vec<String> = drives
-        .filter(|(_, users)| !users.is_empty())
-        .map(|(path, users)| format!("{}: {}", path.display(), users.join(", ")))
-        .collect();
-    if used.is_empty() {
-        return Ok(());
-    }
-    let message = format!("drives are in use: {}", used.join("; "));
-    Err(Error::new(ErrorKind::Busy, message)
-        .hint("unmount or stop their users, or give other drives; --wipe does not apply to drives in use"))
-}
-
-/// Refuses drives with contents.
-pub(super) fn check_empty(drives: &[Inspection]) -> Result<()> {
-    let occupied: Vec<String> = drives
-        .iter()
-        .filter(|drive| !drive.contents.is_empty())
-        .map(|drive| format!("{} holds {}", drive.path.display(), drive.contents_text()))
-        .collect();
-    if occupied.is_empty() {
-        return Ok(());
-    }
-    let message = format!("drives are not empty: {}", occupied.join("; "));
-    Err(Error::new(ErrorKind::Occupied, message)
-        .hint("check that these are the right drives; --wipe erases their contents"))
 }
 
 /// Opens and locks the drives.

@@ -10,12 +10,13 @@ use engine::{PoolStatus, RepairLimits};
 use format::DriveState;
 use reactor::DriveOptions;
 
-use super::create::{check_empty, check_free, claim, inspect_all, refuse_used, wipe_all};
+use super::checks::{check_empty, check_free, check_users, inspect_all};
+use super::create::{claim, wipe_all};
 use super::{OpenPool, Pools};
 use crate::blocking::blocking;
 use crate::drives::OpenDrive;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::{self, Openers};
+use crate::inspect;
 use crate::operations::Progress;
 use crate::request;
 use api::types;
@@ -157,14 +158,11 @@ impl Pools {
             Some(path) => request::path(path)?,
             None => PathBuf::from(&record.path),
         };
-        let inspected = path.clone();
         let mut in_pools = self.drive_owners().await?;
         // The pool may still have the lost drive open.
         in_pools.retain(|_, pool| pool != name);
         // The opening below reports a drive that does not exist.
-        if let Ok(users) = blocking(move || inspect::users(&inspected, &Openers::scan(in_pools))).await? {
-            refuse_used(std::iter::once((path.as_path(), users.as_slice())))?;
-        }
+        check_users(&path, &in_pools).await?;
         // An open handle refers to the device that was lost.
         let old = record.path.clone();
         open.open_drives().retain(|drive| drive.path().to_string_lossy() != old);

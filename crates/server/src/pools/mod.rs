@@ -4,6 +4,7 @@
 //! transition at a time; an open pool, and a pool closed on request, is persisted as such. Must not
 //! know: HTTP, exports.
 
+mod checks;
 mod close;
 mod create;
 mod drive_health;
