@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{DriveIndex, DriveState, LayerId, PoolId, Superblock};
+use futures_util::future::LocalBoxFuture;
 
 use crate::drive_source::DriveSource;
 use crate::error::Result;
@@ -61,18 +62,20 @@ pub struct CheckReport {
 ///
 /// # Errors
 /// When the drives hold no pool, or have diverged (split brain).
-pub async fn check(drives: &[Arc<dyn DriveSource>]) -> Result<CheckReport> {
-    let mut behind = BTreeSet::new();
-    let mut torn_tries = 0;
-    loop {
-        match check_without(drives, &behind).await? {
-            Checked::Report(report) => return Ok(report),
-            // Terminates, because `behind` grows each time.
-            Checked::FoundBehind(more) => behind.extend(more),
-            Checked::LostTornRow(_) if torn_tries < TORN_TRIES => torn_tries += 1,
-            Checked::LostTornRow(report) => return Ok(report),
+pub fn check(drives: &[Arc<dyn DriveSource>]) -> LocalBoxFuture<'_, Result<CheckReport>> {
+    Box::pin(async move {
+        let mut behind = BTreeSet::new();
+        let mut torn_tries = 0;
+        loop {
+            match check_without(drives, &behind).await? {
+                Checked::Report(report) => return Ok(report),
+                // Terminates, because `behind` grows each time.
+                Checked::FoundBehind(more) => behind.extend(more),
+                Checked::LostTornRow(_) if torn_tries < TORN_TRIES => torn_tries += 1,
+                Checked::LostTornRow(report) => return Ok(report),
+            }
         }
-    }
+    })
 }
 
 /// Further attempts when a row of an unfinished record becomes unreadable during the check. The

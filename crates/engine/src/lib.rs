@@ -6,6 +6,10 @@
 //!
 //! Must not know: frontends, threads (the caller supplies the reactors), the wall clock, and the
 //! source of randomness. The same code runs in the daemon and in the simulator.
+//!
+//! Always true: public functions return boxed futures. The compiler generates the code of an
+//! `async fn` in each crate that polls it, and the code of everything that it awaits with it; it
+//! generates that of a boxed future here.
 
 mod bad_reads;
 mod check;

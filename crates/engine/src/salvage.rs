@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use format::{PoolId, Scheme, Superblock};
+use futures_util::future::LocalBoxFuture;
 
 pub(crate) use catalogue::SalvageCatalogue;
 pub use report::{SalvageReport, SalvagedDrive};
@@ -63,37 +64,42 @@ pub struct Salvage {
 ///
 /// # Errors
 /// When no superblock can be read, or the drives have diverged (split brain).
-pub async fn salvage(drives: &[Arc<dyn DriveSource>], options: &SalvageOptions) -> Result<Rc<Salvage>> {
-    let assembled = assemble_unchecked(drives, DriveFilter::All).await?;
-    let superblock = assembled.superblock.clone();
-    let mut problems = Vec::new();
-    if let Err(error) = assemble(drives, &BTreeSet::new()).await {
-        problems.push(Finding::new(FindingKind::Lost, None, error.to_string()));
-    }
-    // Unused, because nothing is written.
-    let space = Arc::new(Space::new(superblock.shards.len(), 0));
-    let shared = ShardShared { space, repair: Arc::default(), scrub: Arc::default() };
-    let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
-    let mut shards = Vec::new();
-    for index in 0..superblock.shards.len() {
-        let plan = plan_shard(&superblock, &assembled.sources, index, tuning, &shared);
-        let (candidate, _) = Candidate::examine(plan, true).await?;
-        let Some(shard) = SalvageShard::of(&candidate, Purpose::Read).await else {
-            return Err(Error::new(ErrorKind::Closed, "the shard was examined before"));
-        };
-        if options.accept_stale {
-            shard.discover().await;
-            if shard.has_unknown() {
-                shard.search().await;
-            }
+pub fn salvage<'a>(
+    drives: &'a [Arc<dyn DriveSource>],
+    options: &'a SalvageOptions,
+) -> LocalBoxFuture<'a, Result<Rc<Salvage>>> {
+    Box::pin(async move {
+        let assembled = assemble_unchecked(drives, DriveFilter::All).await?;
+        let superblock = assembled.superblock.clone();
+        let mut problems = Vec::new();
+        if let Err(error) = assemble(drives, &BTreeSet::new()).await {
+            problems.push(Finding::new(FindingKind::Lost, None, error.to_string()));
         }
-        shards.push(Rc::new(shard));
-    }
-    let shards: Rc<[Rc<SalvageShard>]> = shards.into();
-    let catalogue = SalvageCatalogue::read(&shards).await;
-    let mut report = SalvageReport::of(&assembled, &shards, &catalogue);
-    report.problems.splice(0..0, problems);
-    Ok(Rc::new(Salvage { superblock, accept_stale: options.accept_stale, shards, catalogue, report }))
+        // Unused, because nothing is written.
+        let space = Arc::new(Space::new(superblock.shards.len(), 0));
+        let shared = ShardShared { space, repair: Arc::default(), scrub: Arc::default() };
+        let tuning = Tuning { map_bytes: options.map_bytes, ..Tuning::default() };
+        let mut shards = Vec::new();
+        for index in 0..superblock.shards.len() {
+            let plan = plan_shard(&superblock, &assembled.sources, index, tuning, &shared);
+            let (candidate, _) = Candidate::examine(plan, true).await?;
+            let Some(shard) = SalvageShard::of(&candidate, Purpose::Read).await else {
+                return Err(Error::new(ErrorKind::Closed, "the shard was examined before"));
+            };
+            if options.accept_stale {
+                shard.discover().await;
+                if shard.has_unknown() {
+                    shard.search().await;
+                }
+            }
+            shards.push(Rc::new(shard));
+        }
+        let shards: Rc<[Rc<SalvageShard>]> = shards.into();
+        let catalogue = SalvageCatalogue::read(&shards).await;
+        let mut report = SalvageReport::of(&assembled, &shards, &catalogue);
+        report.problems.splice(0..0, problems);
+        Ok(Rc::new(Salvage { superblock, accept_stale: options.accept_stale, shards, catalogue, report }))
+    })
 }
 
 impl Salvage {

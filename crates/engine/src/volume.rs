@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use format::VolumeId;
 use format::limits::BLOCK;
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, Handle, Reactor, Remote, Span};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -45,11 +46,13 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`, or `Busy` while the volume is being deleted.
-    pub async fn open_volume(&self, name: &str) -> Result<Volume> {
-        let name = name.to_owned();
-        let open = move |catalogue: Rc<Catalogue>| async move { catalogue.open(&name) };
-        let shared = self.catalogue().call(open).await??;
-        Ok(Volume { shared, pool: self.clone() })
+    pub fn open_volume<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Volume>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            let open = move |catalogue: Rc<Catalogue>| async move { catalogue.open(&name) };
+            let shared = self.catalogue().call(open).await??;
+            Ok(Volume { shared, pool: self.clone() })
+        })
     }
 }
 
@@ -143,25 +146,29 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `Corrupt` if a block cannot be read. The contents of `into` are
     /// unspecified after an error.
-    pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
-        self.check(offset, into.len() as u64)?;
-        if self.shared.rate_limiter.is_limited() {
-            Box::pin(self.wait_for_limits(into.len() as u64)).await;
-            // The volume may have been shrunk or deleted in the meantime (F5).
+    pub fn read<'a>(&'a self, offset: u64, into: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
             self.check(offset, into.len() as u64)?;
-        }
-        if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
-            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
-            return match self.shard(shard)? {
-                ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
-                ShardAccess::Remote(handle) => Box::pin(self.read_remote_block(handle, block, into)).await,
-            };
-        }
-        // Boxed, to keep the future of the most frequent read small.
-        if !is_aligned(offset, into.len()) {
-            return Box::pin(self.read_unaligned(offset, into)).await;
-        }
-        Box::pin(self.read_aligned(offset, into)).await
+            if self.shared.rate_limiter.is_limited() {
+                Box::pin(self.wait_for_limits(into.len() as u64)).await;
+                // The volume may have been shrunk or deleted in the meantime (F5).
+                self.check(offset, into.len() as u64)?;
+            }
+            if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
+                let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+                return match self.shard(shard)? {
+                    ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
+                    ShardAccess::Remote(handle) => {
+                        Box::pin(self.read_remote_block(handle, block, into)).await
+                    }
+                };
+            }
+            // Boxed, to keep the future of the most frequent read small.
+            if !is_aligned(offset, into.len()) {
+                return Box::pin(self.read_unaligned(offset, into)).await;
+            }
+            Box::pin(self.read_aligned(offset, into)).await
+        })
     }
 
     /// Hints that the block at `offset` will be accessed soon: prefetches its map entry into the
@@ -229,23 +236,25 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives have
     /// failed.
-    pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
-        self.check_write(offset, data.len() as u64)?;
-        if self.shared.rate_limiter.is_limited() {
-            Box::pin(self.wait_for_limits(data.len() as u64)).await;
+    pub fn write<'a>(&'a self, offset: u64, data: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
             self.check_write(offset, data.len() as u64)?;
-        }
-        if !is_aligned(offset, data.len()) {
-            // Boxed, as in `read`.
-            return Box::pin(self.write_unaligned(offset, data)).await;
-        }
-        if data.len() == BLOCK {
-            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
-            if let ShardAccess::Local(shard) = self.shard(shard)? {
-                return shard.write(self.shared.id, block, data).await;
+            if self.shared.rate_limiter.is_limited() {
+                Box::pin(self.wait_for_limits(data.len() as u64)).await;
+                self.check_write(offset, data.len() as u64)?;
             }
-        }
-        Box::pin(self.write_aligned(offset, data)).await
+            if !is_aligned(offset, data.len()) {
+                // Boxed, as in `read`.
+                return Box::pin(self.write_unaligned(offset, data)).await;
+            }
+            if data.len() == BLOCK {
+                let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+                if let ShardAccess::Local(shard) = self.shard(shard)? {
+                    return shard.write(self.shared.id, block, data).await;
+                }
+            }
+            Box::pin(self.write_aligned(offset, data)).await
+        })
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
@@ -300,35 +309,37 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `PoolFailed` when too many drives have failed; `NoSpace` in a full
     /// pool if the zeros would hide blocks of a snapshot.
-    pub async fn write_zeroes(&self, offset: u64, length: u64) -> Result<()> {
-        self.check_write(offset, length)?;
-        let (first, end) =
-            (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
-        if first >= end {
-            return self.zero_bytes(offset, length).await;
-        }
-        self.zero_bytes(offset, first - offset).await?;
-        let blocks = (end - first) / BLOCK as u64;
-        for (index, shard) in self.shards.iter().enumerate() {
-            let block = first / BLOCK as u64;
-            let (from, to) = (
-                self.shared.slices.local_bound(index, block),
-                self.shared.slices.local_bound(index, block + blocks),
-            );
-            if from >= to {
-                continue;
+    pub fn write_zeroes(&self, offset: u64, length: u64) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.check_write(offset, length)?;
+            let (first, end) =
+                (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+            if first >= end {
+                return self.zero_bytes(offset, length).await;
             }
-            let volume = self.shared.id;
-            match shard {
-                ShardAccess::Local(shard) => shard.unmap(volume, from, to - from).await?,
-                ShardAccess::Remote(handle) => {
-                    handle
-                        .call(move |shard| async move { shard.unmap(volume, from, to - from).await })
-                        .await??;
+            self.zero_bytes(offset, first - offset).await?;
+            let blocks = (end - first) / BLOCK as u64;
+            for (index, shard) in self.shards.iter().enumerate() {
+                let block = first / BLOCK as u64;
+                let (from, to) = (
+                    self.shared.slices.local_bound(index, block),
+                    self.shared.slices.local_bound(index, block + blocks),
+                );
+                if from >= to {
+                    continue;
+                }
+                let volume = self.shared.id;
+                match shard {
+                    ShardAccess::Local(shard) => shard.unmap(volume, from, to - from).await?,
+                    ShardAccess::Remote(handle) => {
+                        handle
+                            .call(move |shard| async move { shard.unmap(volume, from, to - from).await })
+                            .await??;
+                    }
                 }
             }
-        }
-        self.zero_bytes(end, offset + length - end).await
+            self.zero_bytes(end, offset + length - end).await
+        })
     }
 
     /// Zeroes a range that contains no whole block, by a write of zeros.
@@ -345,30 +356,34 @@ impl AttachedVolume {
     ///
     /// # Errors
     /// As [`Self::write_zeroes`].
-    pub async fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.check_write(offset, length)?;
-        let (first, end) =
-            (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
-        if first >= end {
-            return Ok(());
-        }
-        self.write_zeroes(first, end - first).await
+    pub fn discard(&self, offset: u64, length: u64) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.check_write(offset, length)?;
+            let (first, end) =
+                (offset.next_multiple_of(BLOCK as u64), (offset + length) / BLOCK as u64 * BLOCK as u64);
+            if first >= end {
+                return Ok(());
+            }
+            self.write_zeroes(first, end - first).await
+        })
     }
 
     /// Makes every acknowledged write durable.
     ///
     /// # Errors
     /// When the pool has failed: writes that were not flushed before may be lost.
-    pub async fn flush(&self) -> Result<()> {
-        join_all(self.shared.slices.holders().map(|shard| async move {
-            match self.shard(shard)? {
-                ShardAccess::Local(shard) => shard.flush().await,
-                ShardAccess::Remote(handle) => {
-                    handle.call(|shard| async move { shard.flush().await }).await?
+    pub fn flush(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            join_all(self.shared.slices.holders().map(|shard| async move {
+                match self.shard(shard)? {
+                    ShardAccess::Local(shard) => shard.flush().await,
+                    ShardAccess::Remote(handle) => {
+                        handle.call(|shard| async move { shard.flush().await }).await?
+                    }
                 }
-            }
-        }))
-        .await
+            }))
+            .await
+        })
     }
 
     fn shard(&self, index: usize) -> Result<&ShardAccess> {

@@ -123,3 +123,29 @@ fn the_product_links_no_test_crates() {
         assert!(linked.all(|dependency| !is_for_tests(&dependency.name)), "{} links it", package.name);
     }
 }
+
+/// The crates that use the engine would otherwise contain its code once more each, and builds of
+/// tests, which optimise the engine but not its users, would run it without optimisation.
+#[test]
+fn the_code_of_the_engine_is_generated_in_its_crate() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+    let mut found = Vec::new();
+    let mut directories = vec![sources];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().filter(|line| line.contains("pub async fn") || is_future(line));
+            found.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
+        }
+    }
+    assert!(found.is_empty(), "public functions without a boxed future:\n{}", found.join("\n"));
+}
+
+fn is_future(line: &str) -> bool {
+    line.contains("pub fn") && line.contains("-> impl Future")
+}

@@ -96,10 +96,10 @@ impl Salvage {
     /// `NotFound`.
     pub async fn survey(&self, name: &str, verify: bool, examined: Arc<AtomicU64>) -> Result<SalvagedVolume> {
         let survey = move |volume: Rc<engine::SalvageVolume>| async move {
-            let count = |bytes| {
+            let mut count = |bytes| {
                 examined.fetch_add(bytes, Ordering::Relaxed);
             };
-            let result = volume.survey(verify, count).await;
+            let result = volume.survey(verify, &mut count).await;
             let info = volume_of(volume.info());
             Ok(SalvagedVolume {
                 readable_bytes: result.readable,

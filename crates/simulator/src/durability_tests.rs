@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::{Execution, NewVolume, QosLimits};
 use format::DriveState;
 use format::limits::VOLUME_MAX;
+use futures_util::FutureExt;
 use reactor::{Buffer, Reactor};
 
 use crate::model::content;
@@ -157,7 +158,7 @@ fn an_aborted_operation_has_no_effect() {
         pool.set_qos_limits("v", limits).await.unwrap();
         let volume = Rc::new(pool.open_volume("v").await.unwrap().attach());
         assert!(volume.is_rate_limited());
-        let abort = || Reactor::current().sleep(Duration::from_millis(20));
+        let abort = || Reactor::current().sleep(Duration::from_millis(20)).boxed_local();
         let write = |block| {
             let (volume, abort) = (volume.clone(), abort());
             Reactor::current().spawn(async move {
@@ -178,7 +179,7 @@ fn an_aborted_operation_has_no_effect() {
         assert!(!volume.is_rate_limited());
         for (block, write) in (0..).zip(writes) {
             let buffer = block_of(5, 5);
-            let (offset, abort) = (block * BLOCK, std::future::ready(()));
+            let (offset, abort) = (block * BLOCK, std::future::ready(()).boxed_local());
             let read = volume.read_unless(offset, &buffer.span(), abort).await.unwrap();
             assert_eq!(read, Execution::Completed, "nothing delays it");
             let expected = match write {

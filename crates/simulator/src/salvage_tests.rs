@@ -198,8 +198,8 @@ async fn read_all(found: &Rc<Salvage>, history: &History, accept_stale: bool) ->
             continue;
         };
         assert_eq!(info.size, known.len() as u64 * BLOCK, "{name}");
-        let exact = volume.survey(true, |_| ()).await;
-        let rough = volume.survey(false, |_| ()).await;
+        let exact = volume.survey(true, &mut |_| ()).await;
+        let rough = volume.survey(false, &mut |_| ()).await;
         let (lost, stale) = (blocks_of(&exact.lost_ranges), blocks_of(&exact.stale_ranges));
         assert!(
             blocks_of(&rough.lost_ranges).is_subset(&lost),

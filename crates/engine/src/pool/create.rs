@@ -7,6 +7,7 @@ use format::{
     DriveErrors, DriveId, DriveIndex, DriveRecord, DriveState, Generation, Incarnation, PoolId, PoolKey,
     PoolOpening, Scheme, ScrubRecord, ShardRecord, StateStamp, Superblock,
 };
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, IoError, IoErrorKind};
 
 use crate::drive_setup::{check_zones, prepare_drive, short_path};
@@ -62,40 +63,47 @@ pub fn check_name(name: &str) -> Result<()> {
 /// # Errors
 /// `Invalid` for invalid options; `NoSpace` if files cannot grow; `Io` if a drive cannot be
 /// written.
-pub async fn create(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<PoolId> {
-    check_options(drives, options)?;
-    let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
-    let smallest = opened.iter().map(|(_, drive)| drive.properties().size).fold(u64::MAX, u64::min);
-    let zone_bytes = options.zone_bytes.unwrap_or_else(|| zone_bytes_for(smallest));
-    for (path, drive) in &opened {
-        let (size, needed) = (drive.properties().size, drive_bytes_min(zone_bytes));
-        if size < needed {
-            let message =
-                format!("{path} has {size} bytes; a drive needs at least {needed} for zones of {zone_bytes}");
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-    }
-    let sizes: Vec<_> = opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
-    let superblock = initial_superblock(options, zone_bytes, &sizes);
-    check_zones(&superblock, 0)?;
-    for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
-        let failed = |error: IoError| {
-            if error.kind() == IoErrorKind::NoSpace {
-                let message = format!("the file system under {} has no room for it", record.path);
-                return Error::new(ErrorKind::NoSpace, message);
+pub fn create<'a>(
+    drives: &'a [Arc<dyn DriveSource>],
+    options: &'a CreateOptions,
+) -> LocalBoxFuture<'a, Result<PoolId>> {
+    Box::pin(async move {
+        check_options(drives, options)?;
+        let opened: Vec<_> = drives.iter().map(|source| (source.path(), source.open())).collect();
+        let smallest = opened.iter().map(|(_, drive)| drive.properties().size).fold(u64::MAX, u64::min);
+        let zone_bytes = options.zone_bytes.unwrap_or_else(|| zone_bytes_for(smallest));
+        for (path, drive) in &opened {
+            let (size, needed) = (drive.properties().size, drive_bytes_min(zone_bytes));
+            if size < needed {
+                let message = format!(
+                    "{path} has {size} bytes; a drive needs at least {needed} for zones of {zone_bytes}"
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
             }
-            let index = DriveIndex::new(narrow(index, "C5"));
-            Error::io(format!("writing the superblock of {} failed", record.path), index, error)
-        };
-        let bytes = superblock.encode(record.id);
-        prepare_drive(&**drive, superblock.data_start).await.map_err(failed)?;
-        drive
-            .write(SuperblockSlot::First.offset(), &[Buffer::copy_of(&bytes).span()])
-            .await
-            .map_err(failed)?;
-        drive.flush().await.map_err(failed)?;
-    }
-    Ok(superblock.pool)
+        }
+        let sizes: Vec<_> =
+            opened.iter().map(|(path, drive)| (path.clone(), drive.properties().size)).collect();
+        let superblock = initial_superblock(options, zone_bytes, &sizes);
+        check_zones(&superblock, 0)?;
+        for (index, (record, (_, drive))) in superblock.drives.iter().zip(&opened).enumerate() {
+            let failed = |error: IoError| {
+                if error.kind() == IoErrorKind::NoSpace {
+                    let message = format!("the file system under {} has no room for it", record.path);
+                    return Error::new(ErrorKind::NoSpace, message);
+                }
+                let index = DriveIndex::new(narrow(index, "C5"));
+                Error::io(format!("writing the superblock of {} failed", record.path), index, error)
+            };
+            let bytes = superblock.encode(record.id);
+            prepare_drive(&**drive, superblock.data_start).await.map_err(failed)?;
+            drive
+                .write(SuperblockSlot::First.offset(), &[Buffer::copy_of(&bytes).span()])
+                .await
+                .map_err(failed)?;
+            drive.flush().await.map_err(failed)?;
+        }
+        Ok(superblock.pool)
+    })
 }
 
 fn check_options(drives: &[Arc<dyn DriveSource>], options: &CreateOptions) -> Result<()> {

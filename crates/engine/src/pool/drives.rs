@@ -2,6 +2,7 @@
 
 use format::limits::SUPERBLOCK_SLOT;
 use format::{DriveId, DriveState, PoolId, Scheme};
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, IoError};
 
 use crate::drive_source::DriveSource;
@@ -58,40 +59,44 @@ pub struct MemberDrive {
 }
 
 /// Reads a drive's superblocks and returns the pool it belongs to. Runs on a reactor.
-pub async fn identify(source: &dyn DriveSource) -> DriveContents {
-    let (superblock, drive) = match read_superblocks(&*source.open()).await {
-        SuperblockRead::Superblock(found) => (found.superblock, found.drive),
-        SuperblockRead::Damaged => return DriveContents::Damaged,
-        SuperblockRead::OtherVersion(version) => return DriveContents::OtherVersion(version),
-        SuperblockRead::Absent => return DriveContents::NoPool,
-        SuperblockRead::Unreadable(error) => return DriveContents::Unreadable(error),
-    };
-    let member = |record: &format::DriveRecord| MemberDrive {
-        id: record.id,
-        path: record.path.clone(),
-        size: record.size,
-        state: record.state,
-    };
-    DriveContents::Pool(Box::new(PoolLabel {
-        pool: superblock.pool,
-        scheme: superblock.scheme,
-        drive,
-        written: (superblock.epoch().epoch, superblock.generation.get()),
-        clean: superblock.clean,
-        members: superblock.drives.iter().map(member).collect(),
-        name: superblock.name,
-    }))
+pub fn identify(source: &dyn DriveSource) -> LocalBoxFuture<'_, DriveContents> {
+    Box::pin(async move {
+        let (superblock, drive) = match read_superblocks(&*source.open()).await {
+            SuperblockRead::Superblock(found) => (found.superblock, found.drive),
+            SuperblockRead::Damaged => return DriveContents::Damaged,
+            SuperblockRead::OtherVersion(version) => return DriveContents::OtherVersion(version),
+            SuperblockRead::Absent => return DriveContents::NoPool,
+            SuperblockRead::Unreadable(error) => return DriveContents::Unreadable(error),
+        };
+        let member = |record: &format::DriveRecord| MemberDrive {
+            id: record.id,
+            path: record.path.clone(),
+            size: record.size,
+            state: record.state,
+        };
+        DriveContents::Pool(Box::new(PoolLabel {
+            pool: superblock.pool,
+            scheme: superblock.scheme,
+            drive,
+            written: (superblock.epoch().epoch, superblock.generation.get()),
+            clean: superblock.clean,
+            members: superblock.drives.iter().map(member).collect(),
+            name: superblock.name,
+        }))
+    })
 }
 
 /// Erases a drive's superblocks durably. The drive then holds no pool. Runs on a reactor.
 ///
 /// # Errors
 /// When the drive cannot be written.
-pub async fn erase(source: &dyn DriveSource) -> Result<(), IoError> {
-    let drive = source.open();
-    let blank = Buffer::zeroed(to_index(SUPERBLOCK_SLOT));
-    for slot in SuperblockSlot::BOTH {
-        drive.write(slot.offset(), &[blank.span()]).await?;
-    }
-    drive.flush().await.map(|_| ())
+pub fn erase(source: &dyn DriveSource) -> LocalBoxFuture<'_, Result<(), IoError>> {
+    Box::pin(async move {
+        let drive = source.open();
+        let blank = Buffer::zeroed(to_index(SUPERBLOCK_SLOT));
+        for slot in SuperblockSlot::BOTH {
+            drive.write(slot.offset(), &[blank.span()]).await?;
+        }
+        drive.flush().await.map(|_| ())
+    })
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use format::limits::{BLOCK, EVENT_BLOCKS};
 use format::{Event, EventBlock, LayerId};
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, Handle, Reactor, Semaphore};
 
 use super::Pool;
@@ -132,10 +133,17 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn emit_event(&self, kind: format::EventKind, amount: u64, text: &str) -> Result<()> {
-        let text = text.to_owned();
-        let emit = move |journal: Rc<Journal>| async move { journal.events.emit(kind, amount, &text) };
-        Ok(self.inner.journal.call(emit).await?)
+    pub fn emit_event<'a>(
+        &'a self,
+        kind: format::EventKind,
+        amount: u64,
+        text: &'a str,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let text = text.to_owned();
+            let emit = move |journal: Rc<Journal>| async move { journal.events.emit(kind, amount, &text) };
+            Ok(self.inner.journal.call(emit).await?)
+        })
     }
 
     /// Returns the newest events of the pool with numbers above `after`, up to `max`, in order and
@@ -143,7 +151,9 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed; those of reading the map.
-    pub async fn events(&self, after: u64, max: usize) -> Result<Vec<(u64, Event)>> {
-        self.inner.journal.call(move |journal| async move { journal.read(after, max).await }).await?
+    pub fn events(&self, after: u64, max: usize) -> LocalBoxFuture<'_, Result<Vec<(u64, Event)>>> {
+        Box::pin(async move {
+            self.inner.journal.call(move |journal| async move { journal.read(after, max).await }).await?
+        })
     }
 }

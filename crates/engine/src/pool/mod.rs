@@ -15,6 +15,7 @@ mod scrub;
 use std::sync::Arc;
 
 use format::{DriveErrors, DriveState, PoolId, Scheme};
+use futures_util::future::LocalBoxFuture;
 use reactor::{Handle, Reactor};
 
 pub(crate) use catalogue::{Catalogue, VolumeShared};
@@ -169,69 +170,78 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn status(&self) -> Result<PoolStatus> {
-        let query = |control: std::rc::Rc<Control>| async move {
-            let (failing, scrub) = (control.failing(), control.scrub_status());
-            let (space, free_zones, now) = (control.space(), control.free_zones(), Reactor::current().now());
-            let failures = (control.failure(), control.unrecorded());
-            (control.superblock(), space, free_zones, failures, failing, (scrub, now))
-        };
-        let (superblock, space, free_zones, (failure, unrecorded), failing, (scrub, now)) =
-            self.inner.control.call(query).await?;
-        let (mut scrub, positions, until) = scrub;
-        let mut shards = Vec::new();
-        let mut repair = RepairStatus::default();
-        let (mut lost_blocks, mut lost_unlisted, mut unsaved_nodes) = (Vec::new(), 0, 0);
-        for (number, shard) in self.inner.shards.iter().enumerate() {
-            let after = positions.get(number).map_or_else(format::Incarnation::default, |position| *position);
-            let query = move |shard: std::rc::Rc<Shard>| async move {
-                let lost = (shard.lost.list(&shard).await, shard.unsaved_nodes());
-                (shard.counters(), shard.repair.status(), shard.scrubber.progress(&shard, after, until), lost)
+    pub fn status(&self) -> LocalBoxFuture<'_, Result<PoolStatus>> {
+        Box::pin(async move {
+            let query = |control: std::rc::Rc<Control>| async move {
+                let (failing, scrub) = (control.failing(), control.scrub_status());
+                let (space, free_zones, now) =
+                    (control.space(), control.free_zones(), Reactor::current().now());
+                let failures = (control.failure(), control.unrecorded());
+                (control.superblock(), space, free_zones, failures, failing, (scrub, now))
             };
-            let (counters, of_shard, progress, ((lost, more), unsaved)) = shard.call(query).await?;
-            lost_blocks.push(lost);
-            unsaved_nodes += unsaved;
-            lost_unlisted += more;
-            scrub.add(progress);
-            repair.add(&of_shard);
-            shards.push(counters);
-        }
-        let lost = match lost_blocks.iter().all(Vec::is_empty) {
-            true => Vec::new(),
-            false => {
-                self.catalogue()
-                    .call(|catalogue| async move { catalogue.locate(lost_blocks).await })
-                    .await??
+            let (superblock, space, free_zones, (failure, unrecorded), failing, (scrub, now)) =
+                self.inner.control.call(query).await?;
+            let (mut scrub, positions, until) = scrub;
+            let mut shards = Vec::new();
+            let mut repair = RepairStatus::default();
+            let (mut lost_blocks, mut lost_unlisted, mut unsaved_nodes) = (Vec::new(), 0, 0);
+            for (number, shard) in self.inner.shards.iter().enumerate() {
+                let after =
+                    positions.get(number).map_or_else(format::Incarnation::default, |position| *position);
+                let query = move |shard: std::rc::Rc<Shard>| async move {
+                    let lost = (shard.lost.list(&shard).await, shard.unsaved_nodes());
+                    (
+                        shard.counters(),
+                        shard.repair.status(),
+                        shard.scrubber.progress(&shard, after, until),
+                        lost,
+                    )
+                };
+                let (counters, of_shard, progress, ((lost, more), unsaved)) = shard.call(query).await?;
+                lost_blocks.push(lost);
+                unsaved_nodes += unsaved;
+                lost_unlisted += more;
+                scrub.add(progress);
+                repair.add(&of_shard);
+                shards.push(counters);
             }
-        };
-        let drives = (0..).zip(superblock.drives).zip(free_zones);
-        let drives = drives.map(|((index, drive), free_zones)| DriveStatus {
-            index,
-            id: drive.id,
-            path: drive.path,
-            size: drive.size,
-            state: drive.state,
-            zones: drive.zones,
-            free_zones,
-            errors: drive.errors,
-            failing: failing.contains(&format::DriveIndex::new(index)),
-        });
-        Ok(PoolStatus {
-            id: self.inner.id,
-            name: self.inner.name.clone(),
-            scheme: self.inner.scheme,
-            zone_bytes: self.inner.zone_bytes,
-            drives: drives.collect(),
-            space,
-            shards,
-            repair,
-            scrub,
-            client_latency: self.inner.repair.recent_latency(now),
-            lost,
-            lost_unlisted,
-            unsaved_nodes,
-            unrecorded,
-            failure,
+            let lost = match lost_blocks.iter().all(Vec::is_empty) {
+                true => Vec::new(),
+                false => {
+                    self.catalogue()
+                        .call(|catalogue| async move { catalogue.locate(lost_blocks).await })
+                        .await??
+                }
+            };
+            let drives = (0..).zip(superblock.drives).zip(free_zones);
+            let drives = drives.map(|((index, drive), free_zones)| DriveStatus {
+                index,
+                id: drive.id,
+                path: drive.path,
+                size: drive.size,
+                state: drive.state,
+                zones: drive.zones,
+                free_zones,
+                errors: drive.errors,
+                failing: failing.contains(&format::DriveIndex::new(index)),
+            });
+            Ok(PoolStatus {
+                id: self.inner.id,
+                name: self.inner.name.clone(),
+                scheme: self.inner.scheme,
+                zone_bytes: self.inner.zone_bytes,
+                drives: drives.collect(),
+                space,
+                shards,
+                repair,
+                scrub,
+                client_latency: self.inner.repair.recent_latency(now),
+                lost,
+                lost_unlisted,
+                unsaved_nodes,
+                unrecorded,
+                failure,
+            })
         })
     }
 
@@ -240,11 +250,13 @@ impl Pool {
     /// # Errors
     /// `NotFound` if the drive is not in use; `PoolFailed` if the loss would exceed the redundancy.
     /// The pool is unchanged after an error.
-    pub async fn fail_drive(&self, index: u16) -> Result<()> {
-        let fail = move |control: std::rc::Rc<Control>| async move {
-            control.fail_drive(format::DriveIndex::new(index)).await
-        };
-        self.inner.control.call(fail).await?
+    pub fn fail_drive(&self, index: u16) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let fail = move |control: std::rc::Rc<Control>| async move {
+                control.fail_drive(format::DriveIndex::new(index)).await
+            };
+            self.inner.control.call(fail).await?
+        })
     }
 
     /// Returns the speed limits of rebuilds.
@@ -256,9 +268,11 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn set_repair_limits(&self, limits: RepairLimits) -> Result<()> {
-        self.inner.repair.set(limits);
-        self.request_repair().await
+    pub fn set_repair_limits(&self, limits: RepairLimits) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.inner.repair.set(limits);
+            self.request_repair().await
+        })
     }
 
     /// Makes every shard search for segments with missing columns.
@@ -275,23 +289,27 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn wait_for_repair(&self) -> Result<()> {
-        for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.repair.wait_for_requests(&shard).await }).await?;
-        }
-        self.inner.control.call(|control| async move { control.drive_changes_finished().await }).await?;
-        Ok(())
+    pub fn wait_for_repair(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            for shard in self.inner.shards.iter() {
+                shard.call(|shard| async move { shard.repair.wait_for_requests(&shard).await }).await?;
+            }
+            self.inner.control.call(|control| async move { control.drive_changes_finished().await }).await?;
+            Ok(())
+        })
     }
 
     /// Writes a checkpoint of every shard.
     ///
     /// # Errors
     /// When a checkpoint cannot be written.
-    pub async fn checkpoint(&self) -> Result<()> {
-        for shard in self.inner.shards.iter() {
-            shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
-        }
-        Ok(())
+    pub fn checkpoint(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            for shard in self.inner.shards.iter() {
+                shard.call(|shard| async move { shard.checkpoint_now().await }).await??;
+            }
+            Ok(())
+        })
     }
 }
 

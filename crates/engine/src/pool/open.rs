@@ -12,6 +12,7 @@ use format::limits::LINEAGE_MAX;
 use format::{
     DriveIndex, DriveState, EventKind, Generation, PoolOpening, ShardIndex, StateStamp, Superblock,
 };
+use futures_util::future::LocalBoxFuture;
 use reactor::{Handle, Reactor, Remote};
 
 use super::catalogue::Catalogue;
@@ -308,23 +309,28 @@ fn check_redundancy(
 /// # Errors
 /// When the drives hold no pool, too many drives are missing, or durable data cannot be read. All
 /// resources are released after an error.
-pub async fn open(drives: &[Arc<dyn DriveSource>], options: &OpenOptions) -> Result<(Pool, OpenReport)> {
-    let mut behind = BTreeSet::new();
-    loop {
-        let mut started = StartedParts::default();
-        match open_parts(drives, options, &behind, &mut started).await {
-            Ok(OpenOutcome::Opened(pool, report)) => return Ok((pool, report)),
-            Ok(OpenOutcome::DrivesBehind(drives)) => {
-                started.dismiss().await;
-                // Terminates, because `behind` grows each time.
-                behind.extend(drives);
-            }
-            Err(error) => {
-                started.dismiss().await;
-                return Err(error);
+pub fn open<'a>(
+    drives: &'a [Arc<dyn DriveSource>],
+    options: &'a OpenOptions,
+) -> LocalBoxFuture<'a, Result<(Pool, OpenReport)>> {
+    Box::pin(async move {
+        let mut behind = BTreeSet::new();
+        loop {
+            let mut started = StartedParts::default();
+            match open_parts(drives, options, &behind, &mut started).await {
+                Ok(OpenOutcome::Opened(pool, report)) => return Ok((pool, report)),
+                Ok(OpenOutcome::DrivesBehind(drives)) => {
+                    started.dismiss().await;
+                    // Terminates, because `behind` grows each time.
+                    behind.extend(drives);
+                }
+                Err(error) => {
+                    started.dismiss().await;
+                    return Err(error);
+                }
             }
         }
-    }
+    })
 }
 
 /// The outcome of an attempt to open a pool.

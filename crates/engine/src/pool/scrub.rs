@@ -1,5 +1,7 @@
 //! The scrub commands of a pool.
 
+use futures_util::future::LocalBoxFuture;
+
 use super::Pool;
 use crate::error::Result;
 use crate::repair::RepairLimits;
@@ -10,8 +12,10 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool has failed or was closed.
-    pub async fn start_scrub(&self) -> Result<bool> {
-        self.inner.control.call(|control| async move { control.start_scrub().await }).await?
+    pub fn start_scrub(&self) -> LocalBoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.inner.control.call(|control| async move { control.start_scrub().await }).await?
+        })
     }
 
     /// Starts a scrub if one is due, as set by [`Pool::set_scrub_every`]. Returns false if none was
@@ -19,16 +23,20 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool has failed or was closed.
-    pub async fn start_scrub_if_due(&self) -> Result<bool> {
-        self.inner.control.call(|control| async move { control.start_scrub_if_due().await }).await?
+    pub fn start_scrub_if_due(&self) -> LocalBoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.inner.control.call(|control| async move { control.start_scrub_if_due().await }).await?
+        })
     }
 
     /// Cancels the running scrub. Returns false if none is running.
     ///
     /// # Errors
     /// When the pool has failed or was closed.
-    pub async fn cancel_scrub(&self) -> Result<bool> {
-        self.inner.control.call(|control| async move { control.cancel_scrub().await }).await?
+    pub fn cancel_scrub(&self) -> LocalBoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.inner.control.call(|control| async move { control.cancel_scrub().await }).await?
+        })
     }
 
     /// Sets the interval between the starts of scheduled scrubs, in seconds; 0 for no scheduled
@@ -36,8 +44,13 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool has failed or was closed.
-    pub async fn set_scrub_every(&self, seconds: u64) -> Result<()> {
-        self.inner.control.call(move |control| async move { control.set_scrub_every(seconds).await }).await?
+    pub fn set_scrub_every(&self, seconds: u64) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.inner
+                .control
+                .call(move |control| async move { control.set_scrub_every(seconds).await })
+                .await?
+        })
     }
 
     /// Returns the speed limits of scrubs. Bytes are bytes read.
@@ -49,9 +62,11 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn set_scrub_limits(&self, limits: RepairLimits) -> Result<()> {
-        self.inner.scrub.limits.set(limits);
-        Ok(self.inner.control.call(|control| async move { control.notify_scrub_changed().await }).await?)
+    pub fn set_scrub_limits(&self, limits: RepairLimits) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.inner.scrub.limits.set(limits);
+            Ok(self.inner.control.call(|control| async move { control.notify_scrub_changed().await }).await?)
+        })
     }
 
     /// Waits until no scrub is running or the scrub is paused. Repairs of damage it found may be
@@ -59,7 +74,9 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn scrub_settled(&self) -> Result<()> {
-        Ok(self.inner.control.call(|control| async move { control.scrub_idle().await }).await?)
+    pub fn scrub_settled(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            Ok(self.inner.control.call(|control| async move { control.scrub_idle().await }).await?)
+        })
     }
 }

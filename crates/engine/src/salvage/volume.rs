@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use format::limits::BLOCK;
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, Span};
 
 use super::Salvage;
@@ -110,11 +111,13 @@ impl SalvageVolume {
     /// `Invalid` beyond the end; `Corrupt` or `Io`, with the location, if a block of the range
     /// cannot be read; `Stale` if the data may be older than the newest write and stale data is not
     /// accepted. The contents of `into` are unspecified after an error.
-    pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
-        match self.read_available(offset, into).await?.into_iter().next() {
-            Some(range) => Err(range.error),
-            None => Ok(()),
-        }
+    pub fn read<'a>(&'a self, offset: u64, into: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match self.read_available(offset, into).await?.into_iter().next() {
+                Some(range) => Err(range.error),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Fills `into` with the readable bytes from `offset` on, and with zeros elsewhere. Returns the
@@ -122,28 +125,34 @@ impl SalvageVolume {
     ///
     /// # Errors
     /// `Invalid` beyond the end.
-    pub async fn read_available(&self, offset: u64, into: &Span) -> Result<Vec<UnreadableRange>> {
-        let length = into.len() as u64;
-        self.check(offset, length)?;
-        if self.volume().stale && !self.salvage.accept_stale {
-            into.zero();
-            return Ok(vec![UnreadableRange { offset, length, error: self.stale_error() }]);
-        }
-        let start = offset - offset % BLOCK as u64;
-        let end = (offset + length).next_multiple_of(BLOCK as u64);
-        if start == offset && end == offset + length {
-            return Ok(self.read_blocks(start, into).await);
-        }
-        let around = Buffer::new(to_index(end - start));
-        let lost = self.read_blocks(start, &around.span()).await;
-        let skip = to_index(offset - start);
-        into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
-        let clipped = lost.into_iter().filter_map(|range| {
-            let (first, last) =
-                (range.offset.max(offset), (range.offset + range.length).min(offset + length));
-            (first < last).then_some(UnreadableRange { offset: first, length: last - first, ..range })
-        });
-        Ok(clipped.collect())
+    pub fn read_available<'a>(
+        &'a self,
+        offset: u64,
+        into: &'a Span,
+    ) -> LocalBoxFuture<'a, Result<Vec<UnreadableRange>>> {
+        Box::pin(async move {
+            let length = into.len() as u64;
+            self.check(offset, length)?;
+            if self.volume().stale && !self.salvage.accept_stale {
+                into.zero();
+                return Ok(vec![UnreadableRange { offset, length, error: self.stale_error() }]);
+            }
+            let start = offset - offset % BLOCK as u64;
+            let end = (offset + length).next_multiple_of(BLOCK as u64);
+            if start == offset && end == offset + length {
+                return Ok(self.read_blocks(start, into).await);
+            }
+            let around = Buffer::new(to_index(end - start));
+            let lost = self.read_blocks(start, &around.span()).await;
+            let skip = to_index(offset - start);
+            into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
+            let clipped = lost.into_iter().filter_map(|range| {
+                let (first, last) =
+                    (range.offset.max(offset), (range.offset + range.length).min(offset + length));
+                (first < last).then_some(UnreadableRange { offset: first, length: last - first, ..range })
+            });
+            Ok(clipped.collect())
+        })
     }
 
     async fn read_blocks(&self, offset: u64, into: &Span) -> Vec<UnreadableRange> {
@@ -174,40 +183,48 @@ impl SalvageVolume {
     ///
     /// # Errors
     /// `Invalid` beyond the end.
-    pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<SalvageExtent>> {
-        self.check(offset, length)?;
-        let volume = self.volume();
-        let probes = self.probes(Probe::Drives);
-        let (first, last) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut runs = RunCursor::new(&self.salvage.shards, volume, &probes, first, last);
-        let mut extents: Vec<SalvageExtent> = Vec::new();
-        let (mut end, mut count) = (offset, 0);
-        while (count < RUNS_MIN || end - offset < EXTENTS_BYTES_MIN)
-            && let Some((block, run)) = runs.next().await
-        {
-            count += 1;
-            let until = ((block + run.blocks) * BLOCK as u64).min(offset + length);
-            let state = match run.state {
-                BlockState::Hole => SalvageState::Hole,
-                BlockState::Data => SalvageState::Data,
-                BlockState::Lost => SalvageState::Lost,
-            };
-            let stale = run.stale || volume.stale;
-            match extents.last_mut() {
-                Some(last) if last.state == state && last.stale == stale => last.length += until - end,
-                _ => extents.push(SalvageExtent { length: until - end, state, stale }),
+    pub fn extents(&self, offset: u64, length: u64) -> LocalBoxFuture<'_, Result<Vec<SalvageExtent>>> {
+        Box::pin(async move {
+            self.check(offset, length)?;
+            let volume = self.volume();
+            let probes = self.probes(Probe::Drives);
+            let (first, last) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
+            let mut runs = RunCursor::new(&self.salvage.shards, volume, &probes, first, last);
+            let mut extents: Vec<SalvageExtent> = Vec::new();
+            let (mut end, mut count) = (offset, 0);
+            while (count < RUNS_MIN || end - offset < EXTENTS_BYTES_MIN)
+                && let Some((block, run)) = runs.next().await
+            {
+                count += 1;
+                let until = ((block + run.blocks) * BLOCK as u64).min(offset + length);
+                let state = match run.state {
+                    BlockState::Hole => SalvageState::Hole,
+                    BlockState::Data => SalvageState::Data,
+                    BlockState::Lost => SalvageState::Lost,
+                };
+                let stale = run.stale || volume.stale;
+                match extents.last_mut() {
+                    Some(last) if last.state == state && last.stale == stale => last.length += until - end,
+                    _ => extents.push(SalvageExtent { length: until - end, state, stale }),
+                }
+                end = until;
             }
-            end = until;
-        }
-        Ok(extents)
+            Ok(extents)
+        })
     }
 
     /// Surveys the whole volume. With `read`, every block is read; otherwise a block counts as
     /// readable if enough cells of its row are on drives that are present. `progress` is called
     /// with the number of bytes surveyed since the last call.
-    pub async fn survey(&self, read: bool, progress: impl FnMut(u64)) -> VolumeSurvey {
-        let probes = self.probes(if read { Probe::Read } else { Probe::Drives });
-        survey(&self.salvage.shards, self.volume(), &probes.into(), progress).await
+    pub fn survey<'a>(
+        &'a self,
+        read: bool,
+        progress: &'a mut dyn FnMut(u64),
+    ) -> LocalBoxFuture<'a, VolumeSurvey> {
+        Box::pin(async move {
+            let probes = self.probes(if read { Probe::Read } else { Probe::Drives });
+            survey(&self.salvage.shards, self.volume(), &probes.into(), progress).await
+        })
     }
 
     fn probes(&self, probe: Probe) -> Vec<Probe> {

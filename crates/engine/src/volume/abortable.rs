@@ -2,10 +2,9 @@
 //!
 //! Always true: an aborted operation has had no effect; one that has begun is completed.
 
-use std::future::Future;
 use std::pin::pin;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, LocalBoxFuture, select};
 use reactor::Span;
 
 use super::{AttachedVolume, is_aligned};
@@ -31,23 +30,25 @@ impl AttachedVolume {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub async fn read_unless(
-        &self,
+    pub fn read_unless<'a>(
+        &'a self,
         offset: u64,
-        into: &Span,
-        abort: impl Future<Output = ()>,
-    ) -> Result<Execution> {
-        self.check(offset, into.len() as u64)?;
-        if self.is_aborted(into.len() as u64, abort).await {
-            return Ok(Execution::Aborted);
-        }
-        // The volume may have been shrunk or deleted in the meantime (F5).
-        self.check(offset, into.len() as u64)?;
-        match is_aligned(offset, into.len()) {
-            true => self.read_aligned(offset, into).await?,
-            false => self.read_unaligned(offset, into).await?,
-        }
-        Ok(Execution::Completed)
+        into: &'a Span,
+        abort: LocalBoxFuture<'a, ()>,
+    ) -> LocalBoxFuture<'a, Result<Execution>> {
+        Box::pin(async move {
+            self.check(offset, into.len() as u64)?;
+            if self.is_aborted(into.len() as u64, abort).await {
+                return Ok(Execution::Aborted);
+            }
+            // The volume may have been shrunk or deleted in the meantime (F5).
+            self.check(offset, into.len() as u64)?;
+            match is_aligned(offset, into.len()) {
+                true => self.read_aligned(offset, into).await?,
+                false => self.read_unaligned(offset, into).await?,
+            }
+            Ok(Execution::Completed)
+        })
     }
 
     /// As [`Self::write`], but aborted if `abort` completes before the rate limits admit the
@@ -55,31 +56,33 @@ impl AttachedVolume {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn write_unless(
-        &self,
+    pub fn write_unless<'a>(
+        &'a self,
         offset: u64,
-        data: &Span,
-        abort: impl Future<Output = ()>,
-    ) -> Result<Execution> {
-        self.check_write(offset, data.len() as u64)?;
-        if self.is_aborted(data.len() as u64, abort).await {
-            return Ok(Execution::Aborted);
-        }
-        self.check_write(offset, data.len() as u64)?;
-        match is_aligned(offset, data.len()) {
-            true => self.write_aligned(offset, data).await?,
-            false => self.write_unaligned(offset, data).await?,
-        }
-        Ok(Execution::Completed)
+        data: &'a Span,
+        abort: LocalBoxFuture<'a, ()>,
+    ) -> LocalBoxFuture<'a, Result<Execution>> {
+        Box::pin(async move {
+            self.check_write(offset, data.len() as u64)?;
+            if self.is_aborted(data.len() as u64, abort).await {
+                return Ok(Execution::Aborted);
+            }
+            self.check_write(offset, data.len() as u64)?;
+            match is_aligned(offset, data.len()) {
+                true => self.write_aligned(offset, data).await?,
+                false => self.write_unaligned(offset, data).await?,
+            }
+            Ok(Execution::Completed)
+        })
     }
 
     /// Waits until the rate limits admit `bytes` more bytes, or `abort` completes. An aborted
     /// operation has used its part of the rate: the waiting times of later ones are fixed.
-    async fn is_aborted(&self, bytes: u64, abort: impl Future<Output = ()>) -> bool {
+    async fn is_aborted(&self, bytes: u64, abort: LocalBoxFuture<'_, ()>) -> bool {
         if !self.is_rate_limited() {
             return false;
         }
         let admitted = pin!(self.wait_for_limits(bytes));
-        matches!(select(pin!(abort), admitted).await, Either::Left(_))
+        matches!(select(abort, admitted).await, Either::Left(_))
     }
 }

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use format::limits::{BLOCK_BYTES, SLICE};
+use futures_util::future::LocalBoxFuture;
 use reactor::Span;
 
 use super::{AttachedVolume, ShardAccess};
@@ -32,30 +33,37 @@ impl AttachedVolume {
     /// `Invalid` if the lengths differ, beyond the end, across the border of two slices (4 MiB), or
     /// for more blocks than [`crate::Pool::atomic_write_bytes`]; otherwise as [`Self::read`] and
     /// [`Self::write`].
-    pub async fn compare_and_write(&self, offset: u64, expected: &Span, data: &Span) -> Result<Comparison> {
-        let length = data.len() as u64;
-        self.check_write(offset, length)?;
-        self.check_atomic(offset, expected.len() as u64, length)?;
-        if self.shared.rate_limiter.is_limited() {
-            Box::pin(self.wait_for_limits(length)).await;
+    pub fn compare_and_write<'a>(
+        &'a self,
+        offset: u64,
+        expected: &'a Span,
+        data: &'a Span,
+    ) -> LocalBoxFuture<'a, Result<Comparison>> {
+        Box::pin(async move {
+            let length = data.len() as u64;
             self.check_write(offset, length)?;
-        }
-        let (shard, block) = self.shared.slices.locate(offset / BLOCK_BYTES);
-        let within = to_index(offset % BLOCK_BYTES);
-        let volume = self.shared.id;
-        let differs = match self.shard(shard)? {
-            ShardAccess::Local(shard) => {
-                shard.compare_and_write(volume, block, within, (expected, data)).await?
+            self.check_atomic(offset, expected.len() as u64, length)?;
+            if self.shared.rate_limiter.is_limited() {
+                Box::pin(self.wait_for_limits(length)).await;
+                self.check_write(offset, length)?;
             }
-            ShardAccess::Remote(handle) => {
-                let (expected, data) = (expected.clone(), data.clone());
-                let step = move |shard: Rc<Shard>| async move {
-                    shard.compare_and_write(volume, block, within, (&expected, &data)).await
-                };
-                handle.call(step).await??
-            }
-        };
-        Ok(differs.map_or(Comparison::Written, |index| Comparison::Differs { at: offset + index as u64 }))
+            let (shard, block) = self.shared.slices.locate(offset / BLOCK_BYTES);
+            let within = to_index(offset % BLOCK_BYTES);
+            let volume = self.shared.id;
+            let differs = match self.shard(shard)? {
+                ShardAccess::Local(shard) => {
+                    shard.compare_and_write(volume, block, within, (expected, data)).await?
+                }
+                ShardAccess::Remote(handle) => {
+                    let (expected, data) = (expected.clone(), data.clone());
+                    let step = move |shard: Rc<Shard>| async move {
+                        shard.compare_and_write(volume, block, within, (&expected, &data)).await
+                    };
+                    handle.call(step).await??
+                }
+            };
+            Ok(differs.map_or(Comparison::Written, |index| Comparison::Differs { at: offset + index as u64 }))
+        })
     }
 
     /// Refuses a range that one write does not cover atomically.

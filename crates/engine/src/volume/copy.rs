@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use format::limits::BLOCK_BYTES;
+use futures_util::future::LocalBoxFuture;
 use reactor::Buffer;
 
 use super::AttachedVolume;
@@ -29,28 +30,36 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond an end, or if the ranges are of one volume and overlap; as [`Self::read`]
     /// and [`Self::write`]. A part of the range may have been copied then.
-    pub async fn copy_from(&self, source: &Self, from: u64, offset: u64, length: u64) -> Result<()> {
-        source.check(from, length)?;
-        self.check_write(offset, length)?;
-        let is_same = Arc::ptr_eq(&self.shared, &source.shared);
-        if is_same && from < offset + length && offset < from + length {
-            let message = format!("the ranges at {from} and at {offset} of {length} bytes overlap");
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let mut done = 0;
-        while done < length {
-            let extents = source.extents(from + done, length - done).await?;
-            assert!(!extents.is_empty(), "a range that is not empty has extents");
-            for extent in extents {
-                if extent.data {
-                    self.copy_data(source, from + done, offset + done, extent.length).await?;
-                } else {
-                    self.write_zeroes(offset + done, extent.length).await?;
-                }
-                done += extent.length;
+    pub fn copy_from<'a>(
+        &'a self,
+        source: &'a Self,
+        from: u64,
+        offset: u64,
+        length: u64,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            source.check(from, length)?;
+            self.check_write(offset, length)?;
+            let is_same = Arc::ptr_eq(&self.shared, &source.shared);
+            if is_same && from < offset + length && offset < from + length {
+                let message = format!("the ranges at {from} and at {offset} of {length} bytes overlap");
+                return Err(Error::new(ErrorKind::Invalid, message));
             }
-        }
-        Ok(())
+            let mut done = 0;
+            while done < length {
+                let extents = source.extents(from + done, length - done).await?;
+                assert!(!extents.is_empty(), "a range that is not empty has extents");
+                for extent in extents {
+                    if extent.data {
+                        self.copy_data(source, from + done, offset + done, extent.length).await?;
+                    } else {
+                        self.write_zeroes(offset + done, extent.length).await?;
+                    }
+                    done += extent.length;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Copies a range that holds data, some pieces at a time.

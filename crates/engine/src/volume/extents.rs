@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use format::VolumeId;
 use format::limits::{BLOCK, SLICE};
+use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
 
 use super::{AttachedVolume, ShardAccess};
@@ -32,28 +33,30 @@ impl AttachedVolume {
     ///
     /// # Errors
     /// `Invalid` beyond the end; those of reading the map.
-    pub async fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>> {
-        self.check(offset, length)?;
-        let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
-        let mut scan = ExtentScan::new(self.shared.slices, first, end);
-        let mut extents: Vec<Extent> = Vec::new();
-        let mut left = SLICES_MAX + self.shared.slices.shards();
-        while left > 0
-            && let Some(step) = scan.step()
-        {
-            match step {
-                ScanStep::Hole(blocks) => append(&mut extents, blocks, false),
-                ScanStep::Query(part) => {
-                    left -= 1;
-                    let bound = self.shared.slices.local_bound(part.shard, end);
-                    let reply = self.query(part, bound).await?;
-                    reply.extents.iter().for_each(|(blocks, data)| append(&mut extents, *blocks, *data));
-                    scan.on_reply(part, reply.next);
+    pub fn extents(&self, offset: u64, length: u64) -> LocalBoxFuture<'_, Result<Vec<Extent>>> {
+        Box::pin(async move {
+            self.check(offset, length)?;
+            let (first, end) = (offset / BLOCK as u64, (offset + length).div_ceil(BLOCK as u64));
+            let mut scan = ExtentScan::new(self.shared.slices, first, end);
+            let mut extents: Vec<Extent> = Vec::new();
+            let mut left = SLICES_MAX + self.shared.slices.shards();
+            while left > 0
+                && let Some(step) = scan.step()
+            {
+                match step {
+                    ScanStep::Hole(blocks) => append(&mut extents, blocks, false),
+                    ScanStep::Query(part) => {
+                        left -= 1;
+                        let bound = self.shared.slices.local_bound(part.shard, end);
+                        let reply = self.query(part, bound).await?;
+                        reply.extents.iter().for_each(|(blocks, data)| append(&mut extents, *blocks, *data));
+                        scan.on_reply(part, reply.next);
+                    }
                 }
             }
-        }
-        trim_to(&mut extents, offset % BLOCK as u64, length);
-        Ok(extents)
+            trim_to(&mut extents, offset % BLOCK as u64, length);
+            Ok(extents)
+        })
     }
 
     async fn query(&self, part: SubRequest, bound: u64) -> Result<ShardExtents> {

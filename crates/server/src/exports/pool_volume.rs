@@ -119,7 +119,7 @@ impl export::Volume for ReactorVolume {
         abort: impl Future<Output = ()>,
     ) -> Result<Execution, VolumeError> {
         let started = self.counters.begin(IoKind::Read);
-        let result = self.attached.read_unless(offset, into, abort).await;
+        let result = self.attached.read_unless(offset, into, Box::pin(abort)).await;
         started.end(done_bytes(&result, into), result.is_ok());
         result.map(execution).map_err(convert)
     }
@@ -131,7 +131,7 @@ impl export::Volume for ReactorVolume {
         abort: impl Future<Output = ()>,
     ) -> Result<Execution, VolumeError> {
         let started = self.counters.begin(IoKind::Write);
-        let result = self.attached.write_unless(offset, data, abort).await;
+        let result = self.attached.write_unless(offset, data, Box::pin(abort)).await;
         started.end(done_bytes(&result, data), result.is_ok());
         result.map(execution).map_err(convert)
     }

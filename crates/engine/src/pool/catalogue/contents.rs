@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{LayerId, VolumeRecord, VolumeState};
+use futures_util::future::LocalBoxFuture;
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
@@ -238,11 +239,18 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`; those of reading the map.
-    pub async fn volume_usage(&self, name: &str, offset: u64, length: u64) -> Result<VolumeUsage> {
-        let name = name.to_owned();
-        let count =
-            move |catalogue: Rc<Catalogue>| async move { catalogue.usage(name, offset, length).await };
-        self.catalogue().call(count).await?
+    pub fn volume_usage<'a>(
+        &'a self,
+        name: &'a str,
+        offset: u64,
+        length: u64,
+    ) -> LocalBoxFuture<'a, Result<VolumeUsage>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            let count =
+                move |catalogue: Rc<Catalogue>| async move { catalogue.usage(name, offset, length).await };
+            self.catalogue().call(count).await?
+        })
     }
 
     /// Returns the ranges in `offset..offset + length` in which a volume or snapshot differs from
@@ -251,17 +259,19 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if the two are unrelated; those of reading the map.
-    pub async fn volume_changes(
-        &self,
-        name: &str,
-        base: &str,
+    pub fn volume_changes<'a>(
+        &'a self,
+        name: &'a str,
+        base: &'a str,
         offset: u64,
         length: u64,
-    ) -> Result<Vec<ChangedRange>> {
-        let (name, base) = (name.to_owned(), base.to_owned());
-        let find = move |catalogue: Rc<Catalogue>| async move {
-            catalogue.changes(name, base, offset, length).await
-        };
-        self.catalogue().call(find).await?
+    ) -> LocalBoxFuture<'a, Result<Vec<ChangedRange>>> {
+        Box::pin(async move {
+            let (name, base) = (name.to_owned(), base.to_owned());
+            let find = move |catalogue: Rc<Catalogue>| async move {
+                catalogue.changes(name, base, offset, length).await
+            };
+            self.catalogue().call(find).await?
+        })
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::{EventKind, QosLimits, VolumeKind, VolumeRecord, VolumeState};
+use futures_util::future::LocalBoxFuture;
 
 use super::{Catalogue, Pool, SEPARATOR, check_name, split_name};
 use crate::error::{Error, ErrorKind, Result};
@@ -218,8 +219,8 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`, `Invalid` for a bad name, `Exists`, `NoSpace`.
-    pub async fn snapshot_volume(&self, name: &str, now: u64) -> Result<()> {
-        self.snapshot_volumes(&[name], now).await
+    pub fn snapshot_volume<'a>(&'a self, name: &'a str, now: u64) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.snapshot_volumes(&[name], now).await })
     }
 
     /// Takes snapshots of different volumes at one point in time, as [`Pool::snapshot_volume`].
@@ -229,10 +230,13 @@ impl Pool {
     /// # Errors
     /// As [`Pool::snapshot_volume`]; `Invalid` for a volume that occurs twice, and for more than
     /// [`Pool::snapshot_group_max`] volumes. No snapshot is taken then.
-    pub async fn snapshot_volumes(&self, names: &[&str], now: u64) -> Result<()> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let snapshot = move |catalogue: Rc<Catalogue>| async move { catalogue.snapshot(names, now).await };
-        self.catalogue().call(snapshot).await?
+    pub fn snapshot_volumes<'a>(&'a self, names: &'a [&'a str], now: u64) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let snapshot =
+                move |catalogue: Rc<Catalogue>| async move { catalogue.snapshot(names, now).await };
+            self.catalogue().call(snapshot).await?
+        })
     }
 
     /// Returns the largest number of volumes with snapshots taken together; 32 unless segments are
@@ -246,12 +250,19 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::snapshot_volume`].
-    pub async fn clone_volume(&self, snapshot: &str, name: &str, now: u64) -> Result<()> {
-        let (snapshot, name) = (snapshot.to_owned(), name.to_owned());
-        let clone = move |catalogue: Rc<Catalogue>| async move {
-            catalogue.clone_snapshot(snapshot, name, now).await
-        };
-        self.catalogue().call(clone).await?
+    pub fn clone_volume<'a>(
+        &'a self,
+        snapshot: &'a str,
+        name: &'a str,
+        now: u64,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (snapshot, name) = (snapshot.to_owned(), name.to_owned());
+            let clone = move |catalogue: Rc<Catalogue>| async move {
+                catalogue.clone_snapshot(snapshot, name, now).await
+            };
+            self.catalogue().call(clone).await?
+        })
     }
 
     /// Rolls a volume back to its snapshot `volume@snapshot`, including its size. Later snapshots
@@ -259,10 +270,12 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`, `NoSpace`.
-    pub async fn roll_back_volume(&self, snapshot: &str, now: u64) -> Result<()> {
-        let snapshot = snapshot.to_owned();
-        let roll_back =
-            move |catalogue: Rc<Catalogue>| async move { catalogue.roll_back(snapshot, now).await };
-        self.catalogue().call(roll_back).await?
+    pub fn roll_back_volume<'a>(&'a self, snapshot: &'a str, now: u64) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let snapshot = snapshot.to_owned();
+            let roll_back =
+                move |catalogue: Rc<Catalogue>| async move { catalogue.roll_back(snapshot, now).await };
+            self.catalogue().call(roll_back).await?
+        })
     }
 }

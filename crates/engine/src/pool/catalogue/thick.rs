@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use format::limits::BLOCK;
 use format::{LayerId, VolumeKind, VolumeRecord};
+use futures_util::future::LocalBoxFuture;
 
 use super::{Catalogue, Pool};
 use crate::error::{Error, ErrorKind, Result};
@@ -76,9 +77,11 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`; `ReadOnly` for a snapshot; `NoSpace` if the pool lacks space for the full size.
-    pub async fn set_volume_thick(&self, name: &str, thick: bool) -> Result<()> {
-        let name = name.to_owned();
-        let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_thick(name, thick).await };
-        self.catalogue().call(set).await?
+    pub fn set_volume_thick<'a>(&'a self, name: &'a str, thick: bool) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_thick(name, thick).await };
+            self.catalogue().call(set).await?
+        })
     }
 }

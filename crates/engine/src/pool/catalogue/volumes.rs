@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use format::limits::{BLOCK, VOLUME_MAX};
 use format::{EventKind, LayerId, QosLimits, VolumeId, VolumeKind, VolumeRecord, VolumeSpread, VolumeState};
+use futures_util::future::LocalBoxFuture;
 use reactor::{Buffer, Reactor};
 
 use super::{Catalogue, Pool, SEPARATOR, VolumeShared, check_name};
@@ -357,8 +358,10 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn volumes(&self) -> Result<Vec<VolumeInfo>> {
-        self.catalogue().call(|catalogue| async move { catalogue.list().await }).await?
+    pub fn volumes(&self) -> LocalBoxFuture<'_, Result<Vec<VolumeInfo>>> {
+        Box::pin(
+            async move { self.catalogue().call(|catalogue| async move { catalogue.list().await }).await? },
+        )
     }
 
     /// Returns the volume or snapshot of a name. A live one takes precedence over
@@ -366,26 +369,32 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn volume_info(&self, name: &str) -> Result<Option<VolumeInfo>> {
-        let name = name.to_owned();
-        self.catalogue().call(|catalogue| async move { catalogue.named_info(name).await }).await?
+    pub fn volume_info<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Option<VolumeInfo>>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            self.catalogue().call(|catalogue| async move { catalogue.named_info(name).await }).await?
+        })
     }
 
     /// Returns a volume or snapshot by its number.
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn volume_info_by_id(&self, id: VolumeId) -> Result<Option<VolumeInfo>> {
-        let find = move |catalogue: Rc<Catalogue>| async move { catalogue.infos(&[id]).await };
-        Ok(self.catalogue().call(find).await??.pop())
+    pub fn volume_info_by_id(&self, id: VolumeId) -> LocalBoxFuture<'_, Result<Option<VolumeInfo>>> {
+        Box::pin(async move {
+            let find = move |catalogue: Rc<Catalogue>| async move { catalogue.infos(&[id]).await };
+            Ok(self.catalogue().call(find).await??.pop())
+        })
     }
 
     /// Returns sums over all volumes and snapshots.
     ///
     /// # Errors
     /// When the pool was closed.
-    pub async fn volume_totals(&self) -> Result<VolumeTotals> {
-        self.catalogue().call(|catalogue| async move { catalogue.totals().await }).await?
+    pub fn volume_totals(&self) -> LocalBoxFuture<'_, Result<VolumeTotals>> {
+        Box::pin(
+            async move { self.catalogue().call(|catalogue| async move { catalogue.totals().await }).await? },
+        )
     }
 
     /// Creates a thin volume on all shards, of `size` bytes with sectors of 512 or 4096 bytes.
@@ -393,38 +402,64 @@ impl Pool {
     ///
     /// # Errors
     /// `Invalid` for a bad name or size, `Exists`, `NoSpace`.
-    pub async fn create_volume(&self, name: &str, size: u64, sector: u32, now: u64) -> Result<()> {
-        self.create_volume_with(name, NewVolume { size, sector, thick: false, shards: None, now }).await
+    pub fn create_volume<'a>(
+        &'a self,
+        name: &'a str,
+        size: u64,
+        sector: u32,
+        now: u64,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.create_volume_with(name, NewVolume { size, sector, thick: false, shards: None, now }).await
+        })
     }
 
     /// Creates a volume.
     ///
     /// # Errors
     /// `Invalid` for a bad name, size or number of shards, `Exists`, `NoSpace`.
-    pub async fn create_volume_with(&self, name: &str, volume: NewVolume) -> Result<()> {
-        let name = name.to_owned();
-        self.catalogue().call(move |catalogue| async move { catalogue.create(name, volume).await }).await?
+    pub fn create_volume_with<'a>(
+        &'a self,
+        name: &'a str,
+        volume: NewVolume,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            self.catalogue()
+                .call(move |catalogue| async move { catalogue.create(name, volume).await })
+                .await?
+        })
     }
 
     /// Changes a volume's size. Shrinking discards data and must be allowed by `may_shrink`.
     ///
     /// # Errors
     /// `NotFound`, `Invalid`.
-    pub async fn resize_volume(&self, name: &str, size: u64, may_shrink: bool) -> Result<()> {
-        let name = name.to_owned();
-        let resize =
-            move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
-        self.catalogue().call(resize).await?
+    pub fn resize_volume<'a>(
+        &'a self,
+        name: &'a str,
+        size: u64,
+        may_shrink: bool,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            let resize =
+                move |catalogue: Rc<Catalogue>| async move { catalogue.resize(name, size, may_shrink).await };
+            self.catalogue().call(resize).await?
+        })
     }
 
     /// Changes the rate limits and the weight of a volume. The limits apply to all cores together.
     ///
     /// # Errors
     /// `NotFound`; `ReadOnly` for a snapshot.
-    pub async fn set_qos_limits(&self, name: &str, limits: QosLimits) -> Result<()> {
-        let name = name.to_owned();
-        let set = move |catalogue: Rc<Catalogue>| async move { catalogue.set_qos_limits(name, limits).await };
-        self.catalogue().call(set).await?
+    pub fn set_qos_limits<'a>(&'a self, name: &'a str, limits: QosLimits) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            let set =
+                move |catalogue: Rc<Catalogue>| async move { catalogue.set_qos_limits(name, limits).await };
+            self.catalogue().call(set).await?
+        })
     }
 
     /// Deletes a volume or snapshot without open handles. Its blocks are freed in the background; a
@@ -432,8 +467,10 @@ impl Pool {
     ///
     /// # Errors
     /// `NotFound`, `Busy`.
-    pub async fn delete_volume(&self, name: &str) -> Result<()> {
-        let name = name.to_owned();
-        self.catalogue().call(move |catalogue| async move { catalogue.delete(name).await }).await?
+    pub fn delete_volume<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = name.to_owned();
+            self.catalogue().call(move |catalogue| async move { catalogue.delete(name).await }).await?
+        })
     }
 }
