@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::guest::{Guest, KERNEL_OPTIONS};
+use super::guest::{Guest, KERNEL_OPTIONS, PROCESSOR};
 use super::harness::{Daemon, DaemonHome, command, run};
 use super::initramfs::System;
 
@@ -67,6 +67,7 @@ impl<'a> GabionGuest<'a> {
         let (kernel, initramfs) = (system.kernel.to_str().unwrap(), system.initramfs.to_str().unwrap());
         let mut create = vec!["vm", "create", NAME, "--kernel", kernel, "--initramfs", initramfs];
         create.extend(["--append", KERNEL_OPTIONS]);
+        create.extend(PROCESSOR);
         create.extend(["--cpus", "2", "--memory", memory, "--accelerator", "tcg", "--network", "none"]);
         let create = daemon.ok(&[&create[..], &["--start"]].concat());
         assert!(create.contains(NAME), "{create}");

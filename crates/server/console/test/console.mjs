@@ -31,7 +31,8 @@ let daemon = await start();
 const token = (role) => run("token", "create", role, "--role", role).trim();
 const tokens = { admin: token("admin"), operator: token("operator"), viewer: token("viewer") };
 const { browser, context, page } = await openBrowser();
-page.setDefaultTimeout(20000);
+// Other tests run beside this one.
+page.setDefaultTimeout(120000);
 page.on("pageerror", (error) => failures.push(`script: ${error.message}`));
 // A violation of the content security policy is an error in the browser's console. A request without a session, those while the
 // daemon is restarted, and those that the test expects to be refused, are errors as well.
@@ -209,7 +210,7 @@ try {
   await accessible("a healthy cluster");
   await shot("cluster-healthy");
   process.kill(Number(readFileSync(`${dir}/clusters/rack/hosts/node3/run/mon.node3.pid`, "utf8")), "SIGKILL");
-  await page.getByRole("listitem").getByText("Consequence: none while most monitors run").waitFor({ timeout: 60000 });
+  await page.getByRole("listitem").getByText("Consequence: none while most monitors run").waitFor({ timeout: 180000 });
   await page.getByRole("row", { name: /node3 .* missing/ }).waitFor();
   await open("Health");
   await page.getByRole("listitem").getByText("To solve it: restart stopped daemons with 'gabion cluster deploy rack'").waitFor();
@@ -290,7 +291,7 @@ try {
   await stop(daemon);
   await page.getByText("reconnecting").waitFor();
   daemon = await start();
-  await page.getByText("live", { exact: true }).waitFor({ timeout: 30000 });
+  await page.getByText("live", { exact: true }).waitFor();
   await page.getByRole("row", { name: /fast\/vm01 / }).first().waitFor();
   restarting = false;
 
