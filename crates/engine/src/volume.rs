@@ -146,29 +146,25 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `Corrupt` if a block cannot be read. The contents of `into` are
     /// unspecified after an error.
-    pub fn read<'a>(&'a self, offset: u64, into: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+    pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
+        self.check(offset, into.len() as u64)?;
+        if self.shared.rate_limiter.is_limited() {
+            Box::pin(self.wait_for_limits(into.len() as u64)).await;
+            // The volume may have been shrunk or deleted in the meantime (F5).
             self.check(offset, into.len() as u64)?;
-            if self.shared.rate_limiter.is_limited() {
-                Box::pin(self.wait_for_limits(into.len() as u64)).await;
-                // The volume may have been shrunk or deleted in the meantime (F5).
-                self.check(offset, into.len() as u64)?;
-            }
-            if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
-                let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
-                return match self.shard(shard)? {
-                    ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
-                    ShardAccess::Remote(handle) => {
-                        Box::pin(self.read_remote_block(handle, block, into)).await
-                    }
-                };
-            }
-            // Boxed, to keep the future of the most frequent read small.
-            if !is_aligned(offset, into.len()) {
-                return Box::pin(self.read_unaligned(offset, into)).await;
-            }
-            Box::pin(self.read_aligned(offset, into)).await
-        })
+        }
+        if into.len() == BLOCK && offset.is_multiple_of(BLOCK as u64) {
+            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+            return match self.shard(shard)? {
+                ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
+                ShardAccess::Remote(handle) => Box::pin(self.read_remote_block(handle, block, into)).await,
+            };
+        }
+        // Boxed, to keep the future of the most frequent read small and its code in this crate.
+        if !is_aligned(offset, into.len()) {
+            return Box::pin(self.read_unaligned(offset, into)).await;
+        }
+        Box::pin(self.read_aligned(offset, into)).await
     }
 
     /// Hints that the block at `offset` will be accessed soon: prefetches its map entry into the
@@ -236,25 +232,23 @@ impl AttachedVolume {
     /// # Errors
     /// `Invalid` beyond the end; `NoSpace` in a full pool; `PoolFailed` when too many drives have
     /// failed.
-    pub fn write<'a>(&'a self, offset: u64, data: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+    pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
+        self.check_write(offset, data.len() as u64)?;
+        if self.shared.rate_limiter.is_limited() {
+            Box::pin(self.wait_for_limits(data.len() as u64)).await;
             self.check_write(offset, data.len() as u64)?;
-            if self.shared.rate_limiter.is_limited() {
-                Box::pin(self.wait_for_limits(data.len() as u64)).await;
-                self.check_write(offset, data.len() as u64)?;
+        }
+        if !is_aligned(offset, data.len()) {
+            // Boxed, as in `read`.
+            return Box::pin(self.write_unaligned(offset, data)).await;
+        }
+        if data.len() == BLOCK {
+            let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
+            if let ShardAccess::Local(shard) = self.shard(shard)? {
+                return shard.write(self.shared.id, block, data).await;
             }
-            if !is_aligned(offset, data.len()) {
-                // Boxed, as in `read`.
-                return Box::pin(self.write_unaligned(offset, data)).await;
-            }
-            if data.len() == BLOCK {
-                let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
-                if let ShardAccess::Local(shard) = self.shard(shard)? {
-                    return shard.write(self.shared.id, block, data).await;
-                }
-            }
-            Box::pin(self.write_aligned(offset, data)).await
-        })
+        }
+        Box::pin(self.write_aligned(offset, data)).await
     }
 
     async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {

@@ -124,6 +124,12 @@ fn the_product_links_no_test_crates() {
     }
 }
 
+/// Operations in which the allocation of a box would take a tenth of the time.
+const UNBOXED: [&str; 2] = [
+    "pub async fn read(&self, offset: u64, into: &Span)",
+    "pub async fn write(&self, offset: u64, data: &Span)",
+];
+
 /// The crates that use the engine would otherwise contain its code once more each, and builds of
 /// tests, which optimise the engine but not its users, would run it without optimisation.
 #[test]
@@ -140,6 +146,7 @@ fn the_code_of_the_engine_is_generated_in_its_crate() {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             let lines = text.lines().filter(|line| line.contains("pub async fn") || is_future(line));
+            let lines = lines.filter(|line| !UNBOXED.iter().any(|start| line.trim().starts_with(start)));
             found.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
         }
     }
