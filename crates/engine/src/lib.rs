@@ -8,9 +8,9 @@
 //! source of randomness. The same code runs in the daemon and in the simulator.
 //!
 //! Always true: public functions return boxed futures, except for the reads and writes of an
-//! attached volume, in which the allocation would take a tenth of the time. The compiler generates the code of an
-//! `async fn` in each crate that polls it, and the code of everything that it awaits with it; it
-//! generates that of a boxed future here.
+//! attached volume, in which the allocation would take a tenth of the time. The compiler generates
+//! the code of an `async fn` in each crate that polls it, and the code of everything that it awaits
+//! with it; it generates that of a boxed future here.
 
 mod bad_reads;
 mod check;
