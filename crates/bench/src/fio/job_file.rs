@@ -66,7 +66,15 @@ impl Load<'_> {
         lines.join("\n") + "\n"
     }
 
-    /// Returns the options for accessing a file or device.
+    /// Returns the options for accessing an existing file or device. If it has disappeared, fio
+    /// must not fill a new file in its place: that would be one in `/dev`, or below a mount point.
+    fn existing(&self, path: &Path) -> Vec<String> {
+        let mut lines = self.file(path);
+        lines.push("allow_file_create=0".into());
+        lines
+    }
+
+    /// Returns the options for accessing a file or device. fio creates the file if it is missing.
     fn file(&self, path: &Path) -> Vec<String> {
         let job = self.job;
         let engine = match job.engine {
@@ -91,11 +99,12 @@ impl Load<'_> {
         let job = self.job;
         let mut lines = match &slice.target {
             Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
-            Target::Machine { device: file, .. } | Target::Pod { file, .. } => self.file(Path::new(file)),
-            // fio has no vhost-user engine; it reports the error.
-            Target::Vhost(path) | Target::File(path) => self.file(path),
-            Target::S3(endpoint) => self.file(Path::new(&endpoint.url)),
-            Target::Rados(rados) => self.file(Path::new(&rados.pool)),
+            Target::Machine { device, .. } => self.existing(Path::new(device)),
+            Target::Pod { file, .. } => self.file(Path::new(file)),
+            // fio has no engine for the last three; it reports the error.
+            Target::File(path) | Target::Vhost(path) => self.existing(path),
+            Target::S3(endpoint) => self.existing(Path::new(&endpoint.url)),
+            Target::Rados(rados) => self.existing(Path::new(&rados.pool)),
         };
         lines.push(format!("offset={}\nsize={}", slice.offset, slice.bytes));
         if let Some((step, rest)) = slice.thread_offsets(job) {

@@ -30,6 +30,7 @@ fn job_files_match_the_suite() {
         &[
             "ioengine=io_uring",
             "direct=1",
+            "allow_file_create=0",
             "fixedbufs=1",
             "registerfiles=1",
             "offset=4096",

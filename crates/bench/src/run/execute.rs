@@ -82,9 +82,11 @@ impl<'a> Run<'a> {
         self.store.results()
     }
 
-    /// Ends processes that an earlier process of this run left behind.
+    /// Ends processes that an earlier process of this run left behind: fio first, which uses the
+    /// others.
     fn end_stale_processes(&mut self) -> Result<(), RunError> {
-        for folder in [self.store.folder(), &self.store.fio_folder()] {
+        let fio_folder = self.store.fio_folder();
+        for folder in [fio_folder.as_path(), self.store.folder()] {
             stale_processes::end_all(folder).map_err(|error| RunError::file(folder, error))?;
         }
         for system in &mut self.systems {
