@@ -149,7 +149,7 @@ impl AttachedVolume {
     pub async fn read(&self, offset: u64, into: &Span) -> Result<()> {
         self.check(offset, into.len() as u64)?;
         if self.shared.rate_limiter.is_limited() {
-            Box::pin(self.wait_for_limits(into.len() as u64)).await;
+            self.wait_for_limits(into.len() as u64).await;
             // The volume may have been shrunk or deleted in the meantime (F5).
             self.check(offset, into.len() as u64)?;
         }
@@ -157,14 +157,14 @@ impl AttachedVolume {
             let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
             return match self.shard(shard)? {
                 ShardAccess::Local(shard) => shard.read_block(self.shared.id, block, into).await,
-                ShardAccess::Remote(handle) => Box::pin(self.read_remote_block(handle, block, into)).await,
+                ShardAccess::Remote(handle) => self.read_remote_block(handle, block, into).await,
             };
         }
-        // Boxed, to keep the future of the most frequent read small and its code in this crate.
+        // Boxed, which keeps the future of the most frequent read small.
         if !is_aligned(offset, into.len()) {
-            return Box::pin(self.read_unaligned(offset, into)).await;
+            return self.read_unaligned(offset, into).await;
         }
-        Box::pin(self.read_aligned(offset, into)).await
+        self.read_aligned(offset, into).await
     }
 
     /// Hints that the block at `offset` will be accessed soon: prefetches its map entry into the
@@ -182,38 +182,51 @@ impl AttachedVolume {
     }
 
     /// Waits until the rate limits admit `bytes` more bytes.
-    async fn wait_for_limits(&self, bytes: u64) {
-        let reactor = Reactor::current();
-        let wait = self.shared.rate_limiter.delay(bytes, reactor.now().as_nanos());
-        if !wait.is_zero() {
-            reactor.sleep(wait).await;
-        }
+    fn wait_for_limits(&self, bytes: u64) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move {
+            let reactor = Reactor::current();
+            let wait = self.shared.rate_limiter.delay(bytes, reactor.now().as_nanos());
+            if !wait.is_zero() {
+                reactor.sleep(wait).await;
+            }
+        })
     }
 
     /// Reads one block on another reactor, with a small task because one is created for each block.
-    async fn read_remote_block(&self, handle: &Handle<Shard>, block: u64, into: &Span) -> Result<()> {
-        let (volume, into) = (self.shared.id, into.clone());
-        handle.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
+    fn read_remote_block<'a>(
+        &'a self,
+        handle: &'a Handle<Shard>,
+        block: u64,
+        into: &'a Span,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (volume, into) = (self.shared.id, into.clone());
+            handle.call(move |shard| async move { shard.read_block(volume, block, &into).await }).await?
+        })
     }
 
-    async fn read_aligned(&self, offset: u64, into: &Span) -> Result<()> {
-        let parts =
-            self.shared.slices.split(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PART_MAX);
-        match parts.as_slice() {
-            [only] => self.read_part(*only, into.clone()).await,
-            _ => join_all(parts.iter().map(|part| self.read_part(*part, part.slice_of(into)))).await,
-        }
+    fn read_aligned<'a>(&'a self, offset: u64, into: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let parts =
+                self.shared.slices.split(offset / BLOCK as u64, into.len() as u64 / BLOCK as u64, PART_MAX);
+            match parts.as_slice() {
+                [only] => self.read_part(*only, into.clone()).await,
+                _ => join_all(parts.iter().map(|part| self.read_part(*part, part.slice_of(into)))).await,
+            }
+        })
     }
 
     /// Reads the enclosing blocks and copies the requested bytes.
-    async fn read_unaligned(&self, offset: u64, into: &Span) -> Result<()> {
-        let start = offset - offset % BLOCK as u64;
-        let end = (offset + into.len() as u64).next_multiple_of(BLOCK as u64);
-        let around = Buffer::new(to_index(end - start));
-        self.read_aligned(start, &around.span()).await?;
-        let skip = to_index(offset - start);
-        into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
-        Ok(())
+    fn read_unaligned<'a>(&'a self, offset: u64, into: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let start = offset - offset % BLOCK as u64;
+            let end = (offset + into.len() as u64).next_multiple_of(BLOCK as u64);
+            let around = Buffer::new(to_index(end - start));
+            self.read_aligned(start, &around.span()).await?;
+            let skip = to_index(offset - start);
+            into.copy_from(0, part(around.as_slice(), skip..skip + into.len(), "R1"));
+            Ok(())
+        })
     }
 
     async fn read_part(&self, part: SubRequest, into: Span) -> Result<()> {
@@ -235,12 +248,11 @@ impl AttachedVolume {
     pub async fn write(&self, offset: u64, data: &Span) -> Result<()> {
         self.check_write(offset, data.len() as u64)?;
         if self.shared.rate_limiter.is_limited() {
-            Box::pin(self.wait_for_limits(data.len() as u64)).await;
+            self.wait_for_limits(data.len() as u64).await;
             self.check_write(offset, data.len() as u64)?;
         }
         if !is_aligned(offset, data.len()) {
-            // Boxed, as in `read`.
-            return Box::pin(self.write_unaligned(offset, data)).await;
+            return self.write_unaligned(offset, data).await;
         }
         if data.len() == BLOCK {
             let (shard, block) = self.shared.slices.locate(offset / BLOCK as u64);
@@ -248,16 +260,18 @@ impl AttachedVolume {
                 return shard.write(self.shared.id, block, data).await;
             }
         }
-        Box::pin(self.write_aligned(offset, data)).await
+        self.write_aligned(offset, data).await
     }
 
-    async fn write_aligned(&self, offset: u64, data: &Span) -> Result<()> {
-        let parts =
-            self.shared.slices.split(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PART_MAX);
-        match parts.as_slice() {
-            [only] => self.write_part(*only, data.clone()).await,
-            _ => join_all(parts.iter().map(|part| self.write_part(*part, part.slice_of(data)))).await,
-        }
+    fn write_aligned<'a>(&'a self, offset: u64, data: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let parts =
+                self.shared.slices.split(offset / BLOCK as u64, data.len() as u64 / BLOCK as u64, PART_MAX);
+            match parts.as_slice() {
+                [only] => self.write_part(*only, data.clone()).await,
+                _ => join_all(parts.iter().map(|part| self.write_part(*part, part.slice_of(data)))).await,
+            }
+        })
     }
 
     async fn write_part(&self, part: SubRequest, data: Span) -> Result<()> {
@@ -272,17 +286,19 @@ impl AttachedVolume {
 
     /// Writes a range that begins or ends within a block. Each sub-request is one request of a
     /// shard, including its partial blocks.
-    async fn write_unaligned(&self, offset: u64, data: &Span) -> Result<()> {
-        let end = offset + data.len() as u64;
-        let first = offset / BLOCK as u64;
-        let parts = self.shared.slices.split(first, end.div_ceil(BLOCK as u64) - first, PART_MAX);
-        join_all(parts.iter().map(|part| {
-            let start = first * BLOCK as u64 + part.offset;
-            let (from, to) = (offset.max(start), end.min(start + part.blocks * BLOCK as u64));
-            let bytes = data.slice(to_index(from - offset)..to_index(to - offset));
-            self.write_bytes(*part, to_index(from - start), bytes)
-        }))
-        .await
+    fn write_unaligned<'a>(&'a self, offset: u64, data: &'a Span) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let end = offset + data.len() as u64;
+            let first = offset / BLOCK as u64;
+            let parts = self.shared.slices.split(first, end.div_ceil(BLOCK as u64) - first, PART_MAX);
+            join_all(parts.iter().map(|part| {
+                let start = first * BLOCK as u64 + part.offset;
+                let (from, to) = (offset.max(start), end.min(start + part.blocks * BLOCK as u64));
+                let bytes = data.slice(to_index(from - offset)..to_index(to - offset));
+                self.write_bytes(*part, to_index(from - start), bytes)
+            }))
+            .await
+        })
     }
 
     async fn write_bytes(&self, part: SubRequest, within: usize, data: Span) -> Result<()> {

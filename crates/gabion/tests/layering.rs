@@ -1,7 +1,11 @@
 //! The layering of the crates: allowed dependencies between them.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
+
+mod project;
+
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
@@ -96,21 +100,19 @@ const WITHOUT_DAEMON: &[&str] = &[
 
 #[test]
 fn commands_use_the_daemon_through_the_api_only() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut using = BTreeSet::new();
-    let mut directories = vec![source.clone()];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if std::fs::read_to_string(&path).unwrap().contains("server::") {
-                using.insert(path.strip_prefix(&source).unwrap().to_str().unwrap().to_owned());
-            }
-        }
-    }
+    let using: BTreeSet<String> = sources_in("crates/gabion/src")
+        .filter(|(_, text)| text.contains("server::"))
+        .map(|(path, _)| path.to_str().unwrap().to_owned())
+        .collect();
     let allowed: BTreeSet<String> = WITHOUT_DAEMON.iter().map(ToString::to_string).collect();
     assert_eq!(using, allowed, "files that use the crate 'server', and files that may");
+}
+
+/// Returns the source files in a directory, with paths relative to it.
+fn sources_in(directory: &str) -> impl Iterator<Item = (PathBuf, String)> {
+    let directory = PathBuf::from(directory);
+    project::sources()
+        .filter_map(move |(path, text)| Some((path.strip_prefix(&directory).ok()?.to_owned(), text)))
 }
 
 #[test]
@@ -134,25 +136,15 @@ const UNBOXED: [&str; 2] = [
 /// tests, which optimise the engine but not its users, would run it without optimisation.
 #[test]
 fn the_code_of_the_engine_is_generated_in_its_crate() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
     let mut found = Vec::new();
-    let mut directories = vec![sources];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let text = std::fs::read_to_string(&path).unwrap();
-            let lines = text.lines().filter(|line| line.contains("pub async fn") || is_future(line));
-            let lines = lines.filter(|line| !UNBOXED.iter().any(|start| line.trim().starts_with(start)));
-            found.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
-        }
+    for (_, text) in sources_in("crates/engine/src") {
+        found.extend(text.lines().filter(|line| is_future(line)).map(|line| line.trim().to_owned()));
     }
-    assert!(found.is_empty(), "public functions without a boxed future:\n{}", found.join("\n"));
+    found.sort();
+    let unboxed = UNBOXED.map(|signature| format!("{signature} -> Result<()> {{"));
+    assert_eq!(found, unboxed, "public functions without a boxed future, and those that may");
 }
 
 fn is_future(line: &str) -> bool {
-    line.contains("pub fn") && line.contains("-> impl Future")
+    line.contains("pub async fn") || line.contains("pub fn") && line.contains("-> impl Future")
 }

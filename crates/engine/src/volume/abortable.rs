@@ -2,8 +2,6 @@
 //!
 //! Always true: an aborted operation has had no effect; one that has begun is completed.
 
-use std::pin::pin;
-
 use futures_util::future::{Either, LocalBoxFuture, select};
 use reactor::Span;
 
@@ -82,7 +80,6 @@ impl AttachedVolume {
         if !self.is_rate_limited() {
             return false;
         }
-        let admitted = pin!(self.wait_for_limits(bytes));
-        matches!(select(abort, admitted).await, Either::Left(_))
+        matches!(select(abort, self.wait_for_limits(bytes)).await, Either::Left(_))
     }
 }

@@ -44,7 +44,7 @@ impl AttachedVolume {
             self.check_write(offset, length)?;
             self.check_atomic(offset, expected.len() as u64, length)?;
             if self.shared.rate_limiter.is_limited() {
-                Box::pin(self.wait_for_limits(length)).await;
+                self.wait_for_limits(length).await;
                 self.check_write(offset, length)?;
             }
             let (shard, block) = self.shared.slices.locate(offset / BLOCK_BYTES);
