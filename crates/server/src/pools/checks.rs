@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,11 +10,11 @@ use crate::inspect::{self, Inspection, Openers, PoolDrives};
 use crate::operations::Progress;
 
 /// Programs that probe drives, such as udev and losetup, have them open for a moment: a drive
-/// counts as in use if it has users for this long.
-const PROBE_TIME: Duration = Duration::from_millis(500);
-const PROBE_PAUSE: Duration = Duration::from_millis(50);
+/// counts as in use if each of this many further inspections finds users.
+const REPEATS: u32 = 10;
+const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Inspects drives. Drives with users are inspected again for up to [`PROBE_TIME`].
+/// Inspects drives; again if some have users, as in [`REPEATS`].
 ///
 /// # Errors
 /// If one of them is not a drive, or cannot be read.
@@ -24,26 +24,33 @@ pub(super) async fn inspect_all(
     progress: &Progress,
 ) -> Result<Vec<Inspection>> {
     progress.step(format!("inspecting {} drives", paths.len()));
-    let total = paths.len() as u64;
+    let inspect = || inspect_each(&paths, &in_pools, progress);
+    repeat_while(|drives: &Vec<Inspection>| drives.iter().any(Inspection::is_used), inspect).await
+}
+
+async fn inspect_each(
+    paths: &[PathBuf],
+    in_pools: &PoolDrives,
+    progress: &Progress,
+) -> Result<Vec<Inspection>> {
     let mut inspected = Vec::new();
-    let openers = scan(&in_pools).await?;
+    let openers = scan(in_pools).await?;
     for path in paths {
-        inspected.push(inspect_one(path, openers.clone()).await?);
-        progress.done(inspected.len() as u64, total);
-    }
-    let start = Instant::now();
-    while inspected.iter().any(Inspection::is_used) && start.elapsed() < PROBE_TIME {
-        tokio::time::sleep(PROBE_PAUSE).await;
-        let openers = scan(&in_pools).await?;
-        for drive in inspected.iter_mut().filter(|drive| drive.is_used()) {
-            *drive = inspect_one(drive.path.clone(), openers.clone()).await?;
-        }
+        let (path, openers) = (path.clone(), openers.clone());
+        inspected.push(blocking(move || inspect::inspect(&path, &openers)).await??);
+        progress.done(inspected.len() as u64, paths.len() as u64);
     }
     Ok(inspected)
 }
 
-async fn inspect_one(path: PathBuf, openers: Arc<Openers>) -> Result<Inspection> {
-    blocking(move || inspect::inspect(&path, &openers)).await?
+/// Refuses a drive with users. Accepts a path without a drive.
+pub(super) async fn check_users(path: &Path, in_pools: &PoolDrives) -> Result<()> {
+    let inspect = || async {
+        let (path, openers) = (path.to_owned(), scan(in_pools).await?);
+        blocking(move || inspect::users(&path, &openers).unwrap_or_default()).await
+    };
+    let users = repeat_while(|users: &Vec<String>| !users.is_empty(), inspect).await?;
+    refuse_used(std::iter::once((path, users.as_slice())))
 }
 
 async fn scan(in_pools: &PoolDrives) -> Result<Arc<Openers>> {
@@ -51,17 +58,20 @@ async fn scan(in_pools: &PoolDrives) -> Result<Arc<Openers>> {
     Ok(Arc::new(blocking(move || Openers::scan(in_pools)).await?))
 }
 
-/// Refuses a drive that has users for [`PROBE_TIME`]. Accepts a path without a drive.
-pub(super) async fn check_users(path: &Path, in_pools: &PoolDrives) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        let (inspected, openers) = (path.to_owned(), scan(in_pools).await?);
-        let Ok(users) = blocking(move || inspect::users(&inspected, &openers)).await? else { return Ok(()) };
-        if users.is_empty() || start.elapsed() >= PROBE_TIME {
-            return refuse_used(std::iter::once((path, users.as_slice())));
+/// Inspects, and again up to [`REPEATS`] times while the result shows users.
+async fn repeat_while<T, F: Future<Output = Result<T>>>(
+    is_used: impl Fn(&T) -> bool,
+    inspect: impl Fn() -> F,
+) -> Result<T> {
+    let mut found = inspect().await?;
+    for _ in 0..REPEATS {
+        if !is_used(&found) {
+            break;
         }
-        tokio::time::sleep(PROBE_PAUSE).await;
+        tokio::time::sleep(REPEAT_INTERVAL).await;
+        found = inspect().await?;
     }
+    Ok(found)
 }
 
 /// Refuses drives in use.
@@ -96,4 +106,29 @@ pub(super) fn check_empty(drives: &[Inspection]) -> Result<()> {
     let message = format!("drives are not empty: {}", occupied.join("; "));
     Err(Error::new(ErrorKind::Occupied, message)
         .hint("check that these are the right drives; --wipe erases their contents"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Returns whether the drive counts as in use, and the number of inspections.
+    async fn inspected(used_for: u32) -> (bool, u32) {
+        let inspections = Cell::new(0);
+        let inspect = || async {
+            inspections.set(inspections.get() + 1);
+            Ok(inspections.get() <= used_for)
+        };
+        (repeat_while(|used| *used, inspect).await.unwrap(), inspections.get())
+    }
+
+    #[tokio::test]
+    async fn users_that_leave_are_no_users() {
+        assert_eq!(inspected(0).await, (false, 1));
+        assert_eq!(inspected(1).await, (false, 2));
+        assert_eq!(inspected(REPEATS).await, (false, REPEATS + 1));
+        assert_eq!(inspected(REPEATS + 1).await, (true, REPEATS + 1));
+    }
 }
