@@ -16,10 +16,10 @@ fn permissions(path: &Path) -> (u32, u32) {
     (metadata.permissions().mode() & 0o7777, metadata.gid())
 }
 
-/// Binds and drops a socket many times while another thread reads its mode; returns every mode
-/// seen.
+/// Binds and drops a socket many times, at least until another thread has read its mode; returns
+/// every mode seen.
 fn modes_seen(path: &Path, access: Access) -> Vec<u32> {
-    let ended = AtomicBool::new(false);
+    let (ended, has_seen) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut seen = Vec::new();
@@ -27,12 +27,15 @@ fn modes_seen(path: &Path, access: Access) -> Vec<u32> {
                 if let Ok(metadata) = std::fs::symlink_metadata(path) {
                     seen.push(metadata.permissions().mode() & 0o7777);
                     seen.dedup();
+                    has_seen.store(true, Ordering::Relaxed);
                 }
             }
             seen
         });
-        for _ in 0..400 {
+        let mut binds = 0;
+        while binds < 400 || !has_seen.load(Ordering::Relaxed) {
             drop(bind_unix(path, access).unwrap());
+            binds += 1;
         }
         ended.store(true, Ordering::Relaxed);
         let mut seen = watcher.join().unwrap();
