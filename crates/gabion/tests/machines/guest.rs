@@ -16,13 +16,12 @@ const KEY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options for the kernel of a guest. The kernel would panic if the timer of a busy host were late
 /// in its check. The tests need neither page tables of five levels, protection keys nor mitigations
-/// of processor faults, so that these are not emulated.
+/// of processor vulnerabilities, so that these are not emulated.
 pub(crate) const KERNEL_OPTIONS: &str =
     "console=ttyS0 no_timer_check no5lvl nopku mitigations=off random.trust_cpu=on";
 
-/// The processor of guests that run programs: the instructions that distributions and the engine
-/// use, without the ones that are slow to emulate, such as the protection from access to user
-/// memory.
+/// The processor of guests that run the daemon: it has the instructions that the engine uses, and
+/// lacks features that are slow to emulate, such as SMAP.
 pub(crate) const PROCESSOR: [&str; 2] =
     ["--qemu-arg=-cpu", "--qemu-arg=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+pclmulqdq,+aes"];
 
