@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::accelerator::Accelerator;
-use crate::machine::{Boot, Forward, Machine, Network, Protocol};
+use crate::machine::{Boot, Forward, Machine, Network, Protocol, VcpuTopology};
 
 /// The program.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
@@ -53,9 +53,7 @@ pub(crate) fn command(
     args.option("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
     args.option("-machine", format!("q35,accel={},memory-backend=memory", accelerator.name()));
     args.option("-cpu", if accelerator == Accelerator::Kvm { "host" } else { "max" });
-    let shape = machine.cpus;
-    let (sockets, cores, threads) = (shape.sockets, shape.cores, shape.threads);
-    args.option("-smp", format!("{},sockets={sockets},cores={cores},threads={threads}", shape.count()));
+    args.option("-smp", processors(machine.cpus, accelerator));
     memory(&mut args, machine, node);
     args.option("-rtc", "base=utc");
     socket(&mut args, "qmp", &paths.qmp, None);
@@ -145,6 +143,18 @@ fn network(args: &mut ArgBuilder, network: &Network) {
     args.option("-device", format!("virtio-net-pci,netdev=net0,mac={mac},romfile="));
 }
 
+/// Returns the processors of a machine as a value of `-smp`. TCG leaves out memory barriers if a
+/// machine can never have a second processor, although vhost-user servers access its queues: it
+/// would miss interrupts and wait forever. A single processor therefore has a free socket beside
+/// it.
+fn processors(vcpus: VcpuTopology, accelerator: Accelerator) -> String {
+    let VcpuTopology { sockets, cores, threads } = vcpus;
+    match (accelerator, vcpus.count()) {
+        (Accelerator::Tcg, 1) => "1,sockets=2,cores=1,threads=1,maxcpus=2".into(),
+        (_, count) => format!("{count},sockets={sockets},cores={cores},threads={threads}"),
+    }
+}
+
 #[derive(Default)]
 struct ArgBuilder(Vec<OsString>);
 
@@ -193,6 +203,15 @@ mod tests {
     fn values(command: &Command, option: &str) -> Vec<String> {
         let pairs = command.arguments.windows(2).filter(|pair| pair[0] == option);
         pairs.map(|pair| pair[1].to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_single_emulated_processor_has_room_for_another() {
+        let one = VcpuTopology::from_cores(1);
+        assert_eq!(processors(one, Accelerator::Tcg), "1,sockets=2,cores=1,threads=1,maxcpus=2");
+        assert_eq!(processors(one, Accelerator::Kvm), "1,sockets=1,cores=1,threads=1");
+        let two = VcpuTopology::from_cores(2);
+        assert_eq!(processors(two, Accelerator::Tcg), "2,sockets=1,cores=2,threads=1");
     }
 
     #[test]

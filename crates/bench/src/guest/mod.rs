@@ -180,7 +180,9 @@ fn boot(
     let socket = socket(place);
     // The socket of an earlier attempt.
     let _ = std::fs::remove_file(&socket);
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    // With room for a second processor, TCG does not leave out memory barriers (as in `vm`).
+    let cpus = format!("{cpus},maxcpus={}", cpus.max(2));
     let mut qemu = command(QEMU);
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"]);
     let (how, cpu, patience) = match accelerator {

@@ -71,7 +71,7 @@ fn a_machine_boots_from_a_volume_created_from_an_image() {
         "--memory",
         "128M",
     ];
-    daemon.ok(&[&create[..], &["--network", "none", "--cpus", "2", "--accelerator", "tcg", "--start"]].concat());
+    daemon.ok(&[&create[..], &["--network", "none", "--cpus", "1", "--accelerator", "tcg", "--start"]].concat());
     until("the firmware boots the volume", || {
         daemon.ok(&["vm", "console", "image", "--log"]).contains("started from a volume")
     });

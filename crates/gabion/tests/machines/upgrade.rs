@@ -78,7 +78,7 @@ fn a_machine_writes_without_errors_while_the_daemon_is_upgraded() {
     let (kernel, initramfs) = (system.kernel.to_str().unwrap(), system.initramfs.to_str().unwrap());
     let mut create = vec!["vm", "create", "web", "--kernel", kernel, "--initramfs", initramfs];
     create.extend(["--append", KERNEL_OPTIONS]);
-    create.extend(["--disk", "fast/data:128M", "--cpus", "2", "--memory", "512M", "--accelerator", "tcg"]);
+    create.extend(["--disk", "fast/data:128M", "--cpus", "1", "--memory", "512M", "--accelerator", "tcg"]);
     create.extend(["--network", "none", "--start"]);
     daemon.ok(&create);
     let qemu = daemon.json(&["vm", "list"])[0]["running"]["pid"].clone();
