@@ -101,7 +101,7 @@ impl Load<'_> {
             Target::Nbd(uri) => vec!["ioengine=nbd".to_owned(), format!("uri={uri}")],
             Target::Machine { device, .. } => self.existing(Path::new(device)),
             Target::Pod { file, .. } => self.file(Path::new(file)),
-            // fio has no engine for the last three; it reports the error.
+            // fio has no engines for vhost-user, S3 and RADOS; it reports the error.
             Target::File(path) | Target::Vhost(path) => self.existing(path),
             Target::S3(endpoint) => self.existing(Path::new(&endpoint.url)),
             Target::Rados(rados) => self.existing(Path::new(&rados.pool)),

@@ -39,7 +39,7 @@ pub struct FioRun<'a> {
 /// A failure of fio.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// A file of the run could not be read or written.
+    /// A file of the run could not be read or written, or a target does not exist.
     #[error("{path}: {source}")]
     File {
         /// The file.
@@ -101,6 +101,12 @@ pub(crate) fn run(
         let path = path.to_owned();
         move |source| FioError::File { path, source }
     };
+    for slice in load.slices {
+        // fio itself would not name it.
+        if let Target::File(path) = &slice.target {
+            std::fs::metadata(path).map_err(failed(path))?;
+        }
+    }
     let (job_file, json, errors) = (file(".fio"), file(".json"), file(".stderr"));
     std::fs::write(&job_file, load.text()).map_err(failed(&job_file))?;
     let stderr = std::fs::File::create(&errors).map_err(failed(&errors))?;

@@ -68,6 +68,25 @@ fn job_files_match_the_suite() {
 }
 
 #[test]
+fn a_missing_target_is_named_and_not_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    let suite = Suite::find("raid-vm").unwrap();
+    let job = suite.jobs.iter().find(|job| job.name == "1M write").unwrap();
+    let slices = [Slice { target: Target::File(path.clone()), offset: 0, bytes: 1 << 20 }];
+    let load = Load { job, slices: &slices, length: Length::Once, log: None, stamped: false };
+    let error = run(&load, folder.path(), "x", &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("No such file"), "{error}");
+    // It may disappear later, too.
+    std::fs::write(folder.path().join("x.fio"), load.text()).unwrap();
+    if test_support::has_program("fio") {
+        let ran = Command::new("fio").arg("x.fio").current_dir(folder.path()).output().unwrap();
+        assert!(!ran.status.success(), "{ran:?}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
 fn colons_in_file_names_are_escaped() {
     let text = text("raid-vm", "1M read", Target::File("/dev/disk/by-path/pci-0000:01".into()), Length::Once);
     assert!(text.contains("filename=/dev/disk/by-path/pci-0000\\:01\n"), "{text}");

@@ -322,6 +322,38 @@ fn a_target_is_torn_down_before_its_next_round() {
     }
 }
 
+/// fio would otherwise meet a target that has gone.
+#[test]
+fn a_resumed_run_ends_fio_before_its_target() {
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut plan = plan("raid-vm", &["a"], 1);
+    plan.scaled.cases.clear();
+    let store = Store::create(place.path(), &plan).unwrap();
+    let start = |script: String, folder: &std::path::Path| {
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(script).stdin(std::process::Stdio::null());
+        crate::stale_processes::tag(&mut command, folder).unwrap();
+        command.spawn().unwrap()
+    };
+    let (ready, order) = (place.path().join("ready"), place.path().join("order"));
+    let noting = |name: &str| {
+        let (order, ready) = (order.display(), ready.display());
+        format!("trap 'echo {name} >>{order}; exit' TERM; echo >>{ready}; while :; do sleep 0.01; done")
+    };
+    let server = start(noting("target"), store.folder());
+    let fio = start(noting("fio"), &store.fio_folder());
+    while std::fs::read(&ready).map_or(0, |lines| lines.len()) < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    drop(store);
+    let reapers = [server, fio].map(|mut child| std::thread::spawn(move || child.wait().unwrap()));
+    go(place.path(), &plan, false);
+    for reaper in reapers {
+        reaper.join().unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&order).unwrap(), "fio\ntarget\n");
+}
+
 #[test]
 fn a_run_completes_missing_steps_and_tears_down() {
     if !test_support::has_program("fio") {
