@@ -409,9 +409,7 @@ impl Pool {
         sector: u32,
         now: u64,
     ) -> LocalBoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.create_volume_with(name, NewVolume { size, sector, thick: false, shards: None, now }).await
-        })
+        self.create_volume_with(name, NewVolume { size, sector, thick: false, shards: None, now })
     }
 
     /// Creates a volume.
